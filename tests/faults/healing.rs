@@ -336,6 +336,19 @@ fn what_the_host_removes_never_comes_back() {
     assert!(bad.is_empty(), "{} of 120, such as {}", bad.len(), bad[0]);
 }
 
+/// Who has no volume of it in the host any more goes by the mark, also when the pod has gone within seconds.
+#[test]
+fn leaf_is_marked_by_the_write_that_records_its_first_node() {
+    virtual_time::run(1, async {
+        let bench = bench().await;
+        let mut caller = provisioned(&bench, Script::new(CLAIM)).await;
+        caller.publish(&caller.node()).await.unwrap();
+        let mark = leaf(&bench).unwrap()["metadata"]["annotations"]["kosmos.csi.io/had-pv"].clone();
+        assert_eq!(mark.as_str(), caller.handle(), "{}", bench.guard.trace().join("\n"));
+        ends_well(&bench, caller).await;
+    });
+}
+
 #[test]
 fn leaf_is_marked_once_its_volume_is_seen() {
     virtual_time::run(1, async {

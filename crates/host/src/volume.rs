@@ -81,6 +81,14 @@ pub struct GivenOut {
     pub volume: String,
 }
 
+impl GivenOut {
+    /// As a volume's attributes say it.
+    pub fn read(attributes: &BTreeMap<String, String>) -> Option<Self> {
+        let volume = attributes.get(LEAF_VOLUME).cloned().unwrap_or_default();
+        Some(Self { claim_uid: attributes.get(LEAF_UID)?.clone(), volume })
+    }
+}
+
 /// The same in a few bytes: enough to say where to look.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GivenOutDigest {
@@ -292,9 +300,7 @@ pub(super) fn volumes(host: &Host) -> Api<PersistentVolume> {
 }
 
 fn given_out(source: CSIPersistentVolumeSource) -> Option<GivenOut> {
-    let mut attributes = source.volume_attributes?;
-    let volume = attributes.remove(LEAF_VOLUME).unwrap_or_default();
-    Some(GivenOut { claim_uid: attributes.remove(LEAF_UID)?, volume })
+    GivenOut::read(&source.volume_attributes?)
 }
 
 #[cfg(test)]

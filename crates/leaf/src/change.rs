@@ -9,7 +9,9 @@ use kube::{
 use serde_json::{Value, json};
 
 use super::{
-    MemberClient, claim, json_patch, ownership, progress,
+    MemberClient, claim, json_patch,
+    marks::path_of,
+    ownership, progress,
     row::{ClaimRow, version},
 };
 use domain::{
@@ -49,12 +51,24 @@ pub async fn record_published(
     hash: VolumeHash,
     published: &Published,
 ) -> Result<()> {
-    let path = format!("/metadata/annotations/{}", escaped(ownership::PUBLISHED));
+    change_claim(client, row, hash, "publish", record_of(row, published)).await.map(drop)
+}
+
+/// The same, and that a volume of the host has it, as is known by the handle: that is told also when no node is on record any more.
+pub async fn record_used(client: &MemberClient, row: &ClaimRow, hash: VolumeHash, published: &Published) -> Result<()> {
+    let handle = row.id(&client.member, hash).to_string();
+    let mut changes = record_of(row, published);
+    changes.push(json!({"op": "add", "path": path_of(ownership::HAD_VOLUME), "value": handle}));
+    change_claim(client, row, hash, "publish", changes).await.map(drop)
+}
+
+fn record_of(row: &ClaimRow, published: &Published) -> Vec<Value> {
+    let path = path_of(ownership::PUBLISHED);
     let change = match progress::record(published) {
         Some(text) => json!({"op": "add", "path": path, "value": text}),
         None => json!({"op": "remove", "path": path}),
     };
-    change_claim(client, row, hash, "publish", vec![as_seen(row), change]).await.map(drop)
+    vec![as_seen(row), change]
 }
 
 /// Nothing that was decided on the version that was read, and is still on its way, is carried out any more: the claim has

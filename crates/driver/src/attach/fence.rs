@@ -9,6 +9,7 @@ use domain::{
         published::{Attachment, Publication, Published, Verdict},
     },
 };
+use host::volume::GivenOut;
 use leaf::{
     MemberClient,
     healing::Unpublished,
@@ -20,17 +21,19 @@ use leaf::{
 /// Others write on the same claim, but not for ever.
 const TRIES: usize = 5;
 
+/// `told`: the leaf that the host was given, as its volume says.
 pub async fn publish(
     leaf: &MemberClient,
     hash: VolumeHash,
     seen: &ClaimRow,
     node: &str,
     wanted: &Publication,
+    told: Option<&GivenOut>,
 ) -> Result<()> {
     let (mut claim, mut read) = (seen.clone(), false);
     for _ in 0..TRIES {
         match claim.life.published.publish(node, wanted) {
-            Verdict::Yes(with) => match leaf::change::record_published(leaf, &claim, hash, &with).await {
+            Verdict::Yes(with) => match record(leaf, hash, &claim, &with, told).await {
                 Err(Error::Refused(_) | Error::InProgress(_)) => {}
                 recorded => return recorded,
             },
@@ -42,6 +45,22 @@ pub async fn publish(
         is_usable(&leaf.member, &claim)?;
     }
     Err(keeps_changing(leaf, &seen.place))
+}
+
+/// No pod writes before this. Marked with it, the leaf says that it has been used also when no node has it any more and the host has
+/// forgotten its volume. One that has only come late to the leaf's place gets no mark.
+async fn record(
+    leaf: &MemberClient,
+    hash: VolumeHash,
+    claim: &ClaimRow,
+    with: &Published,
+    told: Option<&GivenOut>,
+) -> Result<()> {
+    let is_late = || told.is_some_and(|told| claim.came_late(&told.claim_uid, &told.volume));
+    if claim.had_volume() || is_late() {
+        return leaf::change::record_published(leaf, claim, hash, with).await;
+    }
+    leaf::change::record_used(leaf, claim, hash, with).await
 }
 
 /// Whether a further node may be given a leaf.

@@ -28,6 +28,7 @@ use domain::{
         published::{Attachment, Publication},
     },
 };
+use host::volume::GivenOut;
 use leaf::{MemberClient, single::Watched};
 pub(super) use machine::wants_block;
 
@@ -200,7 +201,8 @@ async fn fence(found: &FoundLeaf, wanted: &Publishing, attached: Option<Attachme
         return Ok(());
     }
     let publication = Publication { access: wanted.access, readonly: wanted.readonly, attached };
-    attach::publish(found.leaf()?, found.hash, &found.claim, &wanted.node, &publication).await
+    let told = GivenOut::read(&wanted.context);
+    attach::publish(found.leaf()?, found.hash, &found.claim, &wanted.node, &publication, told.as_ref()).await
 }
 
 /// What a watch of one object shows, within what is left of the call.

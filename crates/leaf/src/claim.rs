@@ -277,10 +277,10 @@ pub async fn release(client: &MemberClient, row: &ClaimRow, hash: VolumeHash) ->
     }
 }
 
-/// Whether there is a leaf that its volume has not left. One whose labels somebody took away is one.
-pub async fn is_well(client: &MemberClient, place: &LeafPlace) -> Result<bool> {
+/// Whether the leaf that is meant is there, and its volume has not left it. One whose labels somebody took away may be it.
+pub async fn is_well(client: &MemberClient, place: &LeafPlace, meant: Meant<'_>) -> Result<bool> {
     let Some(claim) = read(client, place).await? else { return Ok(false) };
-    let identity = judge(&claim.metadata, &client.host, Meant::Any);
+    let identity = judge(&claim.metadata, &client.host, meant);
     let known = matches!(identity, Identity::Leaf(_) | Identity::Consents | Identity::Stripped);
     Ok(known && !ClaimRow::new(&claim).is_lost())
 }

@@ -177,7 +177,7 @@ pub fn is_of(client: &MemberClient, id: &VolumeId, claim_uid: &str, volume: &Vol
 /// handle leads to nothing any more.
 pub async fn is_astray(client: &MemberClient, id: &VolumeId, claim_uid: &str, volume: &VolumeRow) -> Result<bool> {
     let is_its_own = *volume.claim_uid == *claim_uid || volume.terminating || client.rows.find(id).is_some();
-    Ok(!is_its_own && !claim::is_well(client, &volume.claim_place).await?)
+    Ok(!is_its_own && !claim::is_well(client, &volume.claim_place, identity::Meant::Any).await?)
 }
 
 /// Believed only after this read: a watch also says "deleted" when somebody strips a label.

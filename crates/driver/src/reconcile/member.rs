@@ -28,7 +28,7 @@ use host::{
     events::News,
     volume::{GivenOut, HostVolume},
 };
-use leaf::{MemberClient, row::ClaimRow};
+use leaf::{MemberClient, identity::Meant, row::ClaimRow};
 use member::Member;
 
 const TICK: Duration = Duration::from_secs(1);
@@ -308,7 +308,7 @@ async fn look_for(reconciler: &Reconciler, member: &Member, handle: &str) -> Res
 /// Read just now: at the place that the handle names, or by the labels where it names none.
 async fn is_there(reconciler: &Reconciler, leaf: &MemberClient, id: &VolumeId) -> Result<bool> {
     if let Some(place) = id.place() {
-        return leaf::claim::is_well(leaf, &place).await;
+        return leaf::claim::is_well(leaf, &place, Meant::Handle(id)).await;
     }
     leaf::claim::list_leaf(leaf, *id.hashes().start()).await?;
     let found = leaf.rows.find(id);

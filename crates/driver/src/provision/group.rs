@@ -73,12 +73,15 @@ pub async fn group(provisioner: &Provisioner, spec: &SnapshotSpec, deadline: &De
     let Some(groups) = groups else { return Err(no_groups(&member.name)) };
     let job = GroupCreation { spec, hash, leaf, groups, deadline };
     let unwanted = content.as_ref().is_none_or(|content| content.terminating && !content.given_out);
-    if spec.content.is_some() && unwanted {
+    // The host was restored from a backup, and its sidecar has not heard so yet.
+    let forgotten =
+        spec.content.is_some() && content.is_none() && job.is_marked().await.map_err(Error::while_a_leaf_may_exist)?;
+    if spec.content.is_some() && unwanted && !forgotten {
         let gone = Error::Gone(format!("group {} is no longer wanted in the host; nothing is left of it", spec.name));
         let removed = withdraw_group(provisioner, &job).await;
         return Err(removed.map_or_else(Error::while_a_leaf_may_exist, |()| gone));
     }
-    settle_group(provisioner, &job, content.is_some_and(|content| content.given_out)).await
+    settle_group(provisioner, &job, forgotten || content.is_some_and(|content| content.given_out)).await
 }
 
 async fn settle_group(provisioner: &Provisioner, job: &GroupCreation<'_>, given_out: bool) -> Result<Group> {
@@ -279,6 +282,13 @@ impl GroupCreation<'_> {
                 self.leaf.member
             ))),
         }
+    }
+
+    /// Whether a snapshot of it carries our labels, as all do before anybody is told of it.
+    async fn is_marked(&self) -> Result<bool> {
+        let Some(group) = self.found().await? else { return Ok(false) };
+        let parts = leaf::snapshot::group::parts(self.leaf, &group).await?;
+        Ok(parts.iter().any(|part| leaf::snapshot::group::is_marked_part(self.leaf, part, self.hash)))
     }
 
     /// What would outlive the group is marked as ours, so that it is found also when that has gone.

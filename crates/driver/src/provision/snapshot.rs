@@ -16,7 +16,7 @@ use domain::{
         snapshot::{Cutting, cutting, group_id, leaf_name},
     },
 };
-use host::snapshot::{ContentKind, HostContent};
+use host::snapshot::ContentKind;
 use leaf::{
     MemberClient,
     claim::Made,
@@ -61,7 +61,8 @@ struct SnapshotCreation<'a> {
     source: &'a str,
     hash: VolumeHash,
     leaf: &'a MemberClient,
-    host_content: Option<HostContent>,
+    /// To the host, whatever that knows of it now: it is never cut anew.
+    given_out: bool,
     deadline: &'a Deadline,
 }
 
@@ -74,15 +75,15 @@ pub async fn snapshot(provisioner: &Provisioner, spec: &SnapshotSpec, deadline: 
     let leaf = member.leaf()?;
     spec.check_place(&member.name)?;
     leaf.snapshots.want();
-    let host_content = match &spec.content {
-        Some(name) => {
-            Some(host::snapshot::read_content(&provisioner.host, ContentKind::Snapshot, name).await?).flatten()
-        }
-        None => None,
-    };
-    let job = SnapshotCreation { spec, source, hash, leaf, host_content, deadline };
-    if spec.content.is_some() && job.is_unwanted() {
-        return Err(withdraw_snapshot(provisioner, &job).await);
+    let mut job = SnapshotCreation { spec, source, hash, leaf, given_out: false, deadline };
+    if let Some(name) = &spec.content {
+        job.given_out = match host::snapshot::read_content(&provisioner.host, ContentKind::Snapshot, name).await? {
+            Some(content) if content.given_out || !content.terminating => content.given_out,
+            // The host was restored from a backup, and its sidecar has not heard so yet.
+            None if job.is_marked().await.map_err(Error::while_a_leaf_may_exist)? => true,
+            // The host's user has removed it before it was given out.
+            _ => return Err(withdraw_snapshot(provisioner, &job).await),
+        };
     }
     settle_snapshot(provisioner, &job).await
 }
@@ -131,7 +132,7 @@ async fn settle_snapshot(provisioner: &Provisioner, job: &SnapshotCreation<'_>) 
 
 /// Nothing is there. What stands in the way is final only once a read has shown that it still is so.
 async fn make_snapshot(provisioner: &Provisioner, job: &SnapshotCreation<'_>) -> Result<()> {
-    if job.host_content.as_ref().is_some_and(|content| content.given_out) {
+    if job.given_out {
         return job.nothing_is_there(job.lost()).await;
     }
     let volume = match find::find(provisioner, job.source).await {
@@ -184,9 +185,12 @@ impl SnapshotCreation<'_> {
         known.or_else(|| Some(LeafPlace { claim: leaf_name(self.hash), ..source()? }))
     }
 
-    /// The host's user has removed it before it was given out.
-    fn is_unwanted(&self) -> bool {
-        self.host_content.as_ref().is_none_or(|content| content.terminating && !content.given_out)
+    /// Whether what stands behind it carries our labels, as it does before anybody is told of it.
+    async fn is_marked(&self) -> Result<bool> {
+        let namespace = self.place().map(|place| place.namespace);
+        let marked = leaf::snapshot::list_contents(self.leaf, self.hash, namespace.as_deref()).await?;
+        let row = self.leaf.snapshots.row(self.hash);
+        Ok(marked.iter().any(|content| row.as_ref().is_none_or(|row| content.snapshot_uid == *row.uid)))
     }
 
     /// Nothing is written on the claim, so an imported one will do as well.

@@ -1,6 +1,12 @@
 //! What the backup of the host did not know, at its worst moments.
 
-use std::time::Duration;
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 
 use serde_json::{Value, json};
 use simulate::{
@@ -75,6 +81,37 @@ fn leaf_that_a_pod_has_used_is_not_taken_back_though_its_mark_was_refused() {
         }
         assert_eq!(bench.storages[0].volumes(), [used.as_str()], "{}", bench.guard.trace().join("\n"));
         caller.goes_to(vec![0]);
+        has_its_data_again(&bench, &mut caller, &used).await;
+        ends_well(&bench, caller).await;
+    });
+}
+
+/// The member takes long to delete the leaf claim, and the host goes back meanwhile to when its claim waited for the first time.
+#[test]
+fn removal_that_the_host_has_forgotten_takes_nothing_from_the_claim_that_waits_again() {
+    virtual_time::run(1, async {
+        let bench = bench().await;
+        let mut caller = Caller::new(&bench, Script::new(CLAIM));
+        let backup = bench.host.backup();
+        assert_eq!(caller.provision().await, Ending::Provisioned);
+        sleep(Duration::from_secs(10)).await;
+        let used = caller.leaf_volume().unwrap().to_owned();
+        let sent = Arc::new(AtomicBool::new(false));
+        let told = Arc::clone(&sent);
+        bench.guard.set_fate(move |_, at, asked| {
+            let deletes = at > 0 && asked.verb == Verb::Delete && asked.resource == "persistentvolumeclaims";
+            let is_first = deletes && !told.swap(true, Ordering::Relaxed);
+            if is_first { Action::Delay(Duration::from_secs(5)) } else { Action::Pass }
+        });
+        caller.delete_claim();
+        let asks = caller.clone();
+        tokio::join!(caller.reclaim(), async {
+            until(&bench, SETTLED, "it is being removed", || sent.load(Ordering::Relaxed)).await;
+            sleep(Duration::from_secs(1)).await;
+            restore(&bench, &backup);
+            let given_out = asks.create().await;
+            assert!(given_out.is_err(), "{given_out:?}\n{}", bench.guard.trace().join("\n"));
+        });
         has_its_data_again(&bench, &mut caller, &used).await;
         ends_well(&bench, caller).await;
     });

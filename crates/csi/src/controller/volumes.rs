@@ -5,7 +5,10 @@ use std::sync::Arc;
 use tonic::Request;
 use tracing::Span;
 
-use domain::error::Result;
+use domain::{
+    error::Result,
+    volume::{VolumeHash, VolumeId},
+};
 
 use super::{Controller, convert, deadline, required};
 use crate::v1::{self, validate_volume_capabilities_response::Confirmed};
@@ -23,6 +26,8 @@ pub(super) async fn create(
         span.record("pvc", format!("{}/{}", claim.namespace, claim.name));
     }
     let (provisioner, key) = (Arc::clone(&controller.provisioner), format!("volume {name}"));
+    let hash = VolumeHash::new(&provisioner.host.id, &name);
+    let is_meant = |other: &str| other == key || is_by_handle(other, hash);
     let work = |deadline| async move {
         match convert::volume_spec(request) {
             Ok(spec) => Box::pin(driver::provision::create::create(&provisioner, &spec, &deadline)).await,
@@ -31,9 +36,16 @@ pub(super) async fn create(
             }
         }
     };
-    let volume = controller.in_flight.run(&key, deadline, work).await?;
+    let volume = controller.in_flight.run_instead(&key, is_meant, deadline, work).await?;
     span.record("volume.id", volume.id.to_string());
     Ok(v1::CreateVolumeResponse { volume: Some(convert::volume(volume)) })
+}
+
+/// Work on the same volume, as a removal that was asked for before the host was restored from a backup: it would take the leaf that is
+/// given out now.
+fn is_by_handle(key: &str, hash: VolumeHash) -> bool {
+    let id = key.strip_prefix("volume ").and_then(VolumeId::parse);
+    id.is_some_and(|id| id.names(hash))
 }
 
 pub(super) async fn delete(
@@ -66,4 +78,28 @@ pub(super) async fn validate(
     });
     let message = obstacle.unwrap_or_default();
     Ok(v1::ValidateVolumeCapabilitiesResponse { confirmed, message })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use domain::volume::HostId;
+
+    #[test]
+    fn work_by_handle_is_that_on_the_volume_itself() {
+        let hash = |name: &str| VolumeHash::new(&HostId("h".to_owned()), name);
+        let id = VolumeId::new("m", "shop", "data", hash("pvc-1"));
+        let long = VolumeId::new("m", "shop", &"d".repeat(120), hash("pvc-1"));
+        for (key, is_it) in [
+            (format!("volume {id}"), true),
+            (format!("volume {long}"), true),
+            (format!("volume {}", VolumeId::new("m", "shop", "data", hash("pvc-2"))), false),
+            (format!("volume {id} on node "), false),
+            (format!("volume {id} on node virtual/m"), false),
+            (format!("snapshot {id}"), false),
+            ("volume pvc-1".to_owned(), false),
+        ] {
+            assert_eq!(is_by_handle(&key, hash("pvc-1")), is_it, "{key}");
+        }
+    }
 }

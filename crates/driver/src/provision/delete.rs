@@ -199,7 +199,7 @@ async fn remove_seen(
         if before.is_some() && deadline.passed() {
             deadline.tell(late(leaf, place, &step))?;
         }
-        may_be_taken(provisioner, leaf, order, &step, &row).await?;
+        may_be_taken(provisioner, leaf, hash, order, &step, &row).await?;
         order.mark(leaf, hash, &step, row.claim.as_ref()).await?;
         match (&step, &row.claim) {
             (Removal::Label { volume, claim_uid }, _) => seen.label(leaf, volume, hash, claim_uid).await?,
@@ -246,6 +246,7 @@ async fn remove_seen(
 async fn may_be_taken(
     provisioner: &Provisioner,
     leaf: &MemberClient,
+    hash: VolumeHash,
     order: &Order,
     step: &Removal,
     row: &Row,
@@ -253,7 +254,7 @@ async fn may_be_taken(
     if let (Removal::Announce(_) | Removal::MakeDeletable(_), Some(volume)) = (step, &row.volume) {
         attach::is_unpublished_in_what_is_kept(leaf, volume, row.claim.as_ref()).await?;
     }
-    if step.is_final() { order.still_stands(provisioner, step, row).await } else { Ok(()) }
+    if step.is_final() { order.still_stands(provisioner, leaf, hash, step, row).await } else { Ok(()) }
 }
 
 /// The volume that was given out to the host may be out of sight: its labels, its claim or its claimRef were edited.

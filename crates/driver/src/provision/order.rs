@@ -11,6 +11,8 @@ use domain::{
 };
 use leaf::{
     MemberClient,
+    identity::is_leaf_of,
+    ownership::MadeFor,
     row::{ClaimRow, Row},
 };
 
@@ -55,7 +57,14 @@ impl Order {
 
     /// Right before a step by which data may go: no volume of the host wants the leaf now. A leaf volume that is kept for the
     /// host may be so since the removal was asked for: there nobody is believed.
-    pub(super) async fn still_stands(&self, provisioner: &Provisioner, step: &Removal, row: &Row) -> Result<()> {
+    pub(super) async fn still_stands(
+        &self,
+        provisioner: &Provisioner,
+        leaf: &MemberClient,
+        hash: VolumeHash,
+        step: &Removal,
+        row: &Row,
+    ) -> Result<()> {
         let is_kept = row.volume.as_ref().is_some_and(|volume| volume.follows || volume.healing || volume.removal);
         if self.asked.elapsed() < BELIEVED && !is_kept {
             return Ok(());
@@ -64,6 +73,12 @@ impl Order {
         if volumes.iter().any(|volume| volume.wish() != Wish::Nothing) {
             return Err(Error::InProgress(format!(
                 "a volume of the host with handle {} is retained or in use again: its leaf is not removed",
+                self.handle
+            )));
+        }
+        if self.given_out && volumes.is_empty() && is_waited_for(provisioner, leaf, hash, row).await? {
+            return Err(Error::InProgress(format!(
+                "the host has no volume with handle {}, and the claim that it was made for waits for one: its leaf is not removed",
                 self.handle
             )));
         }
@@ -76,4 +91,18 @@ impl Order {
         }
         Ok(())
     }
+}
+
+/// A host that was restored from a backup after it had asked for the removal has the claim, which will find its leaf again. What the leaf says
+/// of it is believed only where it carries its volume's hash and that claim's volume has the same.
+async fn is_waited_for(provisioner: &Provisioner, leaf: &MemberClient, hash: VolumeHash, row: &Row) -> Result<bool> {
+    let Some(seen) = row.claim.as_ref().filter(|claim| claim.made_for.is_some()) else { return Ok(false) };
+    let there = leaf::claim::read(leaf, &seen.place).await?;
+    let there = there.filter(|claim| is_leaf_of(&claim.metadata, &leaf.host, hash));
+    let made_for = there.and_then(|claim| MadeFor::read(&claim.metadata));
+    let Some(made_for) = made_for.filter(|of| VolumeHash::new(&leaf.host, &of.volume) == hash) else {
+        return Ok(false);
+    };
+    let claim = host::claim::read(&provisioner.host, &made_for.claim, &made_for.volume).await?;
+    Ok(claim.is_some_and(|claim| claim.uid == made_for.uid && claim.volume.is_none()))
 }

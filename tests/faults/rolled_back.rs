@@ -2,6 +2,7 @@
 //! is as it was, and the versions begin again with lower numbers. Its storage is as it is.
 
 mod drawn;
+mod photos;
 
 use std::time::Duration;
 

@@ -27,9 +27,9 @@ pub async fn delete(provisioner: &Provisioner, id: &str, deadline: &Deadline) ->
         )));
     }
     match (row, id.place()) {
-        (Some(row), _) => remove_snapshot(provisioner, leaf, row.hash, &row.place, deadline).await,
+        (Some(row), _) => remove_snapshot(leaf, row.hash, &row.place, deadline).await,
         (None, Some(place)) => match hash_in(&place).filter(|hash| id.names(*hash)) {
-            Some(hash) => remove_snapshot(provisioner, leaf, hash, &place, deadline).await,
+            Some(hash) => remove_snapshot(leaf, hash, &place, deadline).await,
             None => Ok(()),
         },
         (None, None) => match &id.leaf {
@@ -42,36 +42,31 @@ pub async fn delete(provisioner: &Provisioner, id: &str, deadline: &Deadline) ->
 /// Removes the leaf snapshot until a read proves it gone, and what stands behind it. A write of ours that is carried out late may
 /// have made one of this name anew meanwhile: it goes as well.
 pub(super) async fn remove_snapshot(
-    provisioner: &Provisioner,
     leaf: &MemberClient,
     hash: VolumeHash,
     place: &LeafPlace,
     deadline: &Deadline,
 ) -> Result<()> {
     let there = || leaf.snapshots.row(hash).filter(|row| row.place == *place);
-    let Some(mut row) = there() else { return remove_unseen(provisioner, leaf, hash, place, deadline).await };
-    loop {
-        remove_one(leaf, row, deadline).await?;
-        match there() {
-            Some(late) => row = late,
-            None => return Ok(()),
-        }
+    let mut next = there();
+    if next.is_none() {
+        next = unseen(leaf, hash, place).await?;
     }
+    if next.is_none() {
+        // What was marked may have outlived it.
+        return remove_contents(leaf, hash, Some(&place.namespace), deadline).await;
+    }
+    while let Some(row) = next {
+        remove_one(leaf, row, deadline).await?;
+        next = there();
+    }
+    Ok(())
 }
 
-/// No snapshot was seen; a read decides. What was marked may have outlived it.
-async fn remove_unseen(
-    provisioner: &Provisioner,
-    leaf: &MemberClient,
-    hash: VolumeHash,
-    place: &LeafPlace,
-    deadline: &Deadline,
-) -> Result<()> {
+/// No snapshot was seen; a read decides.
+async fn unseen(leaf: &MemberClient, hash: VolumeHash, place: &LeafPlace) -> Result<Option<SnapshotRow>> {
     match leaf::snapshot::read(leaf, place).await? {
-        // The next look removes it.
-        Some((_, Some(row))) if row.hash == hash => {
-            Box::pin(remove_snapshot(provisioner, leaf, hash, place, deadline)).await
-        }
+        Some((_, Some(row))) if row.hash == hash => Ok(Some(row)),
         Some((snapshot, _)) if ownership::hash_of(&snapshot.metadata, &leaf.host, ownership::SNAPSHOT).is_none() => {
             Err(Error::Refused(format!(
                 "member {}: snapshot {place} has the name of ours and not its labels: put back {}, or delete it there",
@@ -79,7 +74,7 @@ async fn remove_unseen(
                 ownership::selector(&leaf.host)
             )))
         }
-        _ => remove_contents(leaf, hash, Some(&place.namespace), deadline).await,
+        _ => Ok(None),
     }
 }
 

@@ -82,7 +82,7 @@ pub async fn snapshot(provisioner: &Provisioner, spec: &SnapshotSpec, deadline: 
             // The host was restored from a backup, and its sidecar has not heard so yet.
             None if job.is_marked().await.map_err(Error::while_a_leaf_may_exist)? => true,
             // The host's user has removed it before it was given out.
-            _ => return Err(withdraw_snapshot(provisioner, &job).await),
+            _ => return Err(withdraw_snapshot(&job).await),
         };
     }
     settle_snapshot(provisioner, &job).await
@@ -153,15 +153,13 @@ async fn make_snapshot(provisioner: &Provisioner, job: &SnapshotCreation<'_>) ->
 }
 
 /// Nobody waits for it any more: what was made goes, and the sidecar may forget it.
-async fn withdraw_snapshot(provisioner: &Provisioner, job: &SnapshotCreation<'_>) -> Error {
+async fn withdraw_snapshot(job: &SnapshotCreation<'_>) -> Error {
     let removed = async {
         if job.place().is_none() {
             leaf::snapshot::list(job.leaf, job.hash).await?;
         }
         match job.place() {
-            Some(place) => {
-                delete_snapshot::remove_snapshot(provisioner, job.leaf, job.hash, &place, job.deadline).await
-            }
+            Some(place) => delete_snapshot::remove_snapshot(job.leaf, job.hash, &place, job.deadline).await,
             None => Ok(()),
         }
     };

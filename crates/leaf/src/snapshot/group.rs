@@ -155,11 +155,16 @@ pub async fn groups(client: &MemberClient) -> Result<Option<Groups<'_>>> {
 
 /// The snapshots that the member has made for a group.
 pub async fn parts(client: &MemberClient, group: &LeafGroup) -> Result<Vec<VolumeSnapshot>> {
+    let removals = client.snapshots.removals();
     let all = Api::<VolumeSnapshot>::namespaced(client.client.clone(), &group.place.namespace);
     let all = all.list(&ListParams::default()).await;
     let all = all.map_err(|error| client.outcome("list snapshots of a group", &error))?;
     let owned = |part: &VolumeSnapshot| part.owner_references().iter().any(|owner| owner.uid == group.uid);
-    Ok(all.items.into_iter().filter(owned).collect())
+    let parts: Vec<VolumeSnapshot> = all.items.into_iter().filter(owned).collect();
+    for part in &parts {
+        drop(client.snapshots.put_read(part, removals));
+    }
+    Ok(parts)
 }
 
 /// Whether a part was marked as one of a group of ours.

@@ -158,19 +158,25 @@ pub async fn serves(client: &MemberClient, group: &str) -> Result<bool> {
 
 /// A quorum read: the only thing that proves a snapshot absent. A foreign one is there and has no row.
 pub async fn read(client: &MemberClient, place: &LeafPlace) -> Result<Option<(VolumeSnapshot, Option<SnapshotRow>)>> {
-    let answer = snapshots_in(client, &place.namespace).get(&place.claim).await;
-    match cluster::read(answer, &place.claim) {
-        Ok(Some(snapshot)) => {
-            let row = client.snapshots.put(&snapshot);
-            Ok(Some((snapshot, row)))
-        }
-        Ok(None) => Ok(None),
-        Err(error) => {
-            let outcome = client.outcome(&format!("get snapshot {place}"), &error);
-            match unless_unserved(client, &error, outcome).await {
-                // Without the kind there is none.
-                Error::Refused(_) => Ok(None),
-                other => Err(other),
+    loop {
+        let removals = client.snapshots.removals();
+        let answer = snapshots_in(client, &place.namespace).get(&place.claim).await;
+        match cluster::read(answer, &place.claim) {
+            Ok(Some(snapshot)) => {
+                let row = client.snapshots.put_read(&snapshot, removals);
+                if row.is_some() || SnapshotRow::new(&snapshot, &client.host).is_none() {
+                    return Ok(Some((snapshot, row)));
+                }
+                // Its end was heard of while the answer was on its way: what is there now, the next one tells.
+            }
+            Ok(None) => return Ok(None),
+            Err(error) => {
+                let outcome = client.outcome(&format!("get snapshot {place}"), &error);
+                return match unless_unserved(client, &error, outcome).await {
+                    // Without the kind there is none.
+                    Error::Refused(_) => Ok(None),
+                    other => Err(other),
+                };
             }
         }
     }
@@ -199,8 +205,9 @@ pub async fn has_any(client: &MemberClient) -> Result<bool> {
 pub async fn list(client: &MemberClient, hash: VolumeHash) -> Result<()> {
     let selector = format!("{},{}={hash}", ownership::selector(&client.host), ownership::SNAPSHOT);
     let wanted = ListParams::default().labels(&selector);
+    let removals = client.snapshots.removals();
     match client.listed(|namespace| client.within::<VolumeSnapshot>(namespace), &wanted).await {
-        Ok(found) => found.iter().for_each(|snapshot| drop(client.snapshots.put(snapshot))),
+        Ok(found) => found.iter().for_each(|snapshot| drop(client.snapshots.put_read(snapshot, removals))),
         Err(error) => {
             let outcome = client.outcome("list snapshots", &error);
             match unless_unserved(client, &error, outcome).await {

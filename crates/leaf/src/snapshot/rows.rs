@@ -25,13 +25,47 @@ struct Table {
     extent: Extent,
     relist: Relist<VolumeHash>,
     synced: bool,
-    /// Snapshots that have gone, and as of which version: older news of them may still be on its way.
-    removed: VecDeque<(Box<str>, u64)>,
+    removed: VecDeque<Removed>,
+    /// How many have gone in all, and how many of them before the list that is there or under way.
+    removals: u64,
+    removals_before_list: u64,
+}
+
+/// A snapshot that has gone, and as of which version: older news of it may still be on its way.
+#[derive(Debug)]
+struct Removed {
+    uid: Box<str>,
+    as_of: u64,
+    /// How many had gone before it.
+    number: u64,
 }
 
 impl Table {
     fn extent_of(&self, hash: VolumeHash) -> Extent {
         self.rows.get(&hash).map(SnapshotRow::extent).unwrap_or_default()
+    }
+
+    fn take(&mut self, mut new: SnapshotRow) {
+        let hash = new.hash;
+        let relisted = self.relist.awaits(&hash);
+        self.relist.tell(&hash);
+        let before = self.extent_of(hash);
+        match self.rows.get_mut(&hash) {
+            // News from before what is known; that it was listed counts all the same.
+            Some(known) if known.uid == new.uid && !relisted && known.version > new.version => {}
+            Some(known) => {
+                new.marked = known.marked && known.uid == new.uid;
+                *known = new;
+            }
+            None => drop(self.rows.insert(hash, new)),
+        }
+        let after = self.extent_of(hash);
+        self.extent.change(before, after);
+    }
+
+    /// Forgets all but how many have gone: who reads meanwhile has counted them.
+    fn clear(&mut self) {
+        *self = Self { removals: self.removals, ..Self::default() };
     }
 }
 
@@ -63,7 +97,7 @@ impl Snapshots {
     /// The member has no such kind: nothing is there to be watched.
     pub(super) fn are_not_served(&self) {
         self.wanted.send_replace(false);
-        self.write(|table| *table = Table::default());
+        self.write(Table::clear);
     }
 
     /// Whether all have been listed, and are watched since.
@@ -75,7 +109,7 @@ impl Snapshots {
     pub(super) fn too_much(&self) -> Option<String> {
         let mut table = self.lock();
         let reason = table.extent.too_much()?;
-        *table = Table::default();
+        table.clear();
         Some(reason)
     }
 
@@ -99,29 +133,40 @@ impl Snapshots {
         self.lock().rows.values().filter(|row| wanted(row)).cloned().collect()
     }
 
-    /// Takes in a snapshot as it is now; its row, where it is ours.
+    /// Takes in a snapshot as it is now; its row, where it is ours and has not gone.
     pub fn put(&self, snapshot: &VolumeSnapshot) -> Option<SnapshotRow> {
-        let mut new = SnapshotRow::new(snapshot, &self.host)?;
+        self.take(snapshot, 0)
+    }
+
+    /// The same of one that a list names: what had gone before the list began is back, as in a member that was restored from a
+    /// backup.
+    pub(super) fn put_listed(&self, snapshot: &VolumeSnapshot) {
+        let before = self.lock().removals_before_list;
+        drop(self.take(snapshot, before));
+    }
+
+    /// The same of one that a quorum read has shown, which was sent when so many had gone: it is there, whatever was heard of its
+    /// end before.
+    pub(super) fn put_read(&self, snapshot: &VolumeSnapshot, removals: u64) -> Option<SnapshotRow> {
+        self.take(snapshot, removals)
+    }
+
+    /// How many have gone so far.
+    pub(super) fn removals(&self) -> u64 {
+        self.lock().removals
+    }
+
+    /// What was heard of the end of a snapshot counts, but for what was heard before so many had gone.
+    fn take(&self, snapshot: &VolumeSnapshot, removals: u64) -> Option<SnapshotRow> {
+        let new = SnapshotRow::new(snapshot, &self.host)?;
         self.write(|table| {
-            if table.removed.iter().any(|(uid, as_of)| *uid == new.uid && new.version <= *as_of) {
-                return;
+            let (hash, uid) = (new.hash, new.uid.clone());
+            table.removed.retain(|removed| removed.uid != uid || removed.number >= removals);
+            if !table.removed.iter().any(|removed| removed.uid == uid && new.version <= removed.as_of) {
+                table.take(new);
             }
-            let relisted = table.relist.awaits(&new.hash);
-            table.relist.tell(&new.hash);
-            let before = table.extent_of(new.hash);
-            match table.rows.get_mut(&new.hash) {
-                // News from before what is known; that it was listed counts all the same.
-                Some(known) if known.uid == new.uid && !relisted && known.version > new.version => {}
-                Some(known) => {
-                    new.marked = known.marked && known.uid == new.uid;
-                    *known = new.clone();
-                }
-                None => drop(table.rows.insert(new.hash, new.clone())),
-            }
-            let after = table.extent_of(new.hash);
-            table.extent.change(before, after);
-        });
-        Some(new)
+            table.rows.get(&hash).filter(|row| row.uid == uid).cloned()
+        })
     }
 
     /// Its content carries our labels.
@@ -151,7 +196,8 @@ impl Snapshots {
 
     fn remove(&self, hash: VolumeHash, uid: &str, as_of: u64) {
         self.write(|table| {
-            table.removed.push_back((uid.into(), as_of));
+            table.removed.push_back(Removed { uid: uid.into(), as_of, number: table.removals });
+            table.removals += 1;
             if table.removed.len() > REMEMBERED {
                 table.removed.pop_front();
             }
@@ -165,7 +211,10 @@ impl Snapshots {
 
     /// A list begins: what is neither in it nor written by us meanwhile has gone.
     pub(super) fn begin(&self) {
-        self.write(|table| table.relist.begin());
+        self.write(|table| {
+            table.relist.begin();
+            table.removals_before_list = table.removals;
+        });
     }
 
     pub(super) fn complete(&self) {
@@ -194,9 +243,10 @@ impl Snapshots {
         }
     }
 
-    fn write<T>(&self, change: impl FnOnce(&mut Table) -> T) {
-        change(&mut self.lock());
+    fn write<T>(&self, change: impl FnOnce(&mut Table) -> T) -> T {
+        let done = change(&mut self.lock());
         self.changed.notify_waiters();
+        done
     }
 
     fn lock(&self) -> MutexGuard<'_, Table> {

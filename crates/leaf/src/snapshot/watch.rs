@@ -45,8 +45,12 @@ async fn follow(cluster: &MemberClient) {
             Ok(Event::Init) if namespaces.len() == 1 && unlisted == 1 => known.begin(),
             // One list that begins once more may leave out what it has told before, and which that was is not known.
             Ok(Event::Init) => return,
-            Ok(Event::InitApply(snapshot) | Event::Apply(snapshot)) => {
-                drop(known.put(&snapshot));
+            Ok(event @ (Event::InitApply(_) | Event::Apply(_))) => {
+                match event {
+                    Event::InitApply(snapshot) => known.put_listed(&snapshot),
+                    Event::Apply(snapshot) => drop(known.put(&snapshot)),
+                    _ => {}
+                }
                 if let Some(reason) = known.too_much() {
                     tracing::error!(member = %cluster.member, reason, "its snapshots are not followed");
                     tokio::time::sleep(AFTER_TOO_MUCH).await;

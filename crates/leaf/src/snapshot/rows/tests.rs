@@ -64,6 +64,26 @@ fn answer_that_comes_after_the_news_of_the_end_is_not_believed() {
 }
 
 #[test]
+fn what_had_gone_is_back_when_a_read_or_a_list_that_began_later_shows_it() {
+    let rows = Snapshots::new(host());
+    let there = || rows.row(hash("a")).is_some();
+    rows.put(&leaf("a", 5));
+    let before = rows.removals();
+    rows.drop_row(hash("a"), "uid-a");
+    assert!(rows.put_read(&leaf("a", 5), before).is_none(), "it was read before it went");
+    assert!(rows.put(&leaf("a", 5)).is_none() && !there(), "an answer may be from before");
+    assert!(rows.put_read(&leaf("a", 5), rows.removals()).is_some() && there());
+    rows.begin();
+    rows.drop_row(hash("a"), "uid-a");
+    rows.put_listed(&leaf("a", 5));
+    assert!(!there(), "the list was under way when it went");
+    rows.complete();
+    rows.begin();
+    rows.put_listed(&leaf("a", 5));
+    assert!(there());
+}
+
+#[test]
 fn a_list_forgets_what_it_does_not_name_and_keeps_what_was_written_meanwhile() {
     let rows = Snapshots::new(host());
     rows.put(&leaf("gone", 1));

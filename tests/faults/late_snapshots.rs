@@ -9,12 +9,14 @@ use std::{
     time::Duration,
 };
 
+use csi::v1::{self, group_controller_server::GroupController as _};
 use serde_json::json;
 use simulate::faults::{Action, Asked, Verb};
 use tokio::time::sleep;
+use tonic::Code;
 
 use crate::{
-    bench::{Bench, SHOP, lock},
+    bench::{Bench, SHOP, lock, with_deadline},
     caller::{Caller, Ending, Script},
     fixture,
     late::{LATE, creates, delay_next, patches},
@@ -82,6 +84,43 @@ fn group_is_not_refused_for_good_while_it_may_be_there() {
             bench.guard.heal();
         });
         assert!(made && bench.guard.wrong().is_empty(), "{:#?}", bench.guard.wrong());
+    });
+}
+
+/// The member's API server has just started: it answers, and does not name all of its kinds yet.
+#[test]
+fn group_is_neither_refused_nor_taken_for_gone_while_its_kind_is_not_named() {
+    virtual_time::run(1, async {
+        let (bench, caller) = volume().await;
+        bench.guard.set_fate(|_, at, asked| match asked.verb {
+            Verb::List if at > 0 && asked.resource.is_empty() => Action::Stale(0),
+            _ => Action::Pass,
+        });
+        let (name, sources) = ("photo".to_owned(), vec![caller.handle().unwrap().to_owned()]);
+        let wish = Wish { kind: Kind::Group, name, sources, class: KEPT, told: true, at_once: 1 };
+        let mut group = Snapshotter::new(&bench, wish);
+        assert!(group.make().await, "{}", bench.guard.trace().join("\n"));
+        group.look().await;
+        group.discard();
+        group.remove().await;
+        for kind in [GROUPS, GROUP_CONTENTS, SNAPSHOTS, CONTENTS] {
+            let left = bench.members[0].list(kind);
+            assert!(left.is_empty(), "{kind}: {left:?}\n{}", bench.guard.trace().join("\n"));
+        }
+        // Nor does what the path itself answers say that there is none.
+        bench.guard.set_fate(|_, at, asked| match asked.verb {
+            Verb::List if at > 0 && asked.resource.is_empty() => Action::Stale(0),
+            Verb::List if at > 0 && asked.resource == GROUPS => {
+                Action::Answer { code: 503, reason: "ServiceUnavailable" }
+            }
+            _ => Action::Pass,
+        });
+        let handle = format!("m0/{SHOP}/g-{:032}/{:016}", 0, 0);
+        let request = v1::DeleteVolumeGroupSnapshotRequest { group_snapshot_id: handle, ..Default::default() };
+        let call =
+            bench.call(|driver| async move { driver.delete_volume_group_snapshot(with_deadline(request)).await });
+        assert_eq!(call.await.unwrap_err().code(), Code::Unavailable);
+        assert_eq!(bench.guard.wrong(), Vec::<String>::new());
     });
 }
 

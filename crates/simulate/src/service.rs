@@ -130,7 +130,9 @@ fn carry_out(
     let accept = parts.headers.get(http::header::ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let mut store = cluster.store();
     let Some(place) = Place::parse(parts.uri.path()) else {
-        let kinds: Vec<_> = store.tables().map(|table| Arc::clone(&table.kind)).collect();
+        let kinds = store.tables().map(|table| Arc::clone(&table.kind));
+        let stale = matches!(fault, Action::Stale(_));
+        let kinds: Vec<_> = kinds.filter(|kind| !(stale && kind.custom)).collect();
         let page = discovery::page(parts.uri.path(), accept, &kinds).ok_or_else(StatusError::no_page)?;
         return Ok(whole(200, &page.content_type, page.body));
     };

@@ -33,7 +33,7 @@ pub async fn delete(provisioner: &Provisioner, text: &str, snapshots: &[String],
     let Some((id, member)) = find::member_of(provisioner, text).await? else { return Ok(()) };
     let leaf = member.leaf()?;
     leaf.snapshots.want();
-    let Some(groups) = leaf::snapshot::group::groups(leaf).await? else { return Ok(()) };
+    let Some(groups) = leaf::snapshot::served::groups(leaf).await? else { return Ok(()) };
     loop {
         match (find(&groups, &id).await?, group_hash(&id)) {
             (Some((hash, group)), _) => {

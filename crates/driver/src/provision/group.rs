@@ -69,7 +69,7 @@ pub async fn group(provisioner: &Provisioner, spec: &SnapshotSpec, deadline: &De
         None => None,
     };
     // An earlier call may have made it.
-    let groups = leaf::snapshot::group::groups(leaf).await.map_err(Error::while_a_leaf_may_exist)?;
+    let groups = leaf::snapshot::served::groups(leaf).await.map_err(Error::while_a_leaf_may_exist)?;
     let Some(groups) = groups else { return Err(no_groups(&member.name)) };
     let job = GroupCreation { spec, hash, leaf, groups, deadline };
     let unwanted = content.as_ref().is_none_or(|content| content.terminating && !content.given_out);
@@ -253,7 +253,7 @@ pub async fn get(provisioner: &Provisioner, text: &str, snapshots: &[String]) ->
     let id = VolumeId::parse(text).ok_or_else(unknown)?;
     let member = provisioner.members.get(&id.member).await?;
     let leaf = member.leaf()?;
-    let groups = leaf::snapshot::group::groups(leaf).await?.ok_or_else(unknown)?;
+    let groups = leaf::snapshot::served::groups(leaf).await?.ok_or_else(unknown)?;
     let (hash, group) = find(&groups, &id).await?.ok_or_else(unknown)?;
     let parts = marked(leaf, &leaf::snapshot::group::parts(leaf, &group).await?, hash);
     check(&parts, snapshots)?;

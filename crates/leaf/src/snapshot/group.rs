@@ -23,7 +23,7 @@ use domain::{
     },
 };
 
-const GROUP: &str = "groupsnapshot.storage.k8s.io";
+pub(super) const GROUP: &str = "groupsnapshot.storage.k8s.io";
 /// Between the handles in the annotation of a group's volumes.
 const SEPARATOR: &str = " ";
 /// After a watch that was refused or broke.
@@ -141,18 +141,6 @@ pub fn content_of(part: &VolumeSnapshot) -> Option<&str> {
     part.status.as_ref()?.bound_volume_snapshot_content_name.as_deref()
 }
 
-/// None where the member has no group snapshots.
-pub async fn groups(client: &MemberClient) -> Result<Option<Groups<'_>>> {
-    let served = client.client.list_api_groups().await;
-    let served = served.map_err(|error| client.outcome("list API groups", &error))?;
-    let group = served.groups.into_iter().find(|group| group.name == GROUP);
-    Ok(group.and_then(|group| {
-        let newest = group.versions.iter().find(|version| version.version == "v1");
-        let version = newest.cloned().or(group.preferred_version)?;
-        Some(Groups { cluster: client, version: version.version })
-    }))
-}
-
 /// The snapshots that the member has made for a group.
 pub async fn parts(client: &MemberClient, group: &LeafGroup) -> Result<Vec<VolumeSnapshot>> {
     let removals = client.snapshots.removals();
@@ -198,7 +186,11 @@ pub async fn mark_part(
     Ok(client.snapshots.put(&patched))
 }
 
-impl Groups<'_> {
+impl<'a> Groups<'a> {
+    pub(super) fn new(cluster: &'a MemberClient, version: String) -> Self {
+        Self { cluster, version }
+    }
+
     fn resource(&self, kind: &str) -> ApiResource {
         ApiResource::from_gvk(&GroupVersionKind::gvk(GROUP, &self.version, kind))
     }

@@ -5,6 +5,7 @@ pub mod group;
 pub mod kinds;
 pub mod row;
 pub mod rows;
+pub mod served;
 pub mod watch;
 
 use std::collections::BTreeMap;

@@ -78,7 +78,7 @@ pub enum Action {
         code: u16,
         reason: &'static str,
     },
-    /// A read is answered from this many changes ago.
+    /// A read is answered from this many changes ago. Which kinds there are is told as before any was defined.
     Stale(u64),
     /// A watch ends after this many events.
     Cut(u64),

@@ -28,7 +28,7 @@ pub(super) async fn withdraw(reconciler: &Reconciler, leaf: &MemberClient, waiti
         }
     }
     for (hash, claim) in waiting.chosen.old(leaf.rows.chosen_for_groups(), |(_, claim)| &claim.uid) {
-        if let Err(error) = leave_groups(leaf, groups.as_ref(), hash, &claim).await {
+        if let Err(error) = leave_groups(leaf, hash, &claim).await {
             tracing::debug!(member = leaf.member, claim = %claim.place, %error, "a leaf claim keeps the label of a group");
         }
     }
@@ -66,9 +66,9 @@ async fn is_asked_for(reconciler: &Reconciler, group: &LeafGroup, parts: &[Volum
     Ok(record.is_some_and(|record| !record.terminating || record.given_out))
 }
 
-/// No watch shows them. A member without the kind has none.
+/// No watch shows them. A member that names no such kind is asked for them again at the next look.
 async fn listed(leaf: &MemberClient) -> Result<(Option<Groups<'_>>, Vec<(VolumeHash, LeafGroup)>)> {
-    let groups = leaf::snapshot::group::groups(leaf).await?;
+    let groups = leaf::snapshot::served::told_groups(leaf).await?;
     let all = match &groups {
         Some(groups) => groups.ours().await?,
         None => Vec::new(),
@@ -77,16 +77,12 @@ async fn listed(leaf: &MemberClient) -> Result<(Option<Groups<'_>>, Vec<(VolumeH
 }
 
 /// Takes off the label of a group that is cut, or not there; those of others at later looks, as the claim has changed then.
-async fn leave_groups(
-    leaf: &MemberClient,
-    groups: Option<&Groups<'_>>,
-    hash: VolumeHash,
-    seen: &ClaimRow,
-) -> Result<()> {
+async fn leave_groups(leaf: &MemberClient, hash: VolumeHash, seen: &ClaimRow) -> Result<()> {
     let pair = leaf::healing::examine(leaf, hash, &seen.place, None).await?;
     let Some(claim) = pair.ours(leaf, hash) else { return Ok(()) };
+    let groups = leaf::snapshot::served::groups(leaf).await?;
     for group in groups_of(&claim.metadata) {
-        let found = match groups {
+        let found = match &groups {
             Some(groups) => groups.find(group).await?,
             None => None,
         };

@@ -124,6 +124,52 @@ fn group_is_neither_refused_nor_taken_for_gone_while_its_kind_is_not_named() {
     });
 }
 
+/// It is cut, its mark is written and the answer to that is lost; then somebody edits the host's class.
+#[test]
+fn what_is_wrong_in_a_class_since_it_was_cut_makes_nobody_forget_it() {
+    for kind in [Kind::Snapshot, Kind::Group] {
+        virtual_time::run(1, async {
+            let (bench, caller) = volume().await;
+            let (name, sources) = ("photo".to_owned(), vec![caller.handle().unwrap().to_owned()]);
+            let mut snapshot =
+                Snapshotter::new(&bench, Wish { kind, name, sources, class: USUAL, told: true, at_once: 1 });
+            let slip = snapshot.slip();
+            bench.guard.set_fate(move |_, at, asked| {
+                let marks = asked.verb == Verb::Patch && [SNAPSHOTS, CONTENTS].contains(&asked.resource.as_str());
+                let is_first = at > 0 && marks && !slip.swap(true, Ordering::Relaxed);
+                if is_first { Action::ApplyThenLose } else { Action::Pass }
+            });
+            assert!(snapshot.make().await, "{kind:?}: {}", bench.guard.trace().join("\n"));
+            assert!(snapshot.slip().load(Ordering::Relaxed), "{kind:?}: it was edited");
+            snapshot.discard();
+            snapshot.remove().await;
+            assert!(bench.storages[0].snapshots().is_empty());
+            assert_eq!(bench.guard.wrong(), Vec::<String>::new(), "{kind:?}");
+        });
+    }
+}
+
+#[test]
+fn what_is_wrong_in_a_class_is_told_where_nothing_is_made_yet() {
+    for kind in [Kind::Snapshot, Kind::Group] {
+        virtual_time::run(1, async {
+            let (bench, caller) = volume().await;
+            let (name, sources) = ("photo".to_owned(), vec![caller.handle().unwrap().to_owned()]);
+            let mut snapshot =
+                Snapshotter::new(&bench, Wish { kind, name, sources, class: USUAL, told: true, at_once: 1 });
+            snapshot.slip().store(true, Ordering::Relaxed);
+            let user = snapshot.clone();
+            let (made, ()) = tokio::join!(snapshot.make(), async {
+                sleep(SOON).await;
+                user.discard();
+            });
+            let trace = bench.guard.trace().join("\n");
+            assert!(!made && trace.contains("create photo: InvalidArgument: unknown"), "{kind:?}: {trace}");
+            assert_eq!(bench.guard.wrong(), Vec::<String>::new(), "{kind:?}");
+        });
+    }
+}
+
 /// The driver that sent it knew of a snapshot. The next one has never seen any, and nobody asks it for one.
 #[test]
 fn snapshot_that_comes_late_to_a_driver_that_was_started_anew_is_taken_back() {

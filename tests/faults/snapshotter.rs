@@ -3,7 +3,14 @@
 //! work" is the sidecar's rule; anything else makes it forget the snapshot for good. Every answer is held against the members'
 //! own stores.
 
-use std::{collections::BTreeSet, sync::Arc, time::Duration};
+use std::{
+    collections::BTreeSet,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 
 use csi::v1::{self, controller_server::Controller as _, group_controller_server::GroupController as _};
 use domain::volume::{HostId, VolumeHash, snapshot::leaf_name};
@@ -93,12 +100,13 @@ pub struct Snapshotter {
     wish: Wish,
     handle: Option<String>,
     parts: Vec<String>,
+    slip: Arc<AtomicBool>,
 }
 
 impl Snapshotter {
     /// The user asks for it.
     pub fn new(bench: &Arc<Bench>, wish: Wish) -> Self {
-        let made = Self { bench: Arc::clone(bench), wish, handle: None, parts: Vec::new() };
+        let made = Self { bench: Arc::clone(bench), wish, handle: None, parts: Vec::new(), slip: Arc::default() };
         let record = json!({"metadata": {"name": made.record(), "finalizers": ["snapshots/record"]}, "spec": {}});
         made.bench.host.create(made.wish.kind.record(), record).unwrap();
         made
@@ -114,6 +122,11 @@ impl Snapshotter {
 
     pub fn handle(&self) -> Option<&str> {
         self.handle.as_deref()
+    }
+
+    /// Whether the host's class has a parameter that nobody knows: it may be edited at any time.
+    pub fn slip(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.slip)
     }
 
     pub fn parts(&self) -> &[String] {
@@ -306,7 +319,8 @@ impl Snapshotter {
             Kind::Group => ("leafGroupSnapshotClass", "csi.storage.k8s.io/volumegroupsnapshotcontent/name"),
         };
         let told = self.wish.told.then(|| parameter(record, &self.record()));
-        let parameters = [parameter(class, self.wish.class)].into_iter().chain(told).collect();
+        let slip = self.slip.load(Ordering::Relaxed).then(|| parameter("leafClass", "slip"));
+        let parameters = [parameter(class, self.wish.class)].into_iter().chain(told).chain(slip).collect();
         let name = self.wish.name.clone();
         if self.wish.kind == Kind::Snapshot {
             let source_volume_id = self.wish.sources[0].clone();

@@ -22,7 +22,7 @@ pub fn spec(request: v1::CreateSnapshotRequest) -> Result<SnapshotSpec> {
     Ok(SnapshotSpec {
         name,
         sources: vec![request.source_volume_id],
-        leaf_class: leaf_class("VolumeSnapshotClass", "leafSnapshotClass", &raw)?,
+        leaf_class: leaf_class("VolumeSnapshotClass", "leafSnapshotClass", &raw),
         allowed: allowed(request.accessibility_requirements)?,
         content: content_name(&raw, CONTENT)?,
     })
@@ -39,7 +39,7 @@ pub fn group_spec(request: v1::CreateVolumeGroupSnapshotRequest) -> Result<Snaps
     Ok(SnapshotSpec {
         name,
         sources: request.source_volume_ids,
-        leaf_class: leaf_class("VolumeGroupSnapshotClass", "leafGroupSnapshotClass", &raw)?,
+        leaf_class: leaf_class("VolumeGroupSnapshotClass", "leafGroupSnapshotClass", &raw),
         allowed: Vec::new(),
         content: content_name(&raw, GROUP_CONTENT)?,
     })
@@ -126,11 +126,10 @@ mod tests {
     #[test]
     fn what_is_missing_or_wrong_is_named() {
         type Spoil = fn(&mut v1::CreateSnapshotRequest);
-        let cases: [(Spoil, &str); 4] = [
+        let cases: [(Spoil, &str); 3] = [
             (|request| request.name.clear(), "name"),
             (|request| request.name = "x".repeat(129), "128"),
             (|request| request.source_volume_id.clear(), "source_volume_id"),
-            (|request| drop(request.parameters.insert("leafClass".to_owned(), "x".to_owned())), "leafClass"),
         ];
         for (spoil, word) in cases {
             let mut spoilt = request();
@@ -142,6 +141,22 @@ mod tests {
         let requirement = v1::TopologyRequirement { requisite: vec![elsewhere], preferred: Vec::new() };
         let request = v1::CreateSnapshotRequest { accessibility_requirements: Some(requirement), ..request() };
         assert!(matches!(spec(request), Err(Error::NoPlace(_))));
+    }
+
+    #[test]
+    fn what_is_wrong_in_a_class_is_told_where_it_is_needed() {
+        let slip = HashMap::from([("leafClass".to_owned(), "x".to_owned())]);
+        let one = spec(v1::CreateSnapshotRequest { parameters: slip.clone(), ..request() });
+        let group = group_spec(v1::CreateVolumeGroupSnapshotRequest {
+            name: "group-1".to_owned(),
+            source_volume_ids: vec!["a/n/c/0123456789abcdef".to_owned()],
+            parameters: slip,
+            ..v1::CreateVolumeGroupSnapshotRequest::default()
+        });
+        for spec in [one.unwrap(), group.unwrap()] {
+            let error = spec.leaf_class.unwrap_err();
+            assert!(matches!(&error, Error::Invalid(message) if message.contains("leafClass")), "{error}");
+        }
     }
 
     #[test]

@@ -15,8 +15,9 @@ pub struct SnapshotSpec {
     pub name: String,
     /// Handles of the volumes; one, but for a group.
     pub sources: Vec<String>,
-    /// The members' own class.
-    pub leaf_class: PerMember<String>,
+    /// The members' own class, or what is wrong in the host's: that matters only where nothing is made yet, as somebody may have
+    /// changed it since.
+    pub leaf_class: Result<PerMember<String>>,
     /// Members that may hold it; empty where any may.
     pub allowed: Vec<String>,
     /// The host's content object for which it is made, where the sidecar tells it.
@@ -201,7 +202,7 @@ mod tests {
         let spec = |allowed: &[&str]| SnapshotSpec {
             name: "s".to_owned(),
             sources: Vec::new(),
-            leaf_class: PerMember::default(),
+            leaf_class: Ok(PerMember::default()),
             allowed: allowed.iter().map(|name| (*name).to_owned()).collect(),
             content: None,
         };

@@ -132,6 +132,7 @@ async fn make_group(provisioner: &Provisioner, job: &GroupCreation<'_>) -> Resul
 
 /// The claims are labelled first: a group without any is an error to the member.
 async fn post_group(provisioner: &Provisioner, job: &GroupCreation<'_>) -> Result<()> {
+    let classes = job.spec.leaf_class.as_ref().map_err(Error::clone)?;
     let volumes = volumes_of(provisioner, job).await?;
     let namespace = one_namespace(job.leaf, &volumes)?;
     for volume in &volumes {
@@ -145,7 +146,7 @@ async fn post_group(provisioner: &Provisioner, job: &GroupCreation<'_>) -> Resul
         hash: job.hash,
         namespace,
         sources: &job.spec.sources,
-        class: job.spec.leaf_class.at(&job.leaf.member).map(String::as_str),
+        class: classes.at(&job.leaf.member).map(String::as_str),
         content: job.spec.content.as_deref(),
     };
     // The next look tells whose it is, if the name is taken.

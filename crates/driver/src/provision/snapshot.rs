@@ -135,6 +135,10 @@ async fn make_snapshot(provisioner: &Provisioner, job: &SnapshotCreation<'_>) ->
     if job.given_out {
         return job.nothing_is_there(job.lost()).await;
     }
+    let classes = match &job.spec.leaf_class {
+        Ok(classes) => classes,
+        Err(slip) => return job.nothing_is_there(slip.clone()).await,
+    };
     let volume = match find::find(provisioner, job.source).await {
         Err(error) if error.is_final() => return job.nothing_is_there(error).await,
         found => found?,
@@ -144,7 +148,7 @@ async fn make_snapshot(provisioner: &Provisioner, job: &SnapshotCreation<'_>) ->
         return job.nothing_is_there(Error::Refused(refusal)).await;
     }
     volume.claim.stands_still(&job.leaf.member)?;
-    match job.post(&volume).await {
+    match job.post(&volume, classes.at(&job.leaf.member).map(String::as_str)).await {
         Ok(Made::Now) => Ok(()),
         Ok(Made::Taken) => job.adopt(&volume.claim.place.namespace).await,
         Err(error) if error.is_final() => job.nothing_is_there(error).await,
@@ -192,7 +196,7 @@ impl SnapshotCreation<'_> {
     }
 
     /// Nothing is written on the claim, so an imported one will do as well.
-    async fn post(&self, volume: &FoundLeaf) -> Result<Made> {
+    async fn post(&self, volume: &FoundLeaf, class: Option<&str>) -> Result<Made> {
         let claim = &volume.claim;
         let about = |what: &str| {
             Error::Refused(format!("member {}: the volume of claim {} {what}", self.leaf.member, claim.place))
@@ -211,7 +215,7 @@ impl SnapshotCreation<'_> {
             volume: volume.hash,
             source: self.source,
             driver: &driver,
-            class: self.spec.leaf_class.at(&self.leaf.member).map(String::as_str),
+            class,
             content: self.spec.content.as_deref(),
         };
         leaf::snapshot::create(self.leaf, &wanted).await

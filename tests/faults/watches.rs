@@ -2,14 +2,18 @@
 
 use std::time::Duration;
 
+use csi::v1::{self, controller_server::Controller as _};
 use simulate::faults::{Action, Verb};
 use tokio::time::{sleep, timeout};
+use tonic::Code;
 
 use crate::{
-    bench::Bench,
+    bench::{Bench, SHOP, with_deadline},
     fixture::{self, Planted},
     invariants::violations,
-    prompt, virtual_time,
+    late_snapshots, prompt,
+    snapshotter::{Kind, SNAPSHOTS, Snapshotter, USUAL, Wish},
+    virtual_time,
 };
 
 const TROUBLES: [Action; 11] = [
@@ -61,4 +65,41 @@ fn what_happens_is_heard_again_whatever_ended_the_watch() {
             assert!(wrong.is_empty(), "after {trouble:?} (forgotten: {forgotten}): {wrong:#?}");
         }
     }
+}
+
+/// As where a member has too many snapshots to be followed.
+#[test]
+fn snapshot_that_no_watch_shows_is_found_by_its_id() {
+    virtual_time::run(1, async {
+        let (bench, caller) = late_snapshots::volume().await;
+        let (name, sources) = ("photo".to_owned(), vec![caller.handle().unwrap().to_owned()]);
+        let wish = Wish { kind: Kind::Snapshot, name, sources, class: USUAL, told: true, at_once: 1 };
+        let mut snapshot = Snapshotter::new(&bench, wish);
+        assert!(snapshot.make().await, "{}", bench.guard.trace().join("\n"));
+        bench.guard.set_fate(|_, at, asked| match asked.verb {
+            Verb::List | Verb::Watch if at > 0 && asked.resource == SNAPSHOTS => {
+                Action::Answer { code: 403, reason: "Forbidden" }
+            }
+            _ => Action::Pass,
+        });
+        bench.start();
+        bench.serves().await;
+        let there = snapshot.handle().unwrap().to_owned();
+        let gone = format!("m0/{SHOP}/s-{:032}/{:016}", 0, 0);
+        // Before and after somebody has wanted a watch.
+        for _ in 0..2 {
+            for (id, count) in [(&there, 1), (&gone, 0)] {
+                let request = v1::GetSnapshotRequest { snapshot_id: id.clone(), ..Default::default() };
+                let found = bench.call(|driver| async move { driver.get_snapshot(with_deadline(request)).await }).await;
+                match found {
+                    Ok(found) => assert_eq!((found.snapshot.unwrap().snapshot_id, 1), (id.clone(), count)),
+                    Err(refused) => assert_eq!((refused.code(), count), (Code::NotFound, 0), "{refused}"),
+                }
+                let request = v1::ListSnapshotsRequest { snapshot_id: id.clone(), ..Default::default() };
+                let listed = bench.call(|driver| async move { driver.list_snapshots(with_deadline(request)).await });
+                assert_eq!(listed.await.unwrap().entries.len(), count, "{id}");
+            }
+        }
+        assert_eq!(bench.guard.wrong(), Vec::<String>::new());
+    });
 }

@@ -54,9 +54,8 @@ pub(super) async fn one(
     controller: &Controller,
     request: Request<v1::GetSnapshotRequest>,
 ) -> Result<v1::GetSnapshotResponse> {
-    let deadline = deadline(&request);
     let id = request.into_inner().snapshot_id;
     required("snapshot_id", &id)?;
-    let snapshot = driver::provision::snapshots::get(&controller.provisioner, &id, deadline).await?;
+    let snapshot = driver::provision::snapshots::get(&controller.provisioner, &id).await?;
     Ok(v1::GetSnapshotResponse { snapshot: Some(convert::snapshots::snapshot(snapshot)) })
 }

@@ -35,22 +35,26 @@ pub async fn list(
     let mut found = Vec::new();
     for member in snapshot_members(provisioner, wanted).await? {
         let Some(leaf) = member.last_known() else { continue };
-        ensure_listed(&member, deadline).await?;
         let source = |row: &SnapshotRow| wanted.source.is_empty() || *row.source == *wanted.source;
         let id = |row: &SnapshotRow| wanted.id.is_empty() || row.id(&leaf.member).to_string() == wanted.id;
-        let rows = leaf.snapshots.all(|row| row.is_there() && source(row) && id(row));
+        let is_wanted = |row: &SnapshotRow| row.is_there() && source(row) && id(row);
+        let rows: Vec<SnapshotRow> = if let Some(id) = VolumeId::parse(&wanted.id) {
+            asked_for(&member, &id).await?.into_iter().filter(is_wanted).collect()
+        } else {
+            ensure_listed(&member, deadline).await?;
+            leaf.snapshots.all(is_wanted)
+        };
         found.extend(rows.iter().map(|row| Snapshot::new(leaf, row)));
     }
     Ok(page(found, &after, wanted.most))
 }
 
-pub async fn get(provisioner: &Provisioner, id: &str, deadline: Instant) -> Result<Snapshot> {
+pub async fn get(provisioner: &Provisioner, id: &str) -> Result<Snapshot> {
     let unknown = || Error::NotFound(format!("no snapshot has the handle {id:?}"));
     let parsed = VolumeId::parse(id).ok_or_else(unknown)?;
     let member = provisioner.members.get(&parsed.member).await?;
     let leaf = member.leaf()?;
-    ensure_listed(&member, deadline).await?;
-    let row = leaf.snapshots.find(&parsed).filter(SnapshotRow::is_there).ok_or_else(unknown)?;
+    let row = asked_for(&member, &parsed).await?.filter(SnapshotRow::is_there).ok_or_else(unknown)?;
     Ok(Snapshot::new(leaf, &row))
 }
 
@@ -82,6 +86,23 @@ pub(super) async fn source(
     id: &VolumeId,
 ) -> Result<Option<SnapshotRow>> {
     Ok(find_snapshot(leaf, id).await?.filter(|row| !row.terminating))
+}
+
+/// One that is named is read by itself where no watch stands, as where the member has too many to be followed.
+async fn asked_for(member: &Member, id: &VolumeId) -> Result<Option<SnapshotRow>> {
+    if let Some(known) = member.last_known().filter(|known| known.snapshots.synced()) {
+        return Ok(known.snapshots.find(id));
+    }
+    let leaf = member.leaf()?;
+    let found = match id.place() {
+        Some(place) => leaf::snapshot::read(leaf, &place).await?.and_then(|(_, row)| row),
+        None => find_snapshot(leaf, id).await?,
+    };
+    let found = found.filter(|row| id.names(row.hash));
+    if found.is_some() {
+        leaf.snapshots.want();
+    }
+    Ok(found)
 }
 
 /// Where no watch stands, one question tells whether there is anything to see. What was seen once is the answer also

@@ -1,5 +1,7 @@
 //! One call of each RPC, as a table needs it: the same for every method, and only its code is told.
 
+use std::collections::HashMap;
+
 use csi::{
     controller::Controller,
     v1::{
@@ -9,12 +11,14 @@ use csi::{
         volume_capability::{AccessMode, AccessType, MountVolume, access_mode::Mode},
     },
 };
+use serde_json::json;
 use tokio::time::{Duration, sleep};
 use tonic::{Code, Status};
 
 use crate::{
     bench::{Bench, with_deadline},
     fixture::{GOLD, NOW},
+    snapshotter::{CONTENTS, GROUP_CONTENTS},
 };
 
 pub const MEMBER_KEY: &str = "topology.kosmos.csi.io/member";
@@ -98,7 +102,7 @@ pub async fn ask(bench: &Bench, rpc: &str, target: &Target) -> Told {
             call!(controller_unpublish_volume, request)
         }
         "GetCapacity" => call!(get_capacity, capacity(target)),
-        "CreateSnapshot" => call!(create_snapshot, cut("another", target)),
+        "CreateSnapshot" => call!(create_snapshot, cut(bench, "another", target)),
         "DeleteSnapshot" => {
             let request = v1::DeleteSnapshotRequest { snapshot_id: target.snapshot.clone(), ..Default::default() };
             call!(delete_snapshot, request)
@@ -108,7 +112,7 @@ pub async fn ask(bench: &Bench, rpc: &str, target: &Target) -> Told {
             let request = v1::GetSnapshotRequest { snapshot_id: target.snapshot.clone(), ..Default::default() };
             call!(get_snapshot, request)
         }
-        "CreateVolumeGroupSnapshot" => call!(create_volume_group_snapshot, cut_group("another", target)),
+        "CreateVolumeGroupSnapshot" => call!(create_volume_group_snapshot, cut_group(bench, "another", target)),
         "DeleteVolumeGroupSnapshot" => {
             let (group_snapshot_id, snapshot_ids) = (target.group.clone(), target.parts.clone());
             let request =
@@ -132,20 +136,32 @@ fn capacity(target: &Target) -> v1::GetCapacityRequest {
     }
 }
 
-fn cut(name: &str, target: &Target) -> v1::CreateSnapshotRequest {
-    let (name, source_volume_id) = (name.to_owned(), target.volume.clone());
-    v1::CreateSnapshotRequest { name, source_volume_id, ..Default::default() }
+/// As the chart has the sidecar tell for which record of the host it asks. It makes none where the host has no such kind.
+fn record(bench: &Bench, kind: &str, key: &str, name: &str) -> HashMap<String, String> {
+    let record = format!("content-of-{name}");
+    if bench.host.get(kind, "", &record).is_none() {
+        let _ = bench.host.create(kind, json!({"metadata": {"name": record}, "spec": {}}));
+    }
+    let is_there = bench.host.get(kind, "", &record).is_some();
+    is_there.then(|| (format!("csi.storage.k8s.io/{key}/name"), record)).into_iter().collect()
 }
 
-fn cut_group(name: &str, target: &Target) -> v1::CreateVolumeGroupSnapshotRequest {
+fn cut(bench: &Bench, name: &str, target: &Target) -> v1::CreateSnapshotRequest {
+    let parameters = record(bench, CONTENTS, "volumesnapshotcontent", name);
+    let (name, source_volume_id) = (name.to_owned(), target.volume.clone());
+    v1::CreateSnapshotRequest { name, source_volume_id, parameters, ..Default::default() }
+}
+
+fn cut_group(bench: &Bench, name: &str, target: &Target) -> v1::CreateVolumeGroupSnapshotRequest {
+    let parameters = record(bench, GROUP_CONTENTS, "volumegroupsnapshotcontent", name);
     let (name, source_volume_ids) = (name.to_owned(), vec![target.volume.clone()]);
-    v1::CreateVolumeGroupSnapshotRequest { name, source_volume_ids, ..Default::default() }
+    v1::CreateVolumeGroupSnapshotRequest { name, source_volume_ids, parameters, ..Default::default() }
 }
 
 /// A snapshot and a group of the volume, ready to be used.
 pub async fn cut_first(bench: &Bench, target: &mut Target) {
     let ready = loop {
-        let request = with_deadline(cut("first", target));
+        let request = with_deadline(cut(bench, "first", target));
         let asked = bench.call(|driver| async move { driver.create_snapshot(request).await });
         match asked.await.map(|answer| answer.snapshot.unwrap()) {
             Ok(snapshot) if snapshot.ready_to_use => break snapshot,
@@ -154,7 +170,7 @@ pub async fn cut_first(bench: &Bench, target: &mut Target) {
     };
     target.snapshot = ready.snapshot_id;
     let group = loop {
-        let request = with_deadline(cut_group("first", target));
+        let request = with_deadline(cut_group(bench, "first", target));
         let asked = bench.call(|driver| async move { driver.create_volume_group_snapshot(request).await });
         match asked.await.map(|answer| answer.group_snapshot.unwrap()) {
             Ok(group) if group.ready_to_use => break group,

@@ -77,7 +77,7 @@ async fn seen(cell: &Cell) -> Told {
     let bench = Bench::new(1, 2, &fixture::tight(step)).await;
     let of_snapshots = cell.rpc.contains("Snapshot");
     if of_snapshots {
-        bench.members.iter().for_each(snapshotter::has_kinds);
+        snapshotter::have_kinds(&bench);
     }
     bench.start();
     bench.serves().await;

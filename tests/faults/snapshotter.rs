@@ -41,7 +41,7 @@ const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 
 /// The kinds of snapshots, and two classes of each.
-pub fn has_kinds(member: &Cluster) {
+fn has_kinds(member: &Cluster) {
     definitions::install(member).unwrap();
     for (resource, group) in [(CLASSES, "snapshot"), (GROUP_CLASSES, "groupsnapshot")] {
         let default = format!("{group}.storage.kubernetes.io/is-default-class");

@@ -1,8 +1,11 @@
 //! What has lost its other half, and the removal of one orphan at a time.
 
-use domain::volume::{HostId, VolumeHash, VolumeId};
+use domain::volume::{
+    HostId, VolumeHash, VolumeId,
+    snapshot::{leaf_group_name, leaf_name},
+};
 use serde_json::{Value, json};
-use simulate::text;
+use simulate::{storage::definitions, text};
 
 use crate::clusters::{CLAIMS, Clusters, VOLUMES, identity};
 
@@ -155,6 +158,73 @@ async fn doctor_tells_of_everything_that_has_lost_its_other_half() {
     clusters.refuses(&format!("doctor {NOW}"), &["claim:shop/waits", "no room"]).await;
     clusters.members[0].delete("storageclasses.storage.k8s.io", "", "fast").unwrap();
     clusters.refuses(&format!("doctor {NOW}"), &["class:fast", "m0 has no fast"]).await;
+}
+
+const SNAPSHOTS: &str = "volumesnapshots.snapshot.storage.k8s.io";
+const CONTENTS: &str = "volumesnapshotcontents.snapshot.storage.k8s.io";
+
+/// A leaf snapshot in m0 as the driver makes them, alone or in a group; its handle.
+fn snapshot(clusters: &Clusters, name: &str, group: Option<VolumeHash>) -> String {
+    let host = HostId(identity(&clusters.host));
+    let hash = VolumeHash::of_snapshot(&host, name);
+    let source = VolumeId::new("m0", "shop", "well", VolumeHash::new(&host, "pvc-1"));
+    let mut made = json!({
+        "metadata": {
+            "name": leaf_name(hash), "namespace": "shop",
+            "labels": {
+                "app.kubernetes.io/managed-by": "kosmos.csi.io", "kosmos.csi.io/host": host.0,
+                "kosmos.csi.io/snapshot": hash.to_string(),
+            },
+            "annotations": {
+                "kosmos.csi.io/source": source.to_string(), "kosmos.csi.io/driver": "x.io",
+                "kosmos.csi.io/content": format!("content-of-{name}"),
+            },
+        },
+        "spec": {"source": {"persistentVolumeClaimName": "well"}},
+    });
+    if let Some(group) = group {
+        made["metadata"]["labels"]["kosmos.csi.io/group"] = json!(group.to_string());
+    }
+    clusters.members[0].create(SNAPSHOTS, made).unwrap();
+    VolumeId::new("m0", "shop", &leaf_name(hash), hash).to_string()
+}
+
+#[tokio::test]
+async fn doctor_names_snapshots_and_groups_to_which_no_record_of_the_host_leads() {
+    let clusters = Clusters::new(1);
+    clusters.join().await;
+    complete(&clusters);
+    definitions::install(&clusters.members[0]).unwrap();
+    leaf(&clusters, "well", "pvc-1");
+    host_volume(&clusters, "well", "pvc-1");
+    let handle = snapshot(&clusters, "photo", None);
+    let named = format!("snapshot:{}", handle.rsplit_once('/').unwrap().0);
+    // A host that was made anew has no such kinds yet.
+    clusters.refuses(&format!("doctor {NOW}"), &[&named, &handle]).await;
+    definitions::install(&clusters.host).unwrap();
+    let record = |name: &str, handle: &str| {
+        let record = json!({"metadata": {"name": name}, "spec": {"driver": "kosmos.csi.io"}});
+        clusters.host.create(CONTENTS, record).unwrap();
+        if !handle.is_empty() {
+            let tell = |record: &mut Value| record["status"] = json!({"snapshotHandle": handle});
+            clusters.host.change(CONTENTS, "", name, tell).unwrap();
+        }
+    };
+    for (name, handle) in [("content-of-photo", ""), ("made-by-hand", handle.as_str())] {
+        record(name, handle);
+        let told = clusters.does(&format!("doctor {NOW}")).await;
+        assert!(told.contains("Nothing is wrong"), "{name}: {told}");
+        clusters.host.delete(CONTENTS, "", name).unwrap();
+        clusters.refuses(&format!("doctor {NOW}"), &[&named]).await;
+    }
+    record("made-by-hand", &handle);
+    let group = VolumeHash::of_group(&HostId(identity(&clusters.host)), "shot");
+    for part in ["left", "right"] {
+        snapshot(&clusters, part, Some(group));
+    }
+    let told = clusters.type_in(&format!("doctor {NOW}")).await.unwrap().text;
+    let named = format!("group:m0/shop/{}", leaf_group_name(group));
+    assert!(told.matches(&named).count() == 1 && !told.contains("snapshot:"), "{told}");
 }
 
 #[tokio::test]

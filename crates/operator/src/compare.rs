@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use domain::volume::{LeafPlace, VolumeHash, VolumeId, quantity};
+pub use snapshots::{HostSnapshots, LeafSnapshot};
 
 /// The host, as one look has seen it.
 #[derive(Clone, Debug, Default)]
@@ -11,6 +12,7 @@ pub struct HostSide {
     pub volumes: Vec<HostVolume>,
     /// UIDs of claims that have no volume: not yet, or not any more.
     pub claims: BTreeSet<String>,
+    pub snapshots: HostSnapshots,
 }
 
 /// A volume of this driver's.
@@ -32,6 +34,9 @@ pub struct MemberSide {
     pub volumes: Vec<LeafVolume>,
     /// Claims that were there before and may be used by this host.
     pub imported: BTreeSet<(String, String)>,
+    pub snapshots: Vec<LeafSnapshot>,
+    /// Why these could not be read.
+    pub unread_snapshots: Option<String>,
 }
 
 /// A leaf claim with our labels.
@@ -125,11 +130,16 @@ pub fn compare(host: &HostSide, members: &[MemberSide], older_than: i64) -> Comp
             None => {}
         }
     }
+    if let Some(reason) = &host.snapshots.unread {
+        let message = format!("its snapshots cannot be listed, and none were compared: {reason}");
+        compared.findings.push(Finding::new("host", "snapshots", message));
+    }
     for side in members {
         let here = Here::new(host, side, used.remove(&side.member).unwrap_or_default(), older_than);
         here.judge_leaves(&mut compared);
         here.judge_kept(&mut compared);
         here.judge_volumes(&mut compared.findings);
+        host.snapshots.judge(side, older_than, &mut compared);
     }
     compared
 }
@@ -277,5 +287,6 @@ impl<'a> Here<'a> {
     }
 }
 
+mod snapshots;
 #[cfg(test)]
 mod tests;

@@ -42,11 +42,11 @@ fn volume(claim: &str, name: &str) -> HostVolume {
 }
 
 fn host(volumes: Vec<HostVolume>) -> HostSide {
-    HostSide { volumes, claims: BTreeSet::new() }
+    HostSide { volumes, ..HostSide::default() }
 }
 
 fn member(leaves: Vec<Leaf>, volumes: Vec<LeafVolume>) -> MemberSide {
-    MemberSide { member: "m".to_owned(), leaves, volumes, imported: BTreeSet::new() }
+    MemberSide { member: "m".to_owned(), leaves, volumes, ..MemberSide::default() }
 }
 
 fn names(host: &HostSide, member: MemberSide) -> Vec<String> {

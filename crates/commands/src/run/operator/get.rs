@@ -11,9 +11,10 @@ use kube::{Api, Client, Resource, ResourceExt, core::NamespaceResourceScope};
 use super::{
     Report,
     connect::{self, now},
-    look::{age, waits, whole},
+    look::{age, waits},
     print::{listed, patiently, progress},
     volume,
+    whole::whole,
 };
 use crate::args::operator::GetVolumes;
 use cluster::Dial;

@@ -1,11 +1,7 @@
 //! One look at everything that is compared: the host's volumes and the leaves of every member, each listed whole. A member
 //! whose lists cannot be read to their end is not judged, and it is said why.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    fmt::Debug,
-    time::Duration,
-};
+use std::collections::{BTreeMap, BTreeSet};
 
 use futures::{StreamExt, TryStreamExt, future::join_all, stream};
 use k8s_openapi::{
@@ -16,12 +12,15 @@ use k8s_openapi::{
     },
     apimachinery::pkg::apis::meta::v1::ObjectMeta,
 };
-use kube::{Api, Resource, ResourceExt, api::ListParams};
-use serde::de::DeserializeOwned;
+use kube::{Api, ResourceExt, api::ListParams};
 
-use super::connect::{self, Known, now};
+use super::{
+    connect::{self, Known, now},
+    snapshots,
+    whole::{whole, whole_of},
+};
 use crate::args::operator::MembersAccess;
-use cluster::{Dial, lease, with_causes};
+use cluster::{Dial, lease};
 use domain::volume::{DRIVER, HostId, LeafPlace, VolumeId, moving::MoveMark, quantity};
 use host::{Host, volume::HostVolume as Summary};
 use leaf::{
@@ -29,16 +28,15 @@ use leaf::{
     identity::{Identity, Meant, judge},
     ownership,
     rows::Rows,
+    snapshot::{kinds::VolumeSnapshot, row::SnapshotRow},
 };
 use member::source::{Account, MemberDefinitions};
 use operator::{
-    compare::{HostSide, HostVolume, Leaf, LeafVolume, MemberSide},
+    compare::{HostSide, HostVolume, Leaf, LeafSnapshot, LeafVolume, MemberSide},
     doctor::{LeafClasses, SeenMember},
     kubeconfig,
 };
 
-/// For a long list to arrive whole.
-const WHOLE: Duration = Duration::from_mins(1);
 /// Single claims that are read at once.
 const AT_ONCE: usize = 8;
 
@@ -48,27 +46,6 @@ pub(super) struct Seen {
     /// Those that can be judged.
     pub(super) sides: Vec<MemberSide>,
     pub(super) members: Vec<SeenMember>,
-}
-
-/// A list that is known to be complete.
-pub(super) async fn whole<K>(api: Api<K>) -> Result<Vec<K>, String>
-where
-    K: Resource + Clone + DeserializeOwned + Debug,
-{
-    whole_of(api, &ListParams::default()).await
-}
-
-/// The same of some.
-async fn whole_of<K>(api: Api<K>, wanted: &ListParams) -> Result<Vec<K>, String>
-where
-    K: Resource + Clone + DeserializeOwned + Debug,
-{
-    let listed = tokio::time::timeout(WHOLE, api.list(wanted)).await;
-    let listed = listed.map_err(|_| "a list does not end".to_owned())?.map_err(|error| with_causes(&error))?;
-    match listed.metadata.continue_.as_deref().unwrap_or_default() {
-        "" => Ok(listed.items),
-        _ => Err("a list was cut short".to_owned()),
-    }
 }
 
 /// The leaf claims of this host in a member.
@@ -137,14 +114,20 @@ async fn classes(leaf: &MemberClient) -> Option<LeafClasses> {
     Some(LeafClasses { names: rows.class_names(), has_default: rows.default_class().is_some() })
 }
 
-type Listed = (Vec<PersistentVolumeClaim>, Vec<PersistentVolume>);
+struct Listed {
+    claims: Vec<PersistentVolumeClaim>,
+    volumes: Vec<PersistentVolume>,
+    /// An account may have no right to them.
+    snapshots: Result<Vec<VolumeSnapshot>, String>,
+}
 
 async fn listed(known: Result<Known, String>) -> Result<(Known, Listed), String> {
     let known = known?;
     let ours = ListParams::default().labels(&ownership::selector(&known.leaf.host));
     let claims = leaf_claims(&known.leaf).await?;
     let volumes = whole_of(Api::all(known.leaf.client.clone()), &ours).await?;
-    Ok((known, (claims, volumes)))
+    let snapshots = snapshots::of_member(&known.leaf).await;
+    Ok((known, Listed { claims, volumes, snapshots }))
 }
 
 async fn host_side(host: &Host) -> anyhow::Result<HostSide> {
@@ -159,6 +142,7 @@ async fn host_side(host: &Host) -> anyhow::Result<HostSide> {
     Ok(HostSide {
         claims: claims.filter_map(|claim| claim.metadata.uid).collect(),
         volumes: all.iter().filter_map(host_volume).collect(),
+        snapshots: snapshots::of_host(host).await,
     })
 }
 
@@ -200,12 +184,17 @@ fn members(
 }
 
 impl Seen {
-    async fn judge(&mut self, leaf: &MemberClient, (claims, volumes): Listed) -> Result<(), String> {
+    async fn judge(&mut self, leaf: &MemberClient, listed: Listed) -> Result<(), String> {
         let now = now();
-        let leaves: Vec<Leaf> = claims.iter().filter_map(|claim| leaf_of(claim, &leaf.host, now)).collect();
-        let volumes = volumes.iter().filter_map(|volume| leaf_volume_of(volume, &leaf.host, now)).collect();
+        let leaves: Vec<Leaf> = listed.claims.iter().filter_map(|claim| leaf_of(claim, &leaf.host, now)).collect();
+        let volumes = listed.volumes.iter().filter_map(|volume| leaf_volume_of(volume, &leaf.host, now)).collect();
         let imported = self.imported(leaf, &leaves).await?;
-        self.sides.push(MemberSide { member: leaf.member.clone(), leaves, volumes, imported });
+        let (snapshots, unread_snapshots) = match listed.snapshots {
+            Ok(all) => (all.iter().filter_map(|snapshot| leaf_snapshot_of(snapshot, leaf, now)).collect(), None),
+            Err(reason) => (Vec::new(), Some(reason)),
+        };
+        let member = leaf.member.clone();
+        self.sides.push(MemberSide { member, leaves, volumes, imported, snapshots, unread_snapshots });
         Ok(())
     }
 
@@ -253,6 +242,20 @@ pub(super) fn claim_uid(leaf: &PersistentVolumeClaim) -> String {
     let note = |key: &str| leaf.annotations().get(key).map(String::as_str);
     let in_name = || note(ownership::NAME).and_then(host::claim::uid_in_name);
     note(ownership::CLAIM_UID).or_else(in_name).unwrap_or_default().to_owned()
+}
+
+fn leaf_snapshot_of(snapshot: &VolumeSnapshot, leaf: &MemberClient, now: i64) -> Option<LeafSnapshot> {
+    let row = SnapshotRow::new(snapshot, &leaf.host)?;
+    Some(LeafSnapshot {
+        handle: row.id(&leaf.member).to_string(),
+        uid: row.uid.to_string(),
+        hash: row.hash,
+        group: row.group,
+        asked_by: row.asked_by.as_deref().map(str::to_owned),
+        age: age(&snapshot.metadata, now),
+        terminating: row.terminating,
+        place: row.place,
+    })
 }
 
 fn leaf_volume_of(volume: &PersistentVolume, host: &HostId, now: i64) -> Option<LeafVolume> {

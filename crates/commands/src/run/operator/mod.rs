@@ -13,10 +13,12 @@ mod objects;
 mod orphan;
 mod print;
 mod release;
+mod snapshots;
 mod status;
 mod trace;
 mod ui;
 mod volume;
+mod whole;
 
 use crate::args::operator::{Command, Get, HostCommand, Member, Remedy};
 use cluster::{Dial, with_causes};

@@ -1,0 +1,68 @@
+//! What host and members have of snapshots and groups, each listed whole. A cluster without these kinds has none.
+
+use kube::{
+    Api, ResourceExt,
+    api::{ApiResource, DynamicObject, GroupVersionKind, ListParams},
+};
+
+use super::{
+    objects::serves,
+    whole::{whole, whole_of},
+};
+use host::Host;
+use leaf::{MemberClient, ownership, snapshot::kinds::VolumeSnapshot};
+use operator::compare::HostSnapshots;
+
+/// The host's records, and their kinds.
+const RECORDS: [(&str, &str); 2] = [
+    ("snapshot.storage.k8s.io", "VolumeSnapshotContent"),
+    ("groupsnapshot.storage.k8s.io", "VolumeGroupSnapshotContent"),
+];
+
+pub(super) async fn of_host(host: &Host) -> HostSnapshots {
+    let mut known = HostSnapshots::default();
+    for (group, kind) in RECORDS {
+        match records(host, group, kind).await {
+            Ok(records) => {
+                for record in records {
+                    known.add(&record.name_any(), &record.data);
+                }
+            }
+            Err(reason) => known.unread = Some(format!("{kind}: {reason}")),
+        }
+    }
+    known
+}
+
+/// None where the host knows no such path and names no such kind: one alone may be about to change.
+async fn records(host: &Host, group: &str, kind: &str) -> Result<Vec<DynamicObject>, String> {
+    let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(group, "v1", kind));
+    let all = Api::<DynamicObject>::all_with(host.client.clone(), &resource);
+    let reason = match whole(all.clone()).await {
+        Ok(records) => return Ok(records),
+        Err(reason) => reason,
+    };
+    let is_unknown = match all.list(&ListParams::default().limit(1)).await {
+        Err(kube::Error::Api(status)) => status.code == 404 && !cluster::says_what_is_missing(&status),
+        _ => false,
+    };
+    let unserved = is_unknown && matches!(serves(&host.client, &resource.api_version, kind).await, Ok(false));
+    if unserved { Ok(Vec::new()) } else { Err(reason) }
+}
+
+/// Those with our labels.
+pub(super) async fn of_member(leaf: &MemberClient) -> Result<Vec<VolumeSnapshot>, String> {
+    let ours = ListParams::default().labels(&ownership::selector(&leaf.host));
+    let mut all = Vec::new();
+    for namespace in leaf.namespaces.each() {
+        match whole_of(leaf.within(namespace), &ours).await {
+            Ok(mut found) => all.append(&mut found),
+            Err(reason) => {
+                // Who is left out is not named, and nothing else follows from it.
+                let served = serves(&leaf.client, "snapshot.storage.k8s.io/v1", "VolumeSnapshot").await;
+                return if matches!(served, Ok(false)) { Ok(Vec::new()) } else { Err(reason) };
+            }
+        }
+    }
+    Ok(all)
+}

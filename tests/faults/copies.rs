@@ -3,6 +3,7 @@
 //! own stores and storage.
 
 mod costs;
+mod elsewhere;
 
 use std::{
     sync::{

@@ -13,7 +13,7 @@ use domain::{
     error::{Error, Result},
     volume::{
         LeafPlace, SnapshotSpec, VolumeHash, VolumeId,
-        snapshot::{Cutting, cutting, group_id, leaf_name},
+        snapshot::{Cutting, belongs, cutting, group_id, leaf_name},
     },
 };
 use host::snapshot::ContentKind;
@@ -206,6 +206,7 @@ impl SnapshotCreation<'_> {
             Some(driver) if driver.is_empty() => return Err(about("is of no CSI driver, so it has no snapshots")),
             Some(driver) => driver,
         };
+        is_where_its_handle_says(self.leaf, self.source, &claim.place)?;
         let place = LeafPlace { namespace: claim.place.namespace.clone(), claim: leaf_name(self.hash) };
         let wanted = WantedSnapshot {
             name: &self.spec.name,
@@ -301,6 +302,19 @@ impl SnapshotCreation<'_> {
 
 fn exists(spec: &SnapshotSpec, difference: &str) -> Error {
     Error::Exists(format!("snapshot {} exists: {difference}", spec.name))
+}
+
+/// A volume that is used again may have its leaf in another namespace than its handle names. A snapshot there could not be told
+/// from a copy, so none is made: it would never be given out, nor be found to be removed.
+pub(super) fn is_where_its_handle_says(leaf: &MemberClient, handle: &str, claim: &LeafPlace) -> Result<()> {
+    if belongs(handle, &claim.namespace) {
+        return Ok(());
+    }
+    Err(Error::Refused(format!(
+        "member {}: volume {handle} was made in another namespace than that of its leaf claim {claim}, by which it is used \
+         again, and has no snapshots there: clone it (a claim whose dataSource is its claim) and make them of the clone",
+        leaf.member
+    )))
 }
 
 pub(super) fn no_volume(handle: &str) -> Error {

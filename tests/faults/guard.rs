@@ -171,6 +171,8 @@ impl Guard {
         let fate = lock(&self.fate).clone();
         let action = fate.map_or(Action::Pass, |fate| fate(number, at, asked));
         let action = machines::plugging(&self.clusters[at], asked, &action).unwrap_or(action);
+        let refused = at > 0 && action == Action::Pass && self.refuses(at, asked);
+        let action = if refused { Action::Answer { code: 403, reason: "Forbidden" } } else { action };
         if at > 0 {
             lock(&self.history).is_asked_for(at - 1, asked);
         }
@@ -208,6 +210,22 @@ impl Guard {
         if hot && !shared {
             self.report(format!("I11: a hot loop: {asked} in {}", self.clusters[at].name()));
         }
+    }
+
+    /// What the policy of `deploy/member.yaml` says of snapshots and what stands behind them: only what carries our labels is written,
+    /// and what does not yet may be labelled, with its spec as it is.
+    fn refuses(&self, at: usize, asked: &Asked) -> bool {
+        let is_of_snapshots = [SNAPSHOTS, CONTENTS, GROUPS, GROUP_CONTENTS].contains(&asked.resource.as_str());
+        if !is_of_snapshots || !matches!(asked.verb, Verb::Patch | Verb::Delete) {
+            return false;
+        }
+        let changes = |part: &str| {
+            let mut operations = asked.body.as_array().into_iter().flatten();
+            operations.any(|one| text(one, "/op") != "test" && text(one, "/path").starts_with(part))
+        };
+        let live = self.clusters[at].get(&asked.resource, &asked.namespace, &asked.name);
+        let foreign = live.is_some_and(|live| !lock(&self.history).is_of_this_host(&live));
+        foreign && (changes("/spec") || !changes("/metadata/labels"))
     }
 
     /// Why the driver may not send this to a member.

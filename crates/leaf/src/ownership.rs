@@ -103,6 +103,11 @@ pub fn host_labels(host: &HostId) -> BTreeMap<String, String> {
     BTreeMap::from([(MANAGED_BY.to_owned(), DRIVER.to_owned()), (HOST.to_owned(), host.0.clone())])
 }
 
+/// Whether an object with these labels was made for this host, or taken over.
+pub fn is_labelled(labels: Option<&BTreeMap<String, String>>, host: &HostId) -> bool {
+    host_labels(host).iter().all(|(key, value)| labels.is_some_and(|labels| labels.get(key) == Some(value)))
+}
+
 /// A namespace of a member as it is made for this host where it is missing. Nobody deletes it for us.
 pub fn namespace(host: &HostId, name: &str) -> Namespace {
     let metadata = ObjectMeta { name: Some(name.to_owned()), labels: Some(host_labels(host)), ..ObjectMeta::default() };

@@ -160,12 +160,7 @@ async fn remove_contents(
 }
 
 async fn end_content(leaf: &MemberClient, content: &Content, deadline: &Deadline) -> Result<()> {
-    if content.retained {
-        leaf::snapshot::make_content_deletable(leaf, content).await?;
-    }
-    if !content.terminating {
-        leaf::snapshot::delete_content(leaf, content).await?;
-    }
+    leaf::snapshot::end_content(leaf, content).await?;
     let late = || format!("member {}: snapshot content {} is still being deleted", leaf.member, content.name);
     deadline.pause(PAUSE, || Error::InProgress(late())).await
 }

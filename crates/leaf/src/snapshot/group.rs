@@ -1,6 +1,8 @@
 //! Leaf groups of snapshots. A group selects its claims by a label, so the claims carry one of ours for as long as the
 //! member needs to make it; the member then makes the snapshots in it, which are marked as ours one by one.
 
+mod content;
+
 use std::{collections::BTreeMap, time::Duration};
 
 use kube::{
@@ -15,6 +17,7 @@ use tokio::time::Instant;
 
 use super::{super::json_patch, kinds::VolumeSnapshot, row::SnapshotRow};
 use crate::{MemberClient, claim::Made, marks::MEMBER_OF, ownership};
+pub use content::GroupContent;
 use domain::{
     error::{Error, Result},
     volume::{
@@ -73,38 +76,6 @@ pub struct PartMark<'a> {
 pub struct Groups<'a> {
     cluster: &'a MemberClient,
     version: String,
-}
-
-/// What stands behind a leaf group.
-#[derive(Clone, Debug)]
-pub struct GroupContent {
-    pub name: String,
-    uid: String,
-    /// The group it is of.
-    pub of: LeafPlace,
-    group_uid: String,
-    /// It outlives its group, and so does the data.
-    pub retained: bool,
-    terminating: bool,
-    labels: Option<BTreeMap<String, String>>,
-}
-
-impl GroupContent {
-    fn new(content: &DynamicObject) -> Self {
-        let at = |pointer: &str| content.data.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned();
-        Self {
-            name: content.name_any(),
-            uid: content.uid().unwrap_or_default(),
-            of: LeafPlace {
-                namespace: at("/spec/volumeGroupSnapshotRef/namespace"),
-                claim: at("/spec/volumeGroupSnapshotRef/name"),
-            },
-            group_uid: at("/spec/volumeGroupSnapshotRef/uid"),
-            retained: at("/spec/deletionPolicy") != "Delete",
-            terminating: content.metadata.deletion_timestamp.is_some(),
-            labels: content.metadata.labels.clone(),
-        }
-    }
 }
 
 impl LeafGroup {
@@ -204,10 +175,6 @@ impl<'a> Groups<'a> {
         namespace.map_or_else(everywhere, |namespace| self.api(namespace))
     }
 
-    fn contents(&self) -> Api<DynamicObject> {
-        Api::all_with(self.cluster.client.clone(), &self.resource("VolumeGroupSnapshotContent"))
-    }
-
     /// POST first; the claims carry the label already.
     pub async fn create(&self, wanted: &WantedGroup<'_>) -> Result<Made> {
         let mut selected: BTreeMap<String, String> = ownership::host_labels(&self.cluster.host);
@@ -286,17 +253,17 @@ impl<'a> Groups<'a> {
 
     /// Has the group go with its snapshots and with what stands behind them, whatever their classes say.
     pub async fn remove(&self, group: &LeafGroup, parts: &[VolumeSnapshot]) -> Result<()> {
-        for name in parts.iter().filter_map(content_of) {
-            if let Some(content) =
-                crate::snapshot::read_content(self.cluster, name).await?.filter(|content| content.retained)
-            {
+        for part in parts {
+            let (Some(name), Some(uid)) = (content_of(part), part.metadata.uid.as_deref()) else { continue };
+            let content = crate::snapshot::read_content(self.cluster, name).await?;
+            if let Some(content) = content.filter(|content| content.retained && content.snapshot_uid == uid) {
                 crate::snapshot::make_content_deletable(self.cluster, &content).await?;
             }
         }
         if let Some(name) = &group.content
-            && self.content(name, &group.uid).await?.is_some_and(|content| content.retained)
+            && let Some(content) = self.content(name, &group.uid).await?.filter(|content| content.retained)
         {
-            self.make_deletable(name, &group.uid).await?;
+            self.make_deletable(&content).await?;
         }
         self.delete(group).await
     }
@@ -312,81 +279,5 @@ impl<'a> Groups<'a> {
             Ok(_) | Err(Error::NotFound(_)) => Ok(()),
             Err(error) => Err(error),
         }
-    }
-
-    /// What stands behind a group.
-    pub async fn content(&self, name: &str, group_uid: &str) -> Result<Option<GroupContent>> {
-        let found = cluster::read(self.contents().get(name).await, name);
-        let found = found.map_err(|error| self.cluster.outcome(&format!("get group content {name}"), &error))?;
-        Ok(found.as_ref().map(GroupContent::new).filter(|content| content.group_uid == group_uid))
-    }
-
-    /// The contents that were marked for a group which has gone.
-    pub async fn outlived(&self, hash: VolumeHash, is_it: impl Fn(&LeafPlace) -> bool) -> Result<Vec<GroupContent>> {
-        let selector = format!("{},{}={hash}", ownership::selector(&self.cluster.host), ownership::GROUP);
-        let found = self.contents().list(&ListParams::default().labels(&selector)).await;
-        let found = found.map_err(|error| self.cluster.outcome("list group contents", &error))?;
-        Ok(found.iter().map(GroupContent::new).filter(|content| is_it(&content.of)).collect())
-    }
-
-    /// Puts our labels on what would outlive its group, so that it is found also without it.
-    pub async fn mark(&self, content: &GroupContent, hash: VolumeHash) -> Result<()> {
-        let mut labels = ownership::host_labels(&self.cluster.host);
-        labels.insert(ownership::GROUP.to_owned(), hash.to_string());
-        if labels.iter().all(|(key, value)| content.labels.as_ref().is_some_and(|there| there.get(key) == Some(value)))
-        {
-            return Ok(());
-        }
-        labels.extend(
-            content.labels.clone().unwrap_or_default().into_iter().filter(|(key, _)| !key.starts_with(ownership::OURS)),
-        );
-        let operations = json!([
-            {"op": "test", "path": "/spec/volumeGroupSnapshotRef/uid", "value": content.group_uid},
-            {"op": "test", "path": "/metadata/labels", "value": content.labels},
-            {"op": "add", "path": "/metadata/labels", "value": labels},
-        ]);
-        self.patch_content(&content.name, operations, "label").await
-    }
-
-    /// Makes them go, whatever the class says.
-    pub async fn end(&self, contents: &[GroupContent]) -> Result<()> {
-        for content in contents {
-            if content.retained {
-                self.make_deletable(&content.name, &content.group_uid).await?;
-            }
-            if !content.terminating {
-                self.delete_content(content).await?;
-            }
-        }
-        Ok(())
-    }
-
-    async fn delete_content(&self, content: &GroupContent) -> Result<()> {
-        let parameters = DeleteParams {
-            preconditions: Some(Preconditions { uid: Some(content.uid.clone()), resource_version: None }),
-            ..DeleteParams::default()
-        };
-        let deleted = self.contents().delete(&content.name, &parameters).await;
-        match deleted.map_err(|error| self.cluster.outcome(&format!("delete group content {}", content.name), &error)) {
-            Ok(_) | Err(Error::NotFound(_)) => Ok(()),
-            Err(error) => Err(error),
-        }
-    }
-
-    /// The host deletes, so the content must not outlive its group.
-    pub async fn make_deletable(&self, name: &str, group_uid: &str) -> Result<()> {
-        let operations = json!([
-            {"op": "test", "path": "/spec/volumeGroupSnapshotRef/uid", "value": group_uid},
-            {"op": "replace", "path": "/spec/deletionPolicy", "value": "Delete"},
-        ]);
-        match self.patch_content(name, operations, "make deletable").await {
-            Err(Error::NotFound(_)) => Ok(()),
-            done => done,
-        }
-    }
-
-    async fn patch_content(&self, name: &str, operations: Value, what: &str) -> Result<()> {
-        let patched = self.contents().patch_metadata(name, &PatchParams::default(), &json_patch(operations)?).await;
-        patched.map(drop).map_err(|error| self.cluster.outcome(&format!("{what} group content {name}"), &error))
     }
 }

@@ -57,6 +57,7 @@ pub struct Content {
     pub terminating: bool,
     /// It was marked before anybody was told of its snapshot.
     pub marked: bool,
+    labels: Option<BTreeMap<String, String>>,
 }
 
 impl Content {
@@ -72,6 +73,7 @@ impl Content {
             retained: content.spec.deletion_policy != "Delete",
             terminating: content.metadata.deletion_timestamp.is_some(),
             marked: content.labels().contains_key(ownership::SNAPSHOT),
+            labels: content.metadata.labels.clone(),
         }
     }
 
@@ -284,20 +286,39 @@ async fn contents_with(client: &MemberClient, label: &str, hash: VolumeHash) -> 
 pub async fn mark_content(client: &MemberClient, row: &SnapshotRow, content: &str) -> Result<()> {
     let mut labels = labels(client, row.hash, row.volume);
     labels.extend(row.group.map(|group| (ownership::GROUP.to_owned(), group.to_string())));
-    let bound = json!({"op": "test", "path": "/spec/volumeSnapshotRef/uid", "value": row.uid});
-    let unlabelled = json!({"op": "test", "path": "/metadata/labels", "value": null});
-    let all = json!({"op": "add", "path": "/metadata/labels", "value": labels});
-    let first = patch_content(client, content, json!([bound, unlabelled, all]), "label").await;
-    if let Err(Error::Refused(_)) = first {
-        let path = |key: &str| format!("/metadata/labels/{}", key.replace('/', "~1"));
-        let each = labels.iter().map(|(key, value)| json!({"op": "add", "path": path(key), "value": value}));
-        let operations: Vec<_> = std::iter::once(bound).chain(each).collect();
-        patch_content(client, content, json!(operations), "label").await?;
-    } else {
-        first?;
-    }
+    label_content(client, content, &row.uid, &labels).await?;
     client.snapshots.mark(row.hash, &row.uid);
     Ok(())
+}
+
+async fn label_content(
+    client: &MemberClient,
+    content: &str,
+    snapshot_uid: &str,
+    labels: &BTreeMap<String, String>,
+) -> Result<()> {
+    let bound = json!({"op": "test", "path": "/spec/volumeSnapshotRef/uid", "value": snapshot_uid});
+    let unlabelled = json!({"op": "test", "path": "/metadata/labels", "value": null});
+    let all = json!({"op": "add", "path": "/metadata/labels", "value": labels});
+    match patch_content(client, content, json!([bound, unlabelled, all]), "label").await {
+        Err(Error::Refused(_)) => {
+            let path = |key: &str| format!("/metadata/labels/{}", key.replace('/', "~1"));
+            let each = labels.iter().map(|(key, value)| json!({"op": "add", "path": path(key), "value": value}));
+            let operations: Vec<_> = std::iter::once(bound).chain(each).collect();
+            patch_content(client, content, json!(operations), "label").await
+        }
+        done => done,
+    }
+}
+
+/// A member may let the driver write only on what carries its labels, which is put first on what was cut for a snapshot that nobody
+/// was told of. Without those of the snapshot itself it is as little marked as before.
+async fn take_over(client: &MemberClient, content: &Content) -> Result<()> {
+    if ownership::is_labelled(content.labels.as_ref(), &client.host) {
+        return Ok(());
+    }
+    let labels = ownership::host_labels(&client.host);
+    label_content(client, &content.name, &content.snapshot_uid, &labels).await
 }
 
 /// The host deletes, so the content must not outlive its snapshot.
@@ -307,10 +328,27 @@ pub async fn make_content_deletable(client: &MemberClient, content: &Content) ->
         {"op": "test", "path": "/spec/volumeSnapshotRef/uid", "value": content.snapshot_uid},
         {"op": "replace", "path": "/spec/deletionPolicy", "value": "Delete"},
     ]);
-    match patch_content(client, &content.name, operations, "make deletable").await {
+    let changed = async {
+        take_over(client, content).await?;
+        patch_content(client, &content.name, operations, "make deletable").await
+    };
+    match changed.await {
         Ok(()) | Err(Error::NotFound(_)) => Ok(()),
         Err(error) => Err(error),
     }
+}
+
+/// Makes a content go whose snapshot has gone before it, whatever its class says.
+pub async fn end_content(client: &MemberClient, content: &Content) -> Result<()> {
+    if content.retained {
+        make_content_deletable(client, content).await?;
+    } else if !content.terminating {
+        match take_over(client, content).await {
+            Ok(()) | Err(Error::NotFound(_)) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    if content.terminating { Ok(()) } else { delete_content(client, content).await }
 }
 
 /// A content whose snapshot has gone before it.

@@ -22,7 +22,7 @@ use simulate::{
     storage::{Settings, Work},
     text,
 };
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 use tonic::Code;
 
 use crate::{
@@ -76,7 +76,10 @@ struct Stage {
 
 impl Stage {
     async fn new(class: &'static str, cutting: Duration) -> Self {
-        let settings = Settings { snapshotting: Work::takes(cutting..=cutting), ..fixture::steady(STEP) };
+        Self::with(class, Settings { snapshotting: Work::takes(cutting..=cutting), ..fixture::steady(STEP) }).await
+    }
+
+    async fn with(class: &'static str, settings: Settings) -> Self {
         let bench = Bench::new(1, 2, &settings).await;
         have_kinds(&bench);
         bench.start();
@@ -294,6 +297,32 @@ fn content_that_its_snapshot_does_not_name_yet_goes_with_it() {
         let wrong = [bench.guard.wrong(), invariants::snapshots(bench), planted.touched(bench)].concat();
         assert!(wrong.is_empty(), "{wrong:#?}\n{}", bench.guard.trace().join("\n"));
     });
+}
+
+/// It is cut and given out, and cannot be used yet, when the user deletes the claim of one of its volumes.
+#[test]
+fn group_that_was_given_out_can_be_used_and_removed_without_one_of_its_volumes() {
+    for class in [USUAL, KEPT] {
+        virtual_time::run(1, async {
+            let settings = Settings { uploading: Some(Work::takes(SLOW..=SLOW)), ..fixture::steady(STEP) };
+            let stage = Stage::with(class, settings).await;
+            let (bench, mut group, mut volume) = (&stage.bench, stage.asked(Kind::Group), stage.volumes[1].clone());
+            let user = async {
+                sleep(SLOW / 2).await;
+                volume.delete_claim();
+                volume.reclaim().await;
+                assert!(bench.members[0].get("persistentvolumeclaims", SHOP, "log").is_none());
+                sleep(SLOW * 2).await;
+            };
+            let (made, ()) = tokio::join!(timeout(SETTLED, group.make()), user);
+            assert_eq!(made, Ok(true), "{}", bench.guard.trace().join("\n"));
+            group.discard();
+            group.remove().await;
+            sleep(SETTLED).await;
+            let wrong = [bench.guard.wrong(), invariants::snapshots(bench)].concat();
+            assert!(wrong.is_empty(), "{class}: {wrong:#?}\n{}", bench.guard.trace().join("\n"));
+        });
+    }
 }
 
 /// Asked in circles, it would never come to an end on a clock that stands still meanwhile.

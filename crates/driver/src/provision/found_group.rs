@@ -10,6 +10,7 @@ use leaf::{
     snapshot::{
         group::{Groups, LeafGroup},
         kinds::VolumeSnapshot,
+        row::SnapshotRow,
     },
 };
 
@@ -25,8 +26,13 @@ pub(super) async fn find(groups: &Groups<'_>, id: &VolumeId) -> Result<Option<(V
 
 /// The snapshots of a group that were marked, and so may have been given out.
 pub(super) fn marked(leaf: &MemberClient, parts: &[VolumeSnapshot], hash: VolumeHash) -> Vec<Snapshot> {
-    let rows = parts.iter().filter_map(|part| leaf.snapshots.put(part)).filter(|row| row.group == Some(hash));
-    let mut found: Vec<Snapshot> = rows.map(|row| Snapshot::new(leaf, &row)).collect();
+    let rows = marked_rows(leaf, parts, hash);
+    let mut found: Vec<Snapshot> = rows.iter().map(|row| Snapshot::new(leaf, row)).collect();
     found.sort_by_key(|snapshot| snapshot.id.to_string());
     found
+}
+
+pub(super) fn marked_rows(leaf: &MemberClient, parts: &[VolumeSnapshot], hash: VolumeHash) -> Vec<SnapshotRow> {
+    let rows = parts.iter().filter_map(|part| leaf.snapshots.put(part));
+    rows.filter(|row| row.group == Some(hash)).collect()
 }

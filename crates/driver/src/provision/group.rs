@@ -6,7 +6,7 @@ use super::{
     Deadline, Provisioner,
     delete_group::{check, remove_group},
     find::{self, Sought},
-    found_group::{find, marked},
+    found_group::{find, marked, marked_rows},
     snapshot::Snapshot,
     wait_for,
 };
@@ -189,22 +189,24 @@ async fn unlabel(provisioner: &Provisioner, job: &GroupCreation<'_>) -> Result<(
     Ok(())
 }
 
-/// Waits for the snapshots in it, and marks each as ours.
+/// Waits for the snapshots in it, and marks each as ours. Where an earlier call has, their volumes may have gone since.
 async fn finish_group(provisioner: &Provisioner, job: &GroupCreation<'_>, group: LeafGroup) -> Result<Group> {
+    let mut parts = leaf::snapshot::group::parts(job.leaf, &group).await?;
+    let marked = marked_rows(job.leaf, &parts, job.hash);
+    if job.are_all(&marked) {
+        return job.give_out_again(&group, &marked).await;
+    }
     let volumes = volumes_of(provisioner, job).await?;
-    let parts = loop {
-        let parts = leaf::snapshot::group::parts(job.leaf, &group).await?;
-        let cut = |part: &&VolumeSnapshot| {
-            part.status.as_ref().is_some_and(|status| {
-                status.creation_time.is_some() && status.bound_volume_snapshot_content_name.is_some()
-            })
-        };
-        if parts.iter().filter(cut).count() >= volumes.len() {
-            break parts;
-        }
-        job.deadline.pause(PAUSE, || job.late("is cut, and its snapshots are being made")).await?;
+    let cut = |part: &&VolumeSnapshot| {
+        part.status
+            .as_ref()
+            .is_some_and(|status| status.creation_time.is_some() && status.bound_volume_snapshot_content_name.is_some())
     };
-    let (mut snapshots, mut rows) = (Vec::new(), Vec::new());
+    while parts.iter().filter(cut).count() < volumes.len() {
+        job.deadline.pause(PAUSE, || job.late("is cut, and its snapshots are being made")).await?;
+        parts = leaf::snapshot::group::parts(job.leaf, &group).await?;
+    }
+    let mut rows = Vec::new();
     for part in &parts {
         let claim = part.spec.source.persistent_volume_claim_name.as_deref().unwrap_or_default();
         let volume = volumes.iter().find(|volume| volume.claim.place.claim == claim).ok_or_else(|| {
@@ -227,19 +229,11 @@ async fn finish_group(provisioner: &Provisioner, job: &GroupCreation<'_>, group:
                 leaf::snapshot::group::mark_part(job.leaf, part, &mark).await?
             }
         };
-        let row = row.ok_or_else(|| job.late("has a snapshot that does not take our labels"))?;
-        snapshots.push(Snapshot::new(job.leaf, &row));
-        rows.push(row);
+        rows.push(row.ok_or_else(|| job.late("has a snapshot that does not take our labels"))?);
     }
     job.mark_what_stays(&group, &rows).await?;
     unlabel(provisioner, job).await?;
-    snapshots.sort_by_key(|snapshot| snapshot.id.to_string());
-    Ok(Group {
-        id: group_id(&job.leaf.member, &group.place.namespace, job.hash),
-        ready: group.ready && snapshots.iter().all(|snapshot| snapshot.ready),
-        cut: group.cut.unwrap_or_default(),
-        snapshots,
-    })
+    Ok(job.told(&group, &rows))
 }
 
 async fn withdraw_group(provisioner: &Provisioner, job: &GroupCreation<'_>) -> Result<()> {
@@ -291,6 +285,34 @@ impl GroupCreation<'_> {
         let Some(group) = self.found().await? else { return Ok(false) };
         let parts = leaf::snapshot::group::parts(self.leaf, &group).await?;
         Ok(parts.iter().any(|part| leaf::snapshot::group::is_marked_part(self.leaf, part, self.hash)))
+    }
+
+    /// Whether there is a marked snapshot of each volume.
+    fn are_all(&self, marked: &[SnapshotRow]) -> bool {
+        let sources: BTreeSet<&str> = marked.iter().map(|row| &*row.source).collect();
+        sources == self.spec.sources.iter().map(String::as_str).collect()
+    }
+
+    /// The call that marked them may have been cut off before the rest of it.
+    async fn give_out_again(&self, group: &LeafGroup, marked: &[SnapshotRow]) -> Result<Group> {
+        self.mark_what_stays(group, marked).await?;
+        for (hash, claim) in self.leaf.rows.chosen_for_groups() {
+            if marked.iter().any(|row| row.volume == Some(hash)) {
+                leaf::snapshot::chosen::label_for_group(self.leaf, &claim, self.hash, false).await?;
+            }
+        }
+        Ok(self.told(group, marked))
+    }
+
+    fn told(&self, group: &LeafGroup, rows: &[SnapshotRow]) -> Group {
+        let mut snapshots: Vec<Snapshot> = rows.iter().map(|row| Snapshot::new(self.leaf, row)).collect();
+        snapshots.sort_by_key(|snapshot| snapshot.id.to_string());
+        Group {
+            id: group_id(&self.leaf.member, &group.place.namespace, self.hash),
+            ready: group.ready && snapshots.iter().all(|snapshot| snapshot.ready),
+            cut: group.cut.unwrap_or_default(),
+            snapshots,
+        }
     }
 
     /// What would outlive the group is marked as ours, so that it is found also when that has gone.

@@ -143,13 +143,21 @@ fn parts(member: &Member, group: &Value) -> Vec<Arc<Value>> {
     member.cluster.list(SNAPSHOTS).into_iter().filter(|snapshot| owned(snapshot)).collect()
 }
 
-/// A group is cut once all that is in it is.
+/// A group is cut once all that is in it is, and can be used in the same way.
 fn tell(member: &Member, group: &Value) {
-    if !objects::is_ready(group) && parts(member, group).iter().all(|part| objects::is_ready(part)) {
+    if objects::is_ready(group) {
+        return;
+    }
+    let parts = parts(member, group);
+    let ready = parts.iter().all(|part| objects::is_ready(part));
+    let cut = !objects::is_cut(group) && parts.iter().all(|part| objects::is_cut(part));
+    if ready || cut {
         let now = member.cluster.stamp();
         edit(member, group, |group| {
-            set(group, &["status", "creationTime"], json!(now));
-            set(group, &["status", "readyToUse"], json!(true));
+            if cut {
+                set(group, &["status", "creationTime"], json!(now));
+            }
+            set(group, &["status", "readyToUse"], json!(ready));
         });
     }
 }

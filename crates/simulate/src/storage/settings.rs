@@ -17,6 +17,8 @@ pub struct Settings {
     pub deleting: Work,
     pub resizing: Work,
     pub snapshotting: Work,
+    /// From when a snapshot is cut until it can be used; none: it can at once.
+    pub uploading: Option<Work>,
     /// How many nodes there are, at least one.
     pub nodes: usize,
     pub pods: Pods,
@@ -88,6 +90,7 @@ impl Default for Settings {
             deleting: Work::default(),
             resizing: Work::default(),
             snapshotting: Work::default(),
+            uploading: None,
             nodes: 1,
             pods: Pods::default(),
         }

@@ -104,6 +104,10 @@ impl Snapshots<'_> {
             self.tell(snapshot, "Normal", "SnapshotReady", "the snapshot can be used");
             return;
         }
+        if objects::is_cut(content) && !objects::is_cut(snapshot) {
+            let now = self.member.cluster.stamp();
+            self.edit(snapshot, |snapshot| objects::tell_cut(snapshot, content, &now));
+        }
         let problem = text(content, "/status/error/message");
         if !problem.is_empty() && !objects::is_ready(content) {
             self.fail(snapshot, problem, "SnapshotCreationFailed");

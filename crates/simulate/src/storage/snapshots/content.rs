@@ -71,9 +71,13 @@ impl<'a> Contents<'a> {
     }
 
     fn attempt(&mut self, content: Arc<Value>, attempt: u32) {
-        let ends = is_terminating(&content);
-        let work = if ends { &self.member.settings.deleting } else { &self.member.settings.snapshotting };
-        let thing = format!("{} {}", if ends { "remove" } else { "snapshot" }, name(&content));
+        let storage = &self.member.settings;
+        let (work, doing) = match &storage.uploading {
+            _ if is_terminating(&content) => (&storage.deleting, "remove"),
+            Some(uploading) if objects::is_cut(&content) => (uploading, "upload"),
+            _ => (&storage.snapshotting, "snapshot"),
+        };
+        let thing = format!("{doing} {}", name(&content));
         let (takes, fails) = settings::attempt(work, self.member.cluster.seed(), &thing, attempt);
         self.timers.add(takes, ContentStep { content, attempt, failed: Some(fails) });
     }
@@ -107,6 +111,10 @@ impl<'a> Contents<'a> {
     }
 
     fn make(&self, content: &Value) -> Result<(), String> {
+        if objects::is_cut(content) {
+            self.edit(content, objects::tell_uploaded);
+            return Ok(());
+        }
         let (backing, source) = (&self.member.backing, text(content, "/spec/source/volumeHandle"));
         let taken = text(content, "/spec/source/snapshotHandle");
         let made = format!("snapshot-{}", text(content, "/spec/volumeSnapshotRef/uid"));
@@ -121,7 +129,8 @@ impl<'a> Contents<'a> {
         }
         let since = self.member.cluster.now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let nanoseconds = u64::try_from(since.as_nanos()).unwrap_or(u64::MAX);
-        self.edit(content, |content| objects::tell_made(content, snapshot, bytes, nanoseconds));
+        let ready = self.member.settings.uploading.is_none();
+        self.edit(content, |content| objects::tell_made(content, snapshot, bytes, nanoseconds, ready));
         Ok(())
     }
 

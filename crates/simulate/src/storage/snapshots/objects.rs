@@ -24,6 +24,11 @@ pub fn is_ready(object: &Value) -> bool {
     at(object, "/status/readyToUse") == Some(&Value::Bool(true))
 }
 
+/// The data as of one moment is kept; it may not be usable yet.
+pub fn is_cut(object: &Value) -> bool {
+    at(object, "/status/creationTime").is_some()
+}
+
 pub fn content_of(snapshot: &Value) -> &str {
     text(snapshot, "/status/boundVolumeSnapshotContentName")
 }
@@ -85,12 +90,17 @@ pub fn bind_content(content: &mut Value, snapshot: &Value) {
 }
 
 /// What storage tells of a snapshot that is made. Times are nanoseconds since 1970.
-pub fn tell_made(content: &mut Value, handle: &str, bytes: u64, nanoseconds: u64) {
+pub fn tell_made(content: &mut Value, handle: &str, bytes: u64, nanoseconds: u64, ready: bool) {
     set(
         content,
         &["status"],
-        json!({"snapshotHandle": handle, "creationTime": nanoseconds, "readyToUse": true, "restoreSize": bytes}),
+        json!({"snapshotHandle": handle, "creationTime": nanoseconds, "readyToUse": ready, "restoreSize": bytes}),
     );
+}
+
+pub fn tell_uploaded(content: &mut Value) {
+    set(content, &["status", "readyToUse"], json!(true));
+    unset(content, &["status", "error"]);
 }
 
 pub fn tell_error(object: &mut Value, message: &str, now: &str) {
@@ -101,11 +111,17 @@ pub fn tell_error(object: &mut Value, message: &str, now: &str) {
 /// What a content tells is what its snapshot tells.
 pub fn tell_ready(snapshot: &mut Value, content: &Value, now: &str) {
     if !is_ready(snapshot) {
-        let bytes = at(content, "/status/restoreSize").and_then(Value::as_u64).unwrap_or(0);
+        tell_cut(snapshot, content, now);
         set(snapshot, &["status", "readyToUse"], json!(true));
+        unset(snapshot, &["status", "error"]);
+    }
+}
+
+pub fn tell_cut(snapshot: &mut Value, content: &Value, now: &str) {
+    if !is_cut(snapshot) {
+        let bytes = at(content, "/status/restoreSize").and_then(Value::as_u64).unwrap_or(0);
         set(snapshot, &["status", "restoreSize"], json!(quantity::print(bytes)));
         set(snapshot, &["status", "creationTime"], json!(now));
-        unset(snapshot, &["status", "error"]);
     }
 }
 

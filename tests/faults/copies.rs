@@ -32,7 +32,9 @@ use crate::{
     extent::{ALL, drawn},
     fixture::{self, Planted, THEIRS},
     invariants,
-    snapshotter::{CLASSES, CONTENTS, GROUPS, KEPT, Kind, SNAPSHOTS, Snapshotter, USUAL, Wish, have_kinds},
+    snapshotter::{
+        CLASSES, CONTENTS, GROUP_CONTENTS, GROUPS, KEPT, Kind, SNAPSHOTS, Snapshotter, USUAL, Wish, have_kinds,
+    },
     virtual_time,
 };
 
@@ -272,31 +274,36 @@ fn what_outlives_its_snapshot_or_group_is_removed_and_a_copy_of_it_is_not() {
     }
 }
 
-/// The member's controller has made the content and not told of it yet, when nobody wants the snapshot any more.
+/// The member's controller has made the content and not told of it yet, when nobody wants the snapshot or the group any more.
 #[test]
-fn content_that_its_snapshot_does_not_name_yet_goes_with_it() {
-    virtual_time::run(1, async {
-        let stage = Stage::new(THEIRS, STEP).await;
-        let (bench, member) = (&stage.bench, &stage.bench.members[0]);
-        let planted = Planted::everywhere(bench);
-        let mut snapshot = stage.asked(Kind::Snapshot);
-        let user = snapshot.clone();
-        let controller = async {
-            sleep(STEP * 10).await;
-            let ours = |leaf: &Arc<Value>| text(leaf, "/metadata/name").starts_with("s-");
-            let uid = text(&member.list(SNAPSHOTS).into_iter().find(ours).unwrap(), "/metadata/uid").to_owned();
-            let content = json!({
-                "metadata": {"name": format!("snapcontent-{uid}")},
-                "spec": {"deletionPolicy": "Retain", "driver": THEIRS, "volumeSnapshotRef": {"uid": uid}},
-            });
-            member.create(CONTENTS, content).unwrap();
-            user.discard();
-        };
-        let (made, ()) = tokio::join!(snapshot.make(), controller);
-        assert!(!made, "nobody wants it");
-        let wrong = [bench.guard.wrong(), invariants::snapshots(bench), planted.touched(bench)].concat();
-        assert!(wrong.is_empty(), "{wrong:#?}\n{}", bench.guard.trace().join("\n"));
-    });
+fn content_that_its_snapshot_or_group_does_not_name_yet_goes_with_it() {
+    for (kind, objects, contents, prefix, reference) in [
+        (Kind::Snapshot, SNAPSHOTS, CONTENTS, "snapcontent", "volumeSnapshotRef"),
+        (Kind::Group, GROUPS, GROUP_CONTENTS, "groupsnapcontent", "volumeGroupSnapshotRef"),
+    ] {
+        virtual_time::run(1, async {
+            let stage = Stage::new(THEIRS, STEP).await;
+            let (bench, member) = (&stage.bench, &stage.bench.members[0]);
+            let planted = Planted::everywhere(bench);
+            let mut snapshot = stage.asked(kind);
+            let user = snapshot.clone();
+            let controller = async {
+                sleep(STEP * 10).await;
+                let ours = |leaf: &Arc<Value>| ["s-", "g-"].contains(&&text(leaf, "/metadata/name")[..2]);
+                let uid = text(&member.list(objects).into_iter().find(ours).unwrap(), "/metadata/uid").to_owned();
+                let content = json!({
+                    "metadata": {"name": format!("{prefix}-{uid}")},
+                    "spec": {"deletionPolicy": "Retain", "driver": THEIRS, reference: {"uid": uid}},
+                });
+                member.create(contents, content).unwrap();
+                user.discard();
+            };
+            let (made, ()) = tokio::join!(snapshot.make(), controller);
+            assert!(!made, "nobody wants it");
+            let wrong = [bench.guard.wrong(), invariants::snapshots(bench), planted.touched(bench)].concat();
+            assert!(wrong.is_empty(), "{kind:?}: {wrong:#?}\n{}", bench.guard.trace().join("\n"));
+        });
+    }
 }
 
 /// It is cut and given out, and cannot be used yet, when the user deletes the claim of one of its volumes.

@@ -114,7 +114,8 @@ pub(super) async fn remove_group(
 ) -> Result<()> {
     let late = || Error::InProgress(format!("member {}: leaf group {} is being deleted", leaf.member, group.place));
     groups.remove(group, parts).await?;
-    let contents: Vec<&str> = parts.iter().filter_map(content_of).collect();
+    let named = parts.iter().filter_map(|part| Some((content_of(part)?, part.metadata.uid.as_deref()?)));
+    let contents: Vec<(&str, &str)> = named.collect();
     loop {
         let gone = |now: Option<LeafGroup>| now.is_none_or(|now| now.uid != group.uid);
         // A watch that ends without news may have died with the member: a read ends the call, or tells that it is gone.
@@ -124,11 +125,16 @@ pub(super) async fn remove_group(
             continue;
         }
         let mut left = leaf::snapshot::group::parts(leaf, group).await?.len();
-        for name in &contents {
-            left += usize::from(leaf::snapshot::read_content(leaf, name).await?.is_some());
+        for (name, uid) in &contents {
+            let content = leaf::snapshot::read_content(leaf, name).await?;
+            left += usize::from(content.is_some_and(|content| content.snapshot_uid == *uid));
         }
-        if let Some(name) = &group.content {
-            left += usize::from(groups.content(name, &group.uid).await?.is_some());
+        if let Some(name) = group.content_name()
+            && let Some(content) = groups.content(&name, &group.uid).await?
+        {
+            left += 1;
+            // It goes before its group, unless that never named it, or somebody has taken the finalizers away.
+            groups.end(&[content]).await?;
         }
         if left == 0 {
             let rows = leaf.snapshots.all(|row| row.group == Some(hash));

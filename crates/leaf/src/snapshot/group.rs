@@ -97,6 +97,12 @@ impl LeafGroup {
         }
     }
 
+    /// What stands behind it, also while it does not say so yet.
+    pub fn content_name(&self) -> Option<String> {
+        let own = || self.chooses.then(|| format!("groupsnapcontent-{}", self.uid));
+        self.content.clone().or_else(own)
+    }
+
     pub fn observed(&self) -> ObservedSnapshot {
         ObservedSnapshot {
             sources: self.sources.clone(),
@@ -260,8 +266,8 @@ impl<'a> Groups<'a> {
                 crate::snapshot::make_content_deletable(self.cluster, &content).await?;
             }
         }
-        if let Some(name) = &group.content
-            && let Some(content) = self.content(name, &group.uid).await?.filter(|content| content.retained)
+        if let Some(name) = group.content_name()
+            && let Some(content) = self.content(&name, &group.uid).await?.filter(|content| content.retained)
         {
             self.make_deletable(&content).await?;
         }

@@ -105,6 +105,8 @@ impl Groups<'_> {
         for content in contents {
             if content.retained {
                 self.make_deletable(content).await?;
+            } else if !content.terminating {
+                self.take_over(content).await?;
             }
             if !content.terminating {
                 self.delete_content(content).await?;

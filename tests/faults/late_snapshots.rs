@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use csi::v1::{self, group_controller_server::GroupController as _};
+use csi::v1::{self, group_controller_server::GroupController as _, volume_content_source};
 use serde_json::json;
 use simulate::faults::{Action, Asked, Verb};
 use tokio::time::sleep;
@@ -255,6 +255,42 @@ fn group_that_comes_late_does_not_hide_what_has_outlived_the_one_before_it() {
         sleep(SOON).await;
         group.remove().await;
         for kind in [GROUPS, GROUP_CONTENTS, CONTENTS] {
+            let left = bench.members[0].list(kind);
+            assert!(left.is_empty(), "{kind}: {left:?}\n{}", bench.guard.trace().join("\n"));
+        }
+        assert!(bench.storages[0].snapshots().is_empty());
+        assert_eq!(bench.guard.wrong(), Vec::<String>::new());
+    });
+}
+
+/// The same of a snapshot. No volume is made of the late one either: it is of another moment.
+#[test]
+fn snapshot_that_comes_late_does_not_hide_what_has_outlived_the_one_before_it_nor_stand_for_it() {
+    virtual_time::run(1, async {
+        let (bench, caller) = volume().await;
+        let (name, sources) = ("photo".to_owned(), vec![caller.handle().unwrap().to_owned()]);
+        let wish = Wish { kind: Kind::Snapshot, name, sources, class: KEPT, told: true, at_once: 1 };
+        let mut snapshot = Snapshotter::new(&bench, wish);
+        assert!(snapshot.make().await);
+        let snapshot_id = snapshot.handle().unwrap().to_owned();
+        let name = snapshot_id.split('/').nth(2).unwrap().to_owned();
+        let was = bench.members[0].get(SNAPSHOTS, SHOP, &name).unwrap();
+        snapshot.let_go();
+        bench.members[0].delete(SNAPSHOTS, SHOP, &name).unwrap();
+        sleep(SOON * 5).await;
+        assert!(!bench.members[0].list(CONTENTS).is_empty() && bench.members[0].list(SNAPSHOTS).is_empty());
+        let kept = ["name", "namespace", "labels", "annotations"].map(|field| (field, was["metadata"][field].clone()));
+        let again = json!({"metadata": kept.into_iter().collect::<BTreeMap<_, _>>(), "spec": was["spec"]});
+        bench.members[0].create(SNAPSHOTS, again).unwrap();
+        sleep(SOON * 5).await;
+        let source = volume_content_source::Type::Snapshot(volume_content_source::SnapshotSource { snapshot_id });
+        let source = Some(v1::VolumeContentSource { r#type: Some(source) });
+        let copy = Caller::new(&bench, Script { source, ..Script::new("copy") });
+        let refused = copy.create().await.unwrap_err();
+        assert_eq!(refused.code(), Code::FailedPrecondition, "{refused}");
+        snapshot.discard();
+        snapshot.remove().await;
+        for kind in [SNAPSHOTS, CONTENTS] {
             let left = bench.members[0].list(kind);
             assert!(left.is_empty(), "{kind}: {left:?}\n{}", bench.guard.trace().join("\n"));
         }

@@ -52,15 +52,13 @@ pub(super) async fn remove_snapshot(
     if next.is_none() {
         next = unseen(leaf, hash, place).await?;
     }
-    if next.is_none() {
-        // What was marked may have outlived it.
-        return remove_contents(leaf, hash, Some(&place.namespace), deadline).await;
-    }
+    let mut given_out = next.is_some();
     while let Some(row) = next {
-        remove_one(leaf, row, deadline).await?;
+        given_out &= remove_one(leaf, row, deadline).await?;
         next = there();
     }
-    Ok(())
+    // What was marked may have outlived it, or one that came late hid what had outlived the one before it.
+    if given_out { Ok(()) } else { remove_contents(leaf, hash, Some(&place.namespace), deadline).await }
 }
 
 /// No snapshot was seen; a read decides.
@@ -78,11 +76,11 @@ async fn unseen(leaf: &MemberClient, hash: VolumeHash, place: &LeafPlace) -> Res
     }
 }
 
-/// Removes the snapshot of this UID step by step.
-async fn remove_one(leaf: &MemberClient, mut row: SnapshotRow, deadline: &Deadline) -> Result<()> {
+/// Removes the snapshot of this UID step by step. Whether somebody may have been told of it.
+async fn remove_one(leaf: &MemberClient, mut row: SnapshotRow, deadline: &Deadline) -> Result<bool> {
     let (hash, place, uid) = (row.hash, row.place.clone(), row.uid.clone());
     let is_it = |row: &SnapshotRow| row.place == place && row.uid == uid;
-    let mut content = None;
+    let (mut content, mut marked) = (None, row.is_marked());
     loop {
         content = row.content.clone().or(content);
         if row.terminating {
@@ -91,7 +89,7 @@ async fn remove_one(leaf: &MemberClient, mut row: SnapshotRow, deadline: &Deadli
                 look_again(leaf, &row).await?;
             }
         } else {
-            follow_host(leaf, &Content::name_of(content.as_deref(), &uid), &row).await?;
+            marked |= follow_host(leaf, &Content::name_of(content.as_deref(), &uid), &row).await?;
             leaf::snapshot::delete(leaf, &row).await?;
         }
         match leaf.snapshots.row(hash).filter(is_it) {
@@ -105,7 +103,7 @@ async fn remove_one(leaf: &MemberClient, mut row: SnapshotRow, deadline: &Deadli
     {
         return Err(late(leaf, &place));
     }
-    content_is_gone(leaf, &Content::name_of(content.as_deref(), &uid), &uid, deadline).await
+    Ok(content_is_gone(leaf, &Content::name_of(content.as_deref(), &uid), &uid, deadline).await? || marked)
 }
 
 /// The leaf snapshot behind a handle, from memory where it is known.
@@ -126,22 +124,26 @@ fn hash_in(place: &LeafPlace) -> Option<VolumeHash> {
     VolumeHash::parse(place.claim.strip_prefix("s-")?)
 }
 
-/// Deleting in the host deletes the data: a content that its class would retain is made to go as well.
-async fn follow_host(leaf: &MemberClient, name: &str, row: &SnapshotRow) -> Result<()> {
-    match leaf::snapshot::read_content(leaf, name).await? {
-        Some(content) if content.snapshot_uid == *row.uid && content.retained => {
-            leaf::snapshot::make_content_deletable(leaf, &content).await
-        }
-        _ => Ok(()),
+/// Deleting in the host deletes the data: a content that its class would retain is made to go as well. Whether it was marked.
+async fn follow_host(leaf: &MemberClient, name: &str, row: &SnapshotRow) -> Result<bool> {
+    let content = leaf::snapshot::read_content(leaf, name).await?;
+    let Some(content) = content.filter(|content| content.snapshot_uid == *row.uid) else { return Ok(false) };
+    if content.retained {
+        leaf::snapshot::make_content_deletable(leaf, &content).await?;
     }
+    Ok(content.marked)
 }
 
-/// Its snapshot has gone. It goes before that, unless somebody has taken the finalizers away.
-async fn content_is_gone(leaf: &MemberClient, name: &str, snapshot_uid: &str, deadline: &Deadline) -> Result<()> {
+/// Its snapshot has gone. It goes before that, unless somebody has taken the finalizers away. Whether it was seen marked.
+async fn content_is_gone(leaf: &MemberClient, name: &str, snapshot_uid: &str, deadline: &Deadline) -> Result<bool> {
+    let mut marked = false;
     loop {
         match leaf::snapshot::read_content(leaf, name).await? {
-            Some(content) if content.snapshot_uid == snapshot_uid => end_content(leaf, &content, deadline).await?,
-            _ => return Ok(()),
+            Some(content) if content.snapshot_uid == snapshot_uid => {
+                marked |= content.marked;
+                end_content(leaf, &content, deadline).await?;
+            }
+            _ => return Ok(marked),
         }
     }
 }

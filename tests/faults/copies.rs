@@ -274,6 +274,51 @@ fn what_outlives_its_snapshot_or_group_is_removed_and_a_copy_of_it_is_not() {
     }
 }
 
+/// Whose content its class may have kept.
+#[test]
+fn group_goes_with_all_that_is_left_of_it_when_somebody_in_the_member_has_removed_one_of_its_snapshots() {
+    for class in [USUAL, KEPT] {
+        virtual_time::run(1, async {
+            let stage = Stage::new(class, STEP).await;
+            let bench = &stage.bench;
+            let mut group = stage.made(Kind::Group).await;
+            group.discard();
+            group.let_go();
+            let part = group.parts()[0].split('/').nth(2).unwrap().to_owned();
+            bench.members[0].delete(SNAPSHOTS, SHOP, &part).unwrap();
+            sleep(STEP * 5).await;
+            assert!(bench.members[0].get(SNAPSHOTS, SHOP, &part).is_none());
+            let removed = timeout(SETTLED, group.remove()).await;
+            let wrong = [bench.guard.wrong(), invariants::snapshots(bench)].concat();
+            let trace = || bench.guard.trace().join("\n");
+            assert!(removed.is_ok() && wrong.is_empty(), "{class}: {wrong:#?}\n{}", trace());
+        });
+    }
+}
+
+/// A snapshot that is there, and is none of the group's, is named: nothing goes.
+#[test]
+fn group_is_not_removed_for_whoever_names_other_snapshots() {
+    virtual_time::run(1, async {
+        let stage = Stage::new(USUAL, STEP).await;
+        let (group, other) = (stage.made(Kind::Group).await, stage.made(Kind::Snapshot).await);
+        let all = || [group.parts()[0].clone(), group.parts()[1].clone()];
+        let gone = group.parts()[0].replace("/snapshot-", "/no-snapshot-");
+        let with = |more: &str| all().into_iter().chain([more.to_owned()]).collect::<Vec<_>>();
+        for snapshot_ids in [vec![all()[0].clone()], vec![gone], with(other.handle().unwrap())] {
+            let group_snapshot_id = group.handle().unwrap().to_owned();
+            let request =
+                v1::DeleteVolumeGroupSnapshotRequest { group_snapshot_id, snapshot_ids, ..Default::default() };
+            let call = stage
+                .bench
+                .call(|driver| async move { driver.delete_volume_group_snapshot(with_deadline(request)).await });
+            assert_eq!(call.await.unwrap_err().code(), Code::InvalidArgument);
+        }
+        group.look().await;
+        assert_eq!(stage.bench.guard.wrong(), Vec::<String>::new());
+    });
+}
+
 /// The member's controller has made the content and not told of it yet, when nobody wants the snapshot or the group any more.
 #[test]
 fn content_that_its_snapshot_or_group_does_not_name_yet_goes_with_it() {

@@ -12,7 +12,7 @@ use super::{
 use domain::{
     error::{Error, Result},
     volume::{
-        LeafPlace, VolumeHash, VolumeId,
+        LeafName, LeafPlace, VolumeHash, VolumeId,
         snapshot::{group_hash, leaf_group_name},
     },
 };
@@ -42,14 +42,15 @@ pub async fn delete(provisioner: &Provisioner, text: &str, snapshots: &[String],
                 // One that we made, and in which nothing carries our labels, was never given out: it came late. What was restored
                 // from a backup under our name is not that.
                 let came_late = known.is_empty() && group.chooses;
+                let removed = removed_parts(leaf, &id, &known, parts.len() > known.len(), snapshots).await?;
                 if !came_late {
-                    check(&known, snapshots)?;
+                    check(&known, &removed, snapshots)?;
                 }
                 remove_group(leaf, &groups, &group, &parts, hash, deadline).await?;
-                if !came_late {
+                if !came_late && removed.is_empty() {
                     return Ok(());
                 }
-                // It hid what had outlived the one before it.
+                // It hid what had outlived the one before it, or a part of it that had been removed.
             }
             // One may come while that is removed.
             (None, Some(hash)) if remove_outlived(leaf, &groups, &id, hash, snapshots, deadline).await? => {}
@@ -58,9 +59,41 @@ pub async fn delete(provisioner: &Provisioner, text: &str, snapshots: &[String],
     }
 }
 
-/// Whoever names the snapshots of a group must name them all.
-pub(super) fn check(parts: &[Snapshot], named: &[String]) -> Result<()> {
-    let there: BTreeSet<String> = parts.iter().map(|part| part.id.to_string()).collect();
+/// The named snapshots that somebody in the member has removed: a read shows that they are not there.
+async fn removed_parts(
+    leaf: &MemberClient,
+    group: &VolumeId,
+    known: &[Snapshot],
+    unmarked: bool,
+    named: &[String],
+) -> Result<Vec<String>> {
+    let mut removed = Vec::new();
+    for name in named {
+        if known.iter().any(|part| part.id.to_string() == *name) {
+            continue;
+        }
+        let part = VolumeId::parse(name).filter(|part| part.member == group.member);
+        let beside = |place: &LeafPlace| group.place().is_none_or(|group| group.namespace == place.namespace);
+        let gone = match part.as_ref().map(|part| (part.place(), &part.leaf)) {
+            Some((Some(place), _)) if beside(&place) => leaf::snapshot::read(leaf, &place).await?.is_none(),
+            // It is found by its label alone, which somebody may have taken off one that is there.
+            Some((None, LeafName::Hashed(hash))) if !unmarked => {
+                leaf::snapshot::list(leaf, *hash).await?;
+                leaf.snapshots.row(*hash).is_none()
+            }
+            _ => false,
+        };
+        if gone {
+            removed.push(name.clone());
+        }
+    }
+    Ok(removed)
+}
+
+/// Whoever names the snapshots of a group must name them all, but for those that are not there any more.
+pub(super) fn check(parts: &[Snapshot], removed: &[String], named: &[String]) -> Result<()> {
+    let there = parts.iter().map(|part| part.id.to_string());
+    let there: BTreeSet<String> = there.chain(removed.iter().cloned()).collect();
     let named: BTreeSet<String> = named.iter().cloned().collect();
     if named.is_empty() || there == named {
         return Ok(());
@@ -78,9 +111,15 @@ async fn remove_outlived(
     named: &[String],
     deadline: &Deadline,
 ) -> Result<bool> {
-    let places: Vec<LeafPlace> = named.iter().filter_map(|name| VolumeId::parse(name)?.place()).collect();
+    let names: Vec<VolumeId> = named.iter().filter_map(|name| VolumeId::parse(name)).collect();
     let beside = |part: &LeafPlace| id.place().is_some_and(|group| group.namespace == part.namespace);
-    let is_part = |content: &Content| if named.is_empty() { beside(&content.of) } else { places.contains(&content.of) };
+    let is_part = |content: &Content| {
+        let is_named = |part: &VolumeId| match part.place() {
+            Some(place) => place == content.of,
+            None => beside(&content.of) && content.snapshot().is_some_and(|hash| part.names(hash)),
+        };
+        if named.is_empty() { beside(&content.of) } else { names.iter().any(is_named) }
+    };
     let of = |group: &LeafPlace| group.claim == leaf_group_name(hash) && id.place().is_none_or(|place| place == *group);
     let late = || Error::InProgress(format!("member {}: the contents of group {id} are being deleted", leaf.member));
     let mut were_there = false;

@@ -77,6 +77,11 @@ impl Content {
         }
     }
 
+    /// The snapshot that it was marked for.
+    pub fn snapshot(&self) -> Option<VolumeHash> {
+        VolumeHash::parse(self.labels.as_ref()?.get(ownership::SNAPSHOT)?)
+    }
+
     /// What stands behind a snapshot, also while that does not say so yet.
     pub fn name_of(known: Option<&str>, snapshot_uid: &str) -> String {
         known.map_or_else(|| format!("snapcontent-{snapshot_uid}"), str::to_owned)

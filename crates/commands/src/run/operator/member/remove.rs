@@ -18,7 +18,10 @@ use crate::{
     },
 };
 use cluster::{Dial, with_causes};
-use host::Host;
+use host::{
+    Host,
+    pins::{self, Pin},
+};
 use leaf::ownership::HOST;
 use operator::{
     narrow::shared_roles,
@@ -31,7 +34,7 @@ pub(in crate::run::operator) async fn remove(flags: &Remove, dial: &Dial) -> any
     let agents = connect::agents(&host, &flags.members.host);
     let secrets = secret::of_member(&host, &flags.name).await?;
     let of_agents = secret::of_member(&agents, &flags.name).await?;
-    let admin = admin(flags, &host, dial).await?;
+    let admin = admin(flags, [&host, &agents], dial).await?;
     let mut table = Table::new(&["OBJECT", "CLUSTER", "RESULT"]);
     if secrets.is_empty() && of_agents.is_empty() && flags.member_kubeconfig.is_none() {
         return nothing(flags, &host).await;
@@ -61,19 +64,15 @@ pub(in crate::run::operator) async fn remove(flags: &Remove, dial: &Dial) -> any
     Ok(Report::well(closing(flags, &host, &table, left.len())))
 }
 
-/// The way to take away what `member add` has made there: only in the cluster that the name means.
-async fn admin(flags: &Remove, host: &Host, dial: &Dial) -> anyhow::Result<Option<Admin>> {
+/// The way to take away what `member add` has made there: never in a cluster that is another member, or that the name does not mean.
+async fn admin(flags: &Remove, records: [&Host; 2], dial: &Dial) -> anyhow::Result<Option<Admin>> {
     let Some(path) = &flags.member_kubeconfig else { return Ok(None) };
     let access = MemberAccess { member_kubeconfig: PathBuf::clone(path), member_context: flags.member_context.clone() };
     let admin = connect::admin(&access, dial).await?;
-    match host::pins::pins(host).await?.get(&flags.name) {
-        Some(pinned) if *pinned != admin.identity => bail!(
-            "--member-kubeconfig leads to cluster {}, and member {} is cluster {pinned}: nothing was removed",
-            admin.identity,
-            flags.name
-        ),
-        _ => {}
+    for record in records {
+        is_meant(flags, record, &admin.identity).await?;
     }
+    let [host, _] = records;
     let wanted = tokens(Some(&host.id.0), Some(&host.cluster));
     let live = read(&admin.client, &wanted).await?;
     if let Some(cluster) = live.as_ref().and_then(|live| former_cluster(live, &wanted)) {
@@ -86,6 +85,23 @@ async fn admin(flags: &Remove, host: &Host, dial: &Dial) -> anyhow::Result<Optio
     Ok(Some(admin))
 }
 
+/// A cluster that nobody has on record may have accounts of before.
+async fn is_meant(flags: &Remove, record: &Host, identity: &str) -> anyhow::Result<()> {
+    let name = &flags.name;
+    match pins::compare(&pins::pins(record).await?, name, identity) {
+        None | Some(Pin::Held) => Ok(()),
+        Some(Pin::Moved { pinned }) => {
+            bail!(
+                "--member-kubeconfig leads to cluster {identity}, and member {name} is cluster {pinned}: nothing was removed"
+            )
+        }
+        Some(Pin::SameAs { name: other }) => bail!(
+            "--member-kubeconfig leads to cluster {identity}, which is member {other}: nothing was removed. To remove that one, type its \
+             name; to take only the Secrets of {name} away, leave --member-kubeconfig out"
+        ),
+    }
+}
+
 async fn nothing(flags: &Remove, host: &Host) -> anyhow::Result<Report> {
     let name = &flags.name;
     if let Some(folder) = &flags.members.members_dir
@@ -94,7 +110,7 @@ async fn nothing(flags: &Remove, host: &Host) -> anyhow::Result<Report> {
         let file = folder.join(format!("{name}.kubeconfig"));
         return Ok(Report::new(format!("Member {name} is a file: remove {} there.\n", file.display()), false));
     }
-    let pinned = host::pins::pins(host).await?.contains_key(name);
+    let pinned = pins::pins(host).await?.contains_key(name);
     let known = if pinned { "it was removed before; `member forget` forgets it" } else { "there never was one" };
     Ok(Report::new(format!("No Secret in {} names a member {name}: {known}.\n", host.namespace), false))
 }
@@ -113,7 +129,7 @@ async fn still_there(flags: &Remove, host: &Host, dial: &Dial) -> anyhow::Result
     }
     let named = connect::members(host, &flags.members).await?;
     let Some(definition) = named.get(name) else { return Ok(None) };
-    let leaves = match connect::known(host, name, definition, &host::pins::pins(host).await?, dial).await {
+    let leaves = match connect::known(host, name, definition, &pins::pins(host).await?, dial).await {
         Ok(known) => leaf_claims(&known.leaf).await,
         Err(reason) => Err(reason),
     };

@@ -7,6 +7,7 @@ mod authority;
 mod bundle;
 mod clusters;
 mod hosts;
+mod leaving;
 mod members;
 mod moves;
 mod orphans;

@@ -434,29 +434,6 @@ async fn account_goes_with_the_member_and_its_namespace_stays() {
 }
 
 #[tokio::test]
-async fn accounts_of_a_member_are_taken_away_under_its_own_name_alone() {
-    let clusters = Clusters::new(1);
-    clusters.join().await;
-    let own = format!("kosmos-csi-tokens-{}", identity(&clusters.host));
-    let member = &clusters.members[0];
-    let has_accounts = || member.get(SECRETS, NAMESPACE, &own).is_some() && !member.list(ROLES).is_empty();
-    let typo = "member remove typo --member-kubeconfig=$m0";
-    for typed in [typo, &format!("{typo} --force")] {
-        clusters.refuses(typed, &["is member m0", "nothing was removed"]).await;
-        assert!(has_accounts());
-    }
-    clusters.host.delete("configmaps", NAMESPACE, "kosmos-csi-members").unwrap();
-    clusters.refuses(typo, &["is member m0", "nothing was removed"]).await;
-    assert!(has_accounts(), "the agent has it on record still");
-    clusters.pin("m0", 0);
-    clusters.does("member remove m0").await;
-    clusters.does("member forget m0").await;
-    assert!(has_accounts());
-    clusters.does(typo).await;
-    assert!(!has_accounts(), "nobody has it on record any more");
-}
-
-#[tokio::test]
 async fn host_that_leaves_takes_its_accounts_along_and_not_what_other_hosts_use() {
     let clusters = Clusters::new(1);
     clusters.join().await;

@@ -31,12 +31,12 @@ pub enum Member {
     Uncordon(Cordon),
     /// Take a member's kubeconfig away from the host
     ///
-    /// Refused while the host has volumes there. Data in the member is never touched.
+    /// Refused while the host has volumes or snapshots there. Data in the member is never touched.
     #[command(after_help = EXIT_CODES)]
     Remove(Remove),
     /// Forget which cluster a removed member was
     ///
-    /// Afterwards its volumes are unknown: DeleteVolume answers OK to them and looks nowhere.
+    /// Afterwards its volumes and snapshots are unknown: DeleteVolume and DeleteSnapshot answer OK to them and look nowhere.
     #[command(after_help = EXIT_CODES)]
     Forget(Forget),
 }
@@ -155,7 +155,7 @@ pub struct Remove {
     #[arg(long, value_name = "CONTEXT", requires = "member_kubeconfig")]
     pub member_context: Option<String>,
 
-    /// Although the host has volumes there: their calls answer UNAVAILABLE until the member is back
+    /// Although the host has volumes or snapshots there: their calls answer UNAVAILABLE until the member is back
     #[arg(long)]
     pub force: bool,
 }
@@ -169,7 +169,7 @@ pub struct Forget {
     #[command(flatten)]
     pub members: MembersAccess,
 
-    /// Although the host has volumes there: they are unknown from then on, and their leaves stay in the member
+    /// Although the host has volumes or snapshots there: they are unknown from then on, and what is behind them stays in the member
     #[arg(long)]
     pub force: bool,
 }

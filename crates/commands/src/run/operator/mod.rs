@@ -69,8 +69,8 @@ pub async fn report(command: &Command, dial: &Dial) -> anyhow::Result<Report> {
         Command::Member(Member::Check(check)) => member::check::check(check, dial).await,
         Command::Member(Member::Cordon(flags)) => member::cordon::cordon(flags, dial).await,
         Command::Member(Member::Uncordon(flags)) => member::cordon::uncordon(flags, dial).await,
-        Command::Member(Member::Remove(remove)) => member::remove::remove(remove, dial).await,
-        Command::Member(Member::Forget(forget)) => member::forget::forget(forget, dial).await,
+        Command::Member(Member::Remove(remove)) => Box::pin(member::remove::remove(remove, dial)).await,
+        Command::Member(Member::Forget(forget)) => Box::pin(member::forget::forget(forget, dial)).await,
         Command::Doctor(doctor) => match &doctor.remedy {
             None => doctor::doctor(doctor, dial).await,
             Some(Remedy::Remove(remove)) => Box::pin(orphan::remove(remove, dial)).await,

@@ -1,6 +1,6 @@
 //! `member forget`: the name means no cluster any more.
 
-use super::{counted, volumes_by_member};
+use super::belongings::Belongings;
 use crate::{
     args::operator::Forget,
     run::operator::{Report, connect, print::patiently},
@@ -18,12 +18,11 @@ pub(in crate::run::operator) async fn forget(flags: &Forget, dial: &Dial) -> any
         let why = format!("Member {name} is not forgotten: {} names it. Remove it first.\n", definition.origin);
         return Ok(Report::new(why, false));
     }
-    let left = patiently("counting its volumes", volumes_by_member(&host)).await?.remove(name).unwrap_or_default();
+    let left = patiently("counting what it has", Belongings::of(&host, name)).await?;
     if !left.is_empty() && !flags.force {
         let why = format!(
-            "Member {name} is not forgotten: it has {}. Forgotten, they are unknown: DeleteVolume answers OK and their \
-             leaves stay in the member. Say --force if that is meant.\n",
-            counted(&left)
+            "Member {name} is not forgotten: it has {left}. Forgotten, they are unknown: DeleteVolume and DeleteSnapshot answer OK, and \
+             what is behind them stays in the member. Say --force if that is meant.\n"
         );
         return Ok(Report::new(why, false));
     }
@@ -31,9 +30,10 @@ pub(in crate::run::operator) async fn forget(flags: &Forget, dial: &Dial) -> any
     if !forgotten.contains(&true) {
         return Ok(Report::new(format!("No member {name} is remembered: there is nothing to forget.\n"), false));
     }
-    let volumes = match left.len() {
-        0 => "The host has no volumes there.".to_owned(),
-        count => format!("{count} volumes of the host are unknown from now on, and their leaves stay in the member."),
+    let told = if left.is_empty() {
+        "The host has nothing there.".to_owned()
+    } else {
+        format!("Unknown from now on, and what is behind them stays in the member: {left}.")
     };
-    Ok(Report::well(format!("Member {name} is forgotten: the name may mean another cluster now. {volumes}\n")))
+    Ok(Report::well(format!("Member {name} is forgotten: the name may mean another cluster now. {told}\n")))
 }

@@ -2,6 +2,7 @@
 
 pub(super) mod account;
 pub(super) mod add;
+mod belongings;
 mod bindings;
 pub(super) mod check;
 pub(super) mod cordon;
@@ -37,9 +38,19 @@ pub(super) async fn volumes_by_member(host: &Host) -> anyhow::Result<BTreeMap<St
 
 /// How many there are, and the first of them.
 pub(super) fn counted(volumes: &[HostVolume]) -> String {
+    let names: Vec<String> = volumes.iter().map(|volume| volume.name.to_string()).collect();
+    counted_as("volumes", &names)
+}
+
+/// The same of any kind.
+fn counted_as(kinds: &str, names: &[String]) -> String {
     const SHOWN: usize = 5;
-    let names: Vec<&str> = volumes.iter().take(SHOWN).map(|volume| &*volume.name).collect();
-    let more = if volumes.len() > SHOWN { ", …" } else { "" };
-    let count = if volumes.len() == 1 { "one volume".to_owned() } else { format!("{} volumes", volumes.len()) };
-    format!("{count} of the host ({}{more})", names.join(", "))
+    let shown = names.iter().take(SHOWN).map(String::as_str).collect::<Vec<_>>().join(", ");
+    let more = if names.len() > SHOWN { ", …" } else { "" };
+    let count = match (names.len(), kinds.split_once("s ")) {
+        (1, None) => format!("one {}", kinds.trim_end_matches('s')),
+        (1, Some((kind, rest))) => format!("one {kind} {rest}"),
+        (count, _) => format!("{count} {kinds}"),
+    };
+    format!("{count} of the host ({shown}{more})")
 }

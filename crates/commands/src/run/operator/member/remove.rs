@@ -6,7 +6,7 @@ use anyhow::{anyhow, bail};
 use k8s_openapi::api::core::v1::{Secret, ServiceAccount};
 use kube::{Api, ResourceExt, api::ListParams};
 
-use super::{bindings, counted, secret, volumes_by_member};
+use super::{belongings::Belongings, bindings, secret};
 use crate::{
     args::operator::{MemberAccess, Remove},
     run::operator::{
@@ -15,6 +15,7 @@ use crate::{
         look::leaf_claims,
         objects::{Done, read, remove as remove_object},
         print::patiently,
+        snapshots,
     },
 };
 use cluster::{Dial, with_causes};
@@ -22,7 +23,7 @@ use host::{
     Host,
     pins::{self, Pin},
 };
-use leaf::ownership::HOST;
+use leaf::{MemberClient, moving::kept, ownership::HOST};
 use operator::{
     narrow::shared_roles,
     objects::{ACCOUNT, NAMESPACE, PODS_ACCOUNT, Uses, former_cluster, is_own, title, tokens, word},
@@ -39,14 +40,12 @@ pub(in crate::run::operator) async fn remove(flags: &Remove, dial: &Dial) -> any
     if secrets.is_empty() && of_agents.is_empty() && flags.member_kubeconfig.is_none() {
         return nothing(flags, &host).await;
     }
-    let left =
-        patiently("counting its volumes", volumes_by_member(&host)).await?.remove(&flags.name).unwrap_or_default();
+    let left = patiently("counting what it has", Belongings::of(&host, &flags.name)).await?;
     if !left.is_empty() && !flags.force {
         let why = format!(
-            "Member {} is not removed: it has {}. Delete their claims, or say --force: then every call for them answers \
-             UNAVAILABLE until the member is back.\n",
-            flags.name,
-            counted(&left)
+            "Member {} is not removed: it has {left}. Delete their claims and snapshots, or say --force: then every call for them \
+             answers UNAVAILABLE until the member is back.\n",
+            flags.name
         );
         return Ok(Report::new(why, false));
     }
@@ -61,7 +60,7 @@ pub(in crate::run::operator) async fn remove(flags: &Remove, dial: &Dial) -> any
     if let Some(admin) = admin {
         remove_account(flags, &host, &admin, &mut table).await?;
     }
-    Ok(Report::well(closing(flags, &host, &table, left.len())))
+    Ok(Report::well(closing(flags, &host, &table, &left)))
 }
 
 /// The way to take away what `member add` has made there: never in a cluster that is another member, or that the name does not mean.
@@ -115,38 +114,52 @@ async fn nothing(flags: &Remove, host: &Host) -> anyhow::Result<Report> {
     Ok(Report::new(format!("No Secret in {} names a member {name}: {known}.\n", host.namespace), false))
 }
 
-/// Now that no new volume is made there: whether one was made meanwhile, or a leaf is there that the host does not know.
+/// Now that no new volume is made there: whether one was made meanwhile, or something is there that the host does not know.
 async fn still_there(flags: &Remove, host: &Host, dial: &Dial) -> anyhow::Result<Option<String>> {
     if flags.force {
         return Ok(None);
     }
     let name = &flags.name;
-    if let Some(left) = volumes_by_member(host).await?.get(name) {
-        return Ok(Some(format!(
-            "Member {name} is closed to new volumes now, and not removed: it has {}.\n",
-            counted(left)
-        )));
+    let closed = format!("Member {name} is closed to new volumes now, and not removed");
+    let left = Belongings::of(host, name).await?;
+    if !left.is_empty() {
+        return Ok(Some(format!("{closed}: it has {left}.\n")));
     }
     let named = connect::members(host, &flags.members).await?;
     let Some(definition) = named.get(name) else { return Ok(None) };
     let leaves = match connect::known(host, name, definition, &pins::pins(host).await?, dial).await {
-        Ok(known) => leaf_claims(&known.leaf).await,
+        Ok(known) => leaves(&known.leaf).await,
         Err(reason) => Err(reason),
     };
     let say = "say --force to remove it all the same";
     Ok(match leaves {
         Ok(leaves) if leaves.is_empty() => None,
         Ok(leaves) => Some(format!(
-            "Member {name} is closed to new volumes now, and not removed: {} leaf claims of this host are there ({}). \
-             `kosmos-csi doctor` tells of those that are orphans; {say}.\n",
-            leaves.len(),
-            leaves.iter().take(5).map(ResourceExt::name_any).collect::<Vec<_>>().join(", ")
+            "{closed}: of this host are there {}. `kosmos-csi doctor` tells of leaf claims that are orphans, and `kosmos-csi volume \
+             discard` of what moves have kept; {say}.\n",
+            leaves.join(", ")
         )),
-        Err(reason) => Some(format!(
-            "Member {name} is closed to new volumes now, and not removed: whether leaves of this host are there cannot be \
-             seen ({reason}); {say}.\n"
-        )),
+        Err(reason) => {
+            Some(format!("{closed}: whether leaves of this host are there cannot be seen ({reason}); {say}.\n"))
+        }
     })
+}
+
+/// What a member has of this host, as people are told of it.
+async fn leaves(leaf: &MemberClient) -> Result<Vec<String>, String> {
+    let claims = names(&leaf_claims(leaf).await?);
+    let snapshots = names(&snapshots::of_member(leaf).await?);
+    let kept = names(&kept::list(leaf).await.map_err(|error| error.to_string())?);
+    let all = [("leaf claims", claims), ("leaf snapshots", snapshots), ("volumes that moves have kept", kept)];
+    let told = |(what, names): (&str, Vec<String>)| {
+        let first = names.iter().take(5).map(String::as_str).collect::<Vec<_>>().join(", ");
+        format!("{} {what} ({first})", names.len())
+    };
+    Ok(all.into_iter().filter(|(_, names)| !names.is_empty()).map(told).collect())
+}
+
+fn names(objects: &[impl ResourceExt]) -> Vec<String> {
+    objects.iter().map(ResourceExt::name_any).collect()
 }
 
 async fn remove_secrets(host: &Host, secrets: &[Secret], table: &mut Table) -> anyhow::Result<()> {
@@ -189,14 +202,12 @@ async fn has_others(host: &Host, admin: &Admin) -> anyhow::Result<bool> {
     }))
 }
 
-fn closing(flags: &Remove, host: &Host, table: &Table, left: usize) -> String {
+fn closing(flags: &Remove, host: &Host, table: &Table, left: &Belongings) -> String {
     let name = &flags.name;
-    let volumes = if left == 0 {
+    let unavailable = if left.is_empty() {
         String::new()
     } else {
-        format!(
-            "The host has {left} volumes there: every call for them answers UNAVAILABLE until the member is back.\n"
-        )
+        format!("It has {left}: every call for them answers UNAVAILABLE until the member is back.\n")
     };
     let tokens = match &flags.member_kubeconfig {
         Some(_) => String::new(),
@@ -206,7 +217,7 @@ fn closing(flags: &Remove, host: &Host, table: &Table, left: usize) -> String {
         ),
     };
     format!(
-        "{table}\n{volumes}{tokens}No data was touched. Which cluster {name} was is still known, so that it can come back; \
+        "{table}\n{unavailable}{tokens}No data was touched. Which cluster {name} was is still known, so that it can come back; \
          `kosmos-csi member forget {name}` forgets it.\n"
     )
 }

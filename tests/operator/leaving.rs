@@ -1,0 +1,79 @@
+//! What keeps a member from being removed and forgotten, and what is never taken away with it.
+
+use serde_json::json;
+use simulate::storage::definitions;
+
+use crate::clusters::{Clusters, NAMESPACE, PODS_NAMESPACE, SECRETS, VOLUMES, identity};
+
+const ROLES: &str = "clusterroles.rbac.authorization.k8s.io";
+
+#[tokio::test]
+async fn accounts_of_a_member_are_taken_away_under_its_own_name_alone() {
+    let clusters = Clusters::new(1);
+    clusters.join().await;
+    let own = format!("kosmos-csi-tokens-{}", identity(&clusters.host));
+    let member = &clusters.members[0];
+    let has_accounts = || member.get(SECRETS, NAMESPACE, &own).is_some() && !member.list(ROLES).is_empty();
+    let typo = "member remove typo --member-kubeconfig=$m0";
+    for typed in [typo, &format!("{typo} --force")] {
+        clusters.refuses(typed, &["is member m0", "nothing was removed"]).await;
+        assert!(has_accounts());
+    }
+    clusters.host.delete("configmaps", NAMESPACE, "kosmos-csi-members").unwrap();
+    clusters.refuses(typo, &["is member m0", "nothing was removed"]).await;
+    assert!(has_accounts(), "the agent has it on record still");
+    clusters.pin("m0", 0);
+    clusters.does("member remove m0").await;
+    clusters.does("member forget m0").await;
+    assert!(has_accounts());
+    clusters.does(typo).await;
+    assert!(!has_accounts(), "nobody has it on record any more");
+}
+
+#[tokio::test]
+async fn member_with_snapshots_or_with_what_moves_have_kept_is_removed_and_forgotten_by_force_alone() {
+    const CONTENTS: &str = "volumesnapshotcontents.snapshot.storage.k8s.io";
+    const GROUP_CONTENTS: &str = "volumegroupsnapshotcontents.groupsnapshot.storage.k8s.io";
+    const SNAPSHOTS: &str = "volumesnapshots.snapshot.storage.k8s.io";
+    let clusters = Clusters::new(1);
+    clusters.join().await;
+    let (host, member) = (&clusters.host, &clusters.members[0]);
+    for cluster in [host, member] {
+        definitions::install(cluster).unwrap();
+    }
+    let content = |name: &str, driver: &str, member: &str| {
+        let source = json!({"snapshotHandle": format!("{member}/shop/s-1/0123456789abcdef")});
+        let content = json!({"metadata": {"name": name}, "spec": {"driver": driver, "source": source}});
+        host.create(CONTENTS, content).unwrap();
+    };
+    content("snap", "kosmos.csi.io", "m0");
+    content("elsewhere", "kosmos.csi.io", "m1");
+    content("theirs", "nobody.example", "m0");
+    clusters.refuses("member remove m0", &["it has one snapshot of the host (snap)", "--force"]).await;
+    host.delete(CONTENTS, "", "snap").unwrap();
+    host.create(GROUP_CONTENTS, json!({"metadata": {"name": "both"}, "spec": {"driver": "kosmos.csi.io"}})).unwrap();
+    let status = json!({"volumeGroupSnapshotHandle": "m0/shop/g-1/0123456789abcdef"});
+    host.change(GROUP_CONTENTS, "", "both", |group| group["status"] = status).unwrap();
+    clusters.refuses("member remove m0", &["it has one group of snapshots of the host (both)"]).await;
+    host.delete(GROUP_CONTENTS, "", "both").unwrap();
+
+    let labels = json!({"app.kubernetes.io/managed-by": "kosmos.csi.io", "kosmos.csi.io/host": identity(host)});
+    member.create("namespaces", json!({"metadata": {"name": "shop"}})).unwrap();
+    let leaf = json!({"metadata": {"name": "s-1", "namespace": "shop", "labels": labels}, "spec": {"source": {}}});
+    member.create(SNAPSHOTS, leaf).unwrap();
+    clusters.refuses("member remove m0", &["closed to new volumes now", "1 leaf snapshots (s-1)"]).await;
+    member.delete(SNAPSHOTS, "shop", "s-1").unwrap();
+    let labels = json!({"kosmos.csi.io/host": identity(host), "kosmos.csi.io/moved": "0".repeat(32)});
+    let kept = json!({"metadata": {"name": "pv-old", "labels": labels}, "spec": {"accessModes": ["ReadWriteOnce"],
+        "capacity": {"storage": "1Gi"}, "csi": {"driver": "x.io", "volumeHandle": "x"}}});
+    member.create(VOLUMES, kept).unwrap();
+    clusters.refuses("member remove m0", &["1 volumes that moves have kept (pv-old)", "volume discard"]).await;
+    assert!(host.get(SECRETS, NAMESPACE, "m0").is_some());
+
+    content("late", "kosmos.csi.io", "m0");
+    let told = clusters.does("member remove m0 --force").await;
+    assert!(told.contains("one snapshot of the host (late)") && told.contains("UNAVAILABLE"), "{told}");
+    clusters.refuses("member forget m0", &["one snapshot", "DeleteSnapshot", "--force"]).await;
+    host.delete(CONTENTS, "", "late").unwrap();
+    clusters.does("member forget m0").await;
+}

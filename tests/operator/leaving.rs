@@ -1,6 +1,6 @@
 //! What keeps a member from being removed and forgotten, and what is never taken away with it.
 
-use serde_json::json;
+use serde_json::{Value, json};
 use simulate::storage::definitions;
 
 use crate::clusters::{Clusters, NAMESPACE, PODS_NAMESPACE, SECRETS, VOLUMES, identity};
@@ -76,4 +76,37 @@ async fn member_with_snapshots_or_with_what_moves_have_kept_is_removed_and_forgo
     clusters.refuses("member forget m0", &["one snapshot", "DeleteSnapshot", "--force"]).await;
     host.delete(CONTENTS, "", "late").unwrap();
     clusters.does("member forget m0").await;
+}
+
+#[tokio::test]
+async fn member_in_which_pods_of_the_host_run_is_closed_and_not_removed() {
+    let clusters = Clusters::new(1);
+    clusters.join().await;
+    let (host, member) = (&clusters.host, &clusters.members[0]);
+    for cluster in [host, member] {
+        cluster.create("namespaces", json!({"metadata": {"name": "shop"}})).unwrap();
+    }
+    let ours = json!({"app.kubernetes.io/managed-by": "kosmos.csi.io", "topology.kosmos.csi.io/member": "m0"});
+    host.create("nodes", json!({"metadata": {"name": "kosmos-m0", "labels": ours}})).unwrap();
+    let pod = |name: &str, owners: Value| {
+        json!({"metadata": {"name": name, "namespace": "shop", "ownerReferences": owners},
+            "spec": {"nodeName": "kosmos-m0", "containers": [{"name": "c", "image": "i"}]}})
+    };
+    let set = json!([{"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "log", "uid": "u", "controller": true}]);
+    host.create("pods", pod("log-1", set)).unwrap();
+    host.create("pods", pod("db-0", json!([]))).unwrap();
+    let drain = "kubectl drain -l app.kubernetes.io/managed-by=kosmos.csi.io,topology.kosmos.csi.io/member=m0";
+    clusters.refuses("member remove m0", &["closed to new volumes now", "run there (shop/db-0)", drain]).await;
+    host.change("pods", "shop", "db-0", |pod| pod["spec"]["nodeName"] = json!("another")).unwrap();
+
+    let mut copy = pod("db-0", json!([]));
+    copy["metadata"]["labels"] =
+        json!({"app.kubernetes.io/managed-by": "kosmos.csi.io", "kosmos.csi.io/host": identity(host)});
+    member.create("pods", copy).unwrap();
+    clusters.refuses("member remove m0", &["copies of the host's pods are there (shop/db-0)", "--force"]).await;
+    for namespace in [NAMESPACE, PODS_NAMESPACE] {
+        assert!(host.get(SECRETS, namespace, "m0").is_some());
+    }
+    member.change("pods", "shop", "db-0", |pod| pod["metadata"]["labels"] = json!({})).unwrap();
+    clusters.does("member remove m0").await;
 }

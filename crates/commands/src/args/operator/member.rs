@@ -31,7 +31,7 @@ pub enum Member {
     Uncordon(Cordon),
     /// Take a member's kubeconfig away from the host
     ///
-    /// Refused while the host has volumes or snapshots there. Data in the member is never touched.
+    /// Refused while the host has volumes or snapshots there, or its pods run there. Data in the member is never touched.
     #[command(after_help = EXIT_CODES)]
     Remove(Remove),
     /// Forget which cluster a removed member was
@@ -155,7 +155,8 @@ pub struct Remove {
     #[arg(long, value_name = "CONTEXT", requires = "member_kubeconfig")]
     pub member_context: Option<String>,
 
-    /// Although the host has volumes or snapshots there: their calls answer UNAVAILABLE until the member is back
+    /// Although the host has volumes, snapshots or pods there: calls for them answer UNAVAILABLE until the member is back, and pods
+    /// run on with nobody to end them
     #[arg(long)]
     pub force: bool,
 }

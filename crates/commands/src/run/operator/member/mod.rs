@@ -5,6 +5,7 @@ pub(super) mod add;
 mod belongings;
 mod bindings;
 pub(super) mod check;
+mod copies;
 pub(super) mod cordon;
 pub(super) mod forget;
 pub(super) mod list;

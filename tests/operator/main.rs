@@ -2,6 +2,7 @@
 #![allow(unreachable_pub, reason = "a binary of its own")]
 #![expect(clippy::unwrap_used, reason = "its helpers are part of tests")]
 
+mod again;
 #[path = "../authority.rs"]
 mod authority;
 mod bundle;

@@ -68,7 +68,7 @@ async fn namespace_of_the_member_is_opened_to_pods_where_its_administrator_says_
 const BINDINGS: [&str; 2] = ["clusterrolebindings.rbac.authorization.k8s.io", "rolebindings.rbac.authorization.k8s.io"];
 
 /// Where the driver's account has rights, but for its own tokens: the whole member is the empty namespace.
-fn bound(clusters: &Clusters) -> Vec<String> {
+pub fn bound(clusters: &Clusters) -> Vec<String> {
     let all = BINDINGS.iter().flat_map(|kind| clusters.members[0].list(kind));
     let of_role =
         |binding: &Value| format!("{} {}", text(binding, "/roleRef/name"), text(binding, "/metadata/namespace"));
@@ -111,7 +111,7 @@ async fn account_of_a_host_has_rights_in_the_namespaces_that_are_named_and_loses
     assert_eq!((bound(&clusters), clusters.members[0].list(ROLES)), (vec![], vec![]));
 }
 
-fn kubeconfig_of(clusters: &Clusters) -> Value {
+pub fn kubeconfig_of(clusters: &Clusters) -> Value {
     let secret = clusters.host.get(SECRETS, NAMESPACE, "m0").unwrap();
     let bytes: k8s_openapi::ByteString = serde_json::from_value(secret["data"]["kubeconfig"].clone()).unwrap();
     serde_json::from_slice(&bytes.0).unwrap()

@@ -14,7 +14,8 @@ pub enum Member {
     /// Makes the namespace, the accounts and the rights of deploy/member.yaml (volumes) and deploy/member-virtual-node.yaml
     /// (pods of the virtual node) with an administrator's kubeconfig, asks for a token of each account, checks as that
     /// account that every right is there, and writes the Secrets by which the driver and the agent of virtual nodes know the
-    /// member. Objects that somebody else has made differently are left untouched. Typed again, it renews the tokens.
+    /// member. Objects that somebody else has made differently are left untouched. Typed again, it renews the tokens,
+    /// and changes nothing else that is not said.
     #[command(after_help = EXIT_CODES)]
     Add(Add),
     /// List the members: where they are named, which clusters they are, whether they answer
@@ -54,7 +55,7 @@ pub struct Add {
     #[command(flatten)]
     pub host: HostAccess,
 
-    /// The address by which the host's pods reach the member, where it is not the one in --member-kubeconfig
+    /// The address by which the host's pods reach the member, where it is not the one in --member-kubeconfig, or that of before
     #[arg(long, value_name = "https://ADDRESS")]
     pub server: Option<String>,
 
@@ -66,6 +67,11 @@ pub struct Add {
     /// No account for pods: where somebody else keeps the member's virtual node, or nobody does
     #[arg(long)]
     pub volumes_only: bool,
+
+    /// An account for pods in a member that has joined without one. Typed again without this and --volumes-only, it keeps to what the host has
+    /// there: which accounts, in which namespaces, and by which address
+    #[arg(long, conflicts_with = "volumes_only")]
+    pub pods: bool,
 
     /// Rights for volumes on real nodes of the host as well (deploy/member-attach.yaml)
     #[arg(long)]

@@ -13,7 +13,9 @@ use serde_json::Value;
 
 use super::{
     account::{self, Account},
-    bindings, open, secret, take_over,
+    bindings, open,
+    scope::Scope,
+    secret, take_over,
 };
 use crate::{
     args::operator::Add,
@@ -29,7 +31,6 @@ use crate::{
     },
 };
 use cluster::Dial;
-use domain::volume::namespaces::Namespaces;
 use host::{
     Host,
     pins::{self, Pin},
@@ -49,11 +50,11 @@ const UNHELD: &str = "This cluster has no ValidatingAdmissionPolicies (Kubernete
 
 pub(in crate::run::operator) async fn add(flags: &Add, dial: &Dial) -> anyhow::Result<Report> {
     let admin = connect::admin(&flags.member, dial).await?;
-    let reach = reach(flags, &admin).await?;
-    let target = target(flags, &admin, dial).await?;
+    let (target, scope) = target(flags, &admin, dial).await?;
+    let reach = reach(flags, &admin, &scope).await?;
     open::named(&admin.client, "--namespace", &flags.namespace).await?;
     bindings::nothing_is_outside(&admin.client, target.host(), &reach.namespaces).await?;
-    let uses = Uses { pods: !flags.volumes_only, attach: flags.attach, moves: flags.moves };
+    let uses = Uses { pods: scope.pods, attach: flags.attach, moves: flags.moves };
     let objects = uses.of(target.host()).map_err(anyhow::Error::msg)?;
     let mut objects = narrowed(objects, &reach.namespaces);
     let tokens = tokens(target.host(), target.record().map(|host| &*host.cluster));
@@ -76,7 +77,7 @@ pub(in crate::run::operator) async fn add(flags: &Add, dial: &Dial) -> anyhow::R
             table.row([title(binding).as_str(), &flags.name, "would be removed"]);
         }
         open::open(&admin.client, &opened, &flags.name, true, &mut table).await?;
-        return Ok(Report::well(format!("{table}\nNothing was written: this is a dry run.\n")));
+        return Ok(Report::well(format!("{table}\n{}Nothing was written: this is a dry run.\n", scope.told())));
     }
     if flags.take_over {
         take_over::end(&admin.client, target.record(), &flags.name, &mut table).await?;
@@ -102,10 +103,10 @@ pub(in crate::run::operator) async fn add(flags: &Add, dial: &Dial) -> anyhow::R
         );
         return Ok(Report::new(format!("{table}\n{told}\n{why}\n"), false));
     }
-    let reached = reaches(flags, &admin, &accounts[0].kubeconfig, dial).await?;
+    let reached = reaches(flags, &admin, &reach, &accounts[0].kubeconfig, dial).await?;
     hand_over(flags, &admin.identity, &target, &accounts, &mut table).await?;
     let unheld = if unserved.is_empty() { "" } else { UNHELD };
-    Ok(Report::well(closing(flags, &table, &accounts, reached) + unheld))
+    Ok(Report::well(closing(flags, &table, &accounts, &of_address(&admin, &reach, reached)) + &scope.told() + unheld))
 }
 
 /// Where the kubeconfigs go: into files, or into the Secrets of the host.
@@ -161,9 +162,10 @@ impl Place {
 }
 
 /// Everything in the host, or of the new file, that could stand in the way.
-async fn target(flags: &Add, admin: &Admin, dial: &Dial) -> anyhow::Result<Target> {
+async fn target(flags: &Add, admin: &Admin, dial: &Dial) -> anyhow::Result<(Target, Scope)> {
     if let Some(path) = &flags.kubeconfig_only {
-        let also = (!flags.volumes_only).then(|| beside(path));
+        let scope = Scope::said(flags)?;
+        let also = scope.pods.then(|| beside(path));
         if let Some(taken) = [path].into_iter().chain(&also).find(|path| path.exists()) {
             return Err(Misuse(format!(
                 "--kubeconfig-only {}: {} is there already: name a new file",
@@ -172,26 +174,29 @@ async fn target(flags: &Add, admin: &Admin, dial: &Dial) -> anyhow::Result<Targe
             ))
             .into());
         }
-        return Ok(Target::Files);
+        return Ok((Target::Files, scope));
     }
     let host = connect::host(&flags.host, dial).await?;
     let name = &flags.name;
     if *host.cluster == *admin.identity {
         bail!("--member-kubeconfig leads to the host itself ({}): a host is no member of its own", admin.identity);
     }
-    let agents = (!flags.volumes_only).then(|| connect::agents(&host, &flags.host));
-    let mut places = Vec::new();
-    for host in std::iter::once(host).chain(agents) {
-        places.push(Place::new(host, name, &admin.identity).await?);
+    let agents = connect::agents(&host, &flags.host);
+    let driver = Place::new(host, name, &admin.identity).await?;
+    let scope = Scope::of(flags, admin, &driver.host, &agents, driver.secret.as_ref()).await?;
+    let mut places = vec![driver];
+    if scope.pods {
+        places.push(Place::new(agents, name, &admin.identity).await?);
     }
-    Ok(Target::Host(places))
+    Ok((Target::Host(places), scope))
 }
 
 /// How the host is to reach the member: judged by the rules that the controller has for a Secret.
-async fn reach(flags: &Add, admin: &Admin) -> anyhow::Result<Reach> {
+async fn reach(flags: &Add, admin: &Admin, scope: &Scope) -> anyhow::Result<Reach> {
     let entry = &admin.entry;
-    let server = flags.server.as_ref().or(entry.server.as_ref()).cloned().unwrap_or_default();
-    if flags.server.is_none() && kubeconfig::is_loopback(&server) {
+    let named = flags.server.as_ref().or(scope.server.as_ref());
+    let server = named.or(entry.server.as_ref()).cloned().unwrap_or_default();
+    if named.is_none() && kubeconfig::is_loopback(&server) {
         let file = flags.member.member_kubeconfig.display();
         return Err(Misuse(format!(
             "clusters[].cluster.server of {file} is {server}, which means another machine to each who uses it: give \
@@ -205,8 +210,7 @@ async fn reach(flags: &Add, admin: &Admin) -> anyhow::Result<Reach> {
         (None, None) => None,
     };
     let insecure = entry.insecure_skip_tls_verify == Some(true);
-    let namespaces = Namespaces::named(flags.namespace.iter().map(String::as_str));
-    let namespaces = namespaces.map_err(|reason| Misuse(format!("--namespace: {reason}")))?;
+    let namespaces = scope.namespaces.clone();
     let reach = Reach { server, authority, server_name: entry.tls_server_name.clone(), insecure, namespaces };
     let judged = rules::parse(&kubeconfig::text(&flags.name, &reach, "none"), KubeconfigSource::Object).await;
     judged.map_err(|reason| {
@@ -241,17 +245,49 @@ fn plan(flags: &Add, objects: &[Value], steps: &[ObjectStep], target: &Target, t
 }
 
 /// Whether the member answers here as the host will ask it; an error where somebody else answers.
-async fn reaches(flags: &Add, admin: &Admin, text: &str, dial: &Dial) -> anyhow::Result<Result<(), String>> {
+async fn reaches(
+    flags: &Add,
+    admin: &Admin,
+    reach: &Reach,
+    text: &str,
+    dial: &Dial,
+) -> anyhow::Result<Result<(), String>> {
     let config = rules::parse(text, KubeconfigSource::Object).await.map_err(anyhow::Error::msg)?;
     let client = connect::open(&flags.name, config, dial).map_err(anyhow::Error::msg)?;
     match patiently("asking the member as the host will", host::identity(&client)).await {
         Ok(identity) if identity == admin.identity => Ok(Ok(())),
         Ok(identity) => bail!(
-            "--server leads to another cluster ({identity}) than --member-kubeconfig ({}): nothing was written to the host",
+            "{} leads to another cluster ({identity}) than --member-kubeconfig ({}): nothing was written to the host",
+            if flags.server.is_some() {
+                "--server"
+            } else {
+                "the address that the host has of it, without another by --server,"
+            },
             admin.identity
         ),
-        Err(error) if flags.server.is_some() => Ok(Err(member::refusal(&error))),
+        Err(error) if flags.server.is_some() || is_another(admin, reach) => Ok(Err(member::refusal(&error))),
         Err(error) => bail!("member {} does not answer its own kubeconfig: {}", flags.name, member::refusal(&error)),
+    }
+}
+
+/// Not the one by which the administrator reaches it.
+fn is_another(admin: &Admin, reach: &Reach) -> bool {
+    admin.entry.server.as_ref() != Some(&reach.server)
+}
+
+/// What is said of an address that was said, or of one that was known before.
+fn of_address(admin: &Admin, reach: &Reach, reached: Result<(), String>) -> String {
+    let server = &reach.server;
+    match reached {
+        Err(why) => {
+            format!(
+                "{server} does not answer from here ({why}); the host's pods must reach it. --server says another address.\n"
+            )
+        }
+        Ok(()) if is_another(admin, reach) => {
+            format!("The host reaches it by {server}, until --server says another address.\n")
+        }
+        Ok(()) => String::new(),
     }
 }
 
@@ -295,13 +331,8 @@ pub(super) fn rights_table(answers: &[(Right, bool)]) -> Table {
     table
 }
 
-fn closing(flags: &Add, table: &Table, accounts: &[Account], reached: Result<(), String>) -> String {
+fn closing(flags: &Add, table: &Table, accounts: &[Account], reached: &str) -> String {
     let name = &flags.name;
-    let server = flags.server.as_deref().unwrap_or_default();
-    let reached = match reached {
-        Ok(()) => String::new(),
-        Err(why) => format!("{server} does not answer from here ({why}); the host's pods must reach it.\n"),
-    };
     let next = match &flags.kubeconfig_only {
         Some(path) => format!("The host was not touched: {} is for its administrator.", path.display()),
         None => format!("The controller connects to it now. See how it does: kosmos-csi member check {name}"),

@@ -15,7 +15,7 @@ use domain::volume::{HostId, namespaces::Namespaces};
 use leaf::ownership;
 use operator::{
     narrow::names_of_bindings,
-    objects::{PODS_ACCOUNT, own_name, title},
+    objects::{PODS_ACCOUNT, own_name, title, word},
 };
 
 /// Those that are there and not wanted now.
@@ -34,6 +34,29 @@ pub(super) async fn others(client: &Client, host: Option<&str>, wanted: &[Value]
     found.extend(listed.iter().map(|one| binding("RoleBinding", &one.namespace().unwrap_or_default(), &within)));
     found.retain(|there| wanted.iter().all(|wanted| title(wanted) != title(there)));
     Ok(found)
+}
+
+/// What a host was given before: whether it may run pods, and where its driver has rights; none where that has none.
+pub(super) async fn given(client: &Client, host: &str) -> anyhow::Result<Option<(bool, Namespaces)>> {
+    let found = others(client, Some(host), &[]).await?;
+    if found.is_empty() {
+        return Ok(None);
+    }
+    let ([whole, _], _) = names_of_bindings(Some(host));
+    let within: Vec<&str> =
+        found.iter().map(|one| word(one, "/metadata/namespace")).filter(|of| !of.is_empty()).collect();
+    let namespaces = if found.iter().any(|one| word(one, "/metadata/name") == whole) {
+        Namespaces::All
+    } else if within.is_empty() {
+        bail!(
+            "the namespaces in which this host had rights are gone: say with --volumes-only and --namespace where it is to have them. Nothing \
+             was written"
+        );
+    } else {
+        Namespaces::named(within).map_err(anyhow::Error::msg)?
+    };
+    let pods = read(client, &binding("ClusterRoleBinding", "", &own_name(PODS_ACCOUNT, host))).await?;
+    Ok(Some((pods.is_some(), namespaces)))
 }
 
 fn binding(kind: &str, namespace: &str, name: &str) -> Value {

@@ -199,7 +199,7 @@ async fn pods(
     let named = connect::members_as(host, &flags.members, Account::VirtualNode).await?;
     let own = named.get(&flags.name).filter(|own| own.kubeconfig != driver.kubeconfig);
     let Some(own) = own else {
-        sheet.note("pods", "no account of its own runs pods here: `member add` makes one");
+        sheet.note("pods", "no account of its own runs pods here: `member add --pods` makes one");
         return Ok(());
     };
     token("token for pods", own, &flags.name, sheet);

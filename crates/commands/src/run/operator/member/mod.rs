@@ -12,6 +12,7 @@ pub(super) mod list;
 mod open;
 pub(super) mod remove;
 pub(super) mod rights;
+mod scope;
 pub(super) mod secret;
 mod take_over;
 

@@ -55,6 +55,12 @@ pub(in crate::run::operator) async fn of_member(host: &Host, member: &str) -> an
     Ok(found)
 }
 
+/// The kubeconfig in it.
+pub(super) fn kubeconfig(secret: &Secret) -> Option<String> {
+    let bytes = secret.data.as_ref()?.get(KEY)?;
+    String::from_utf8(bytes.0.clone()).ok()
+}
+
 /// The Secret that is to be written on; none where a new one is to be made.
 pub(super) async fn target(host: &Host, member: &str) -> anyhow::Result<Option<Secret>> {
     if let Some(known) = of_member(host, member).await?.into_iter().next() {

@@ -1,0 +1,83 @@
+//! What a host is to have in a member: as it is said, or else as it was before. Who types `member add` again to renew tokens means no more.
+
+use anyhow::bail;
+use k8s_openapi::api::core::v1::Secret;
+
+use super::{bindings, secret};
+use crate::{
+    args::operator::Add,
+    run::{Misuse, operator::connect::Admin},
+};
+use domain::volume::namespaces::Namespaces;
+use host::Host;
+use member::kubeconfig as rules;
+use operator::kubeconfig;
+
+pub(super) struct Scope {
+    /// An account runs pods there.
+    pub(super) pods: bool,
+    /// Where the driver's account has rights.
+    pub(super) namespaces: Namespaces,
+    /// The address of before, where none is said.
+    pub(super) server: Option<String>,
+    is_of_before: bool,
+}
+
+impl Scope {
+    pub(super) fn said(flags: &Add) -> Result<Self, Misuse> {
+        let namespaces = Namespaces::named(flags.namespace.iter().map(String::as_str));
+        let namespaces = namespaces.map_err(|reason| Misuse(format!("--namespace: {reason}")))?;
+        Ok(Self { pods: !flags.volumes_only, namespaces, server: None, is_of_before: false })
+    }
+
+    /// `secret`: by which the host's driver knows the member already. A former cluster of this host has given its Secrets to nobody, and
+    /// its rights are known by their bindings alone.
+    pub(super) async fn of(
+        flags: &Add,
+        admin: &Admin,
+        host: &Host,
+        agents: &Host,
+        secret: Option<&Secret>,
+    ) -> anyhow::Result<Self> {
+        let mut scope = Self::said(flags)?;
+        let text = secret.and_then(secret::kubeconfig);
+        scope.server = text.as_deref().map(|text| kubeconfig::read(text).server).filter(|server| !server.is_empty());
+        let is_said = flags.pods || flags.volumes_only || !flags.pods_in.is_empty();
+        if is_said || secret.is_none() && !flags.take_over {
+            return Ok(scope);
+        }
+        let before = match (bindings::given(&admin.client, &host.id.0).await?, text) {
+            (Some(given), _) => given,
+            // Its account is any host's.
+            (None, Some(text)) => {
+                let has_agents = !secret::of_member(agents, &flags.name).await?.is_empty();
+                (has_agents, rules::namespaces(&text).map_err(anyhow::Error::msg)?)
+            }
+            (None, None) => return Ok(scope),
+        };
+        (scope.pods, scope.namespaces) = before;
+        scope.is_of_before = !scope.pods;
+        if flags.moves && scope.namespaces != Namespaces::All {
+            bail!(
+                "the account of this host has rights in {} alone, and moves need them in the whole member: say --volumes-only or --pods as \
+                 well. Nothing was written",
+                scope.namespaces
+            );
+        }
+        Ok(scope)
+    }
+
+    /// What somebody may have meant otherwise.
+    pub(super) fn told(&self) -> String {
+        match &self.namespaces {
+            _ if !self.is_of_before => String::new(),
+            Namespaces::All => {
+                "It is for volumes alone, as before: --pods has this host's pods run there too.\n".to_owned()
+            }
+            only => format!(
+                "It is for volumes in {only} alone, as before: --volumes-only says other namespaces, or with none all of them, and --pods has this \
+                 host's pods run there too.\n"
+            ),
+        }
+    }
+}

@@ -1,0 +1,77 @@
+//! `member add` of a member that has joined: what nobody says anew stays as it is.
+
+use serde_json::{Value, json};
+use simulate::text;
+
+use crate::{
+    clusters::{Clusters, NAMESPACE, PODS_NAMESPACE, SECRETS, identity},
+    members::{bound, kubeconfig_of},
+};
+
+const ADD: &str = "member add m0 --member-kubeconfig=$m0";
+const ELSEWHERE: &str = "https://elsewhere:6443";
+const NARROW: [&str; 2] = ["kosmos-csi-cluster-scoped ", "kosmos-csi-namespaced shop"];
+
+/// A member that has the namespace shop, and has joined for volumes there.
+async fn narrow(server: &str) -> Clusters {
+    let clusters = Clusters::new(1);
+    clusters.members[0].create("namespaces", json!({"metadata": {"name": "shop"}})).unwrap();
+    clusters.does(&format!("{ADD} --volumes-only --namespace=shop --server={server}")).await;
+    assert_eq!(bound(&clusters), NARROW);
+    clusters
+}
+
+fn server(clusters: &Clusters) -> String {
+    text(&kubeconfig_of(clusters), "/clusters/0/cluster/server").to_owned()
+}
+
+fn namespaces(clusters: &Clusters) -> Value {
+    kubeconfig_of(clusters)["contexts"][0]["context"]["extensions"][0]["extension"].clone()
+}
+
+#[tokio::test]
+async fn member_that_is_added_again_keeps_its_namespaces_its_address_and_to_volumes() {
+    let clusters = narrow(ELSEWHERE).await;
+    for typed in [&format!("{ADD} --dry-run"), ADD] {
+        let told = clusters.does(typed).await;
+        assert!(told.contains("volumes in shop alone, as before") && told.contains("--pods"), "{told}");
+        assert_eq!((bound(&clusters), server(&clusters)), (NARROW.map(str::to_owned).to_vec(), ELSEWHERE.to_owned()));
+        assert_eq!(namespaces(&clusters), json!(["shop"]));
+        assert!(clusters.host.get(SECRETS, PODS_NAMESPACE, "m0").is_none());
+    }
+    clusters
+        .refuses(&format!("{ADD} --moves"), &["shop alone", "--volumes-only or --pods", "Nothing was written"])
+        .await;
+    clusters.does(&format!("{ADD} --server=https://m0")).await;
+    assert_eq!((bound(&clusters), server(&clusters)), (NARROW.map(str::to_owned).to_vec(), "https://m0".to_owned()));
+}
+
+#[tokio::test]
+async fn pods_get_an_account_in_a_member_that_joined_without_one_where_that_is_said() {
+    let clusters = Clusters::new(1);
+    clusters.does(&format!("{ADD} --volumes-only")).await;
+    let told = clusters.does(ADD).await;
+    assert!(told.contains("for volumes alone, as before: --pods"), "{told}");
+    assert_eq!(bound(&clusters), ["kosmos-csi "]);
+    let told = clusters.does(&format!("{ADD} --pods")).await;
+    assert!(!told.contains("as before") && clusters.host.get(SECRETS, PODS_NAMESPACE, "m0").is_some(), "{told}");
+    let both = bound(&clusters);
+    assert!(both.len() > 1, "{both:?}");
+    let told = clusters.does(ADD).await;
+    assert!(!told.contains("as before") && bound(&clusters) == both, "{told}");
+}
+
+/// The bindings there tell of it: no Secret of the former cluster does.
+#[tokio::test]
+async fn cluster_that_takes_over_gets_no_more_than_the_former_one_had() {
+    let mut clusters = narrow("https://m0").await;
+    let former = identity(&clusters.host);
+    clusters.rebuild_host();
+    let by = identity(&clusters.host);
+    let said = json!({"kosmos.csi.io/host": former, "kosmos.csi.io/cluster": by});
+    let record = json!({"metadata": {"name": "kosmos-csi-members", "namespace": NAMESPACE, "annotations": said}});
+    clusters.host.create("configmaps", record).unwrap();
+    clusters.does(&format!("{ADD} --take-over")).await;
+    assert_eq!((bound(&clusters), namespaces(&clusters)), (NARROW.map(str::to_owned).to_vec(), json!(["shop"])));
+    assert!(clusters.host.get(SECRETS, PODS_NAMESPACE, "m0").is_none());
+}

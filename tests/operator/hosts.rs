@@ -234,21 +234,27 @@ async fn volumes_are_taken_off_nodes_of_the_former_cluster_once_those_are_said_t
     }
 }
 
-/// What stands for a member is not off with the former cluster.
-#[tokio::test]
-async fn volume_is_taken_off_a_virtual_node_once_no_pod_in_the_member_mounts_it() {
+/// Another cluster that has taken over, a volume that a virtual node of the former one has, and the labels of what was that one's.
+async fn taken_over(claim: &str) -> (Clusters, Value) {
     let (clusters, former) = lost().await;
     said(&clusters, "host adopt $backup").await;
     clusters.does(TAKE_OVER).await;
     let labels = json!({"app.kubernetes.io/managed-by": DRIVER, "kosmos.csi.io/host": former});
     let mut leaf = json!({
-        "metadata": {"name": "db", "namespace": "shop", "labels": labels, "annotations": {
+        "metadata": {"name": claim, "namespace": "shop", "labels": labels, "annotations": {
             "kosmos.csi.io/published": json!({"virtual/m0/n1": {"access": "ReadWriteOnce"}}).to_string()}},
         "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}},
     });
     leaf["metadata"]["labels"]["kosmos.csi.io/volume"] = json!(hash(&former, "db"));
     clusters.members[0].create("namespaces", json!({"metadata": {"name": "shop"}})).unwrap();
     clusters.members[0].create(CLAIMS, leaf).unwrap();
+    (clusters, labels)
+}
+
+/// What stands for a member is not off with the former cluster.
+#[tokio::test]
+async fn volume_is_taken_off_a_virtual_node_once_no_pod_in_the_member_mounts_it() {
+    let (clusters, labels) = taken_over("db").await;
     let pod = json!({"metadata": {"name": "db-0", "namespace": "shop", "labels": labels}, "spec": {
         "containers": [{"name": "c", "image": "i"}], "volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "db"}}]}});
     clusters.members[0].create("pods", pod).unwrap();
@@ -259,6 +265,26 @@ async fn volume_is_taken_off_a_virtual_node_once_no_pod_in_the_member_mounts_it(
     clusters.members[0].change("pods", "shop", "db-0", |pod| pod["status"]["phase"] = json!("Succeeded")).unwrap();
     assert!(clusters.does(adopt).await.contains("is being detached"));
     assert_eq!(clusters.host.list(ATTACHMENTS).len(), 1);
+}
+
+/// Clustertree's copies have none, and a tenant of the member may mount any claim of his namespace.
+#[tokio::test]
+async fn volume_stays_on_a_virtual_node_while_a_pod_without_labels_of_ours_mounts_it() {
+    let (clusters, _) = taken_over("db-v").await;
+    let adopt = "host adopt $backup --former-cluster-is-off";
+    let template = json!({"spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}});
+    for (name, volume) in [
+        ("theirs", json!({"name": "a", "persistentVolumeClaim": {"claimName": "db-v"}})),
+        ("db", json!({"name": "v", "ephemeral": {"volumeClaimTemplate": template}})),
+    ] {
+        let pod = json!({"metadata": {"name": name, "namespace": "shop"}, "spec": {
+            "containers": [{"name": "c", "image": "i"}], "volumes": [volume]}});
+        clusters.members[0].create("pods", pod).unwrap();
+        let told = said(&clusters, adopt).await;
+        assert!(told.contains("a pod in the member mounts it") && clusters.host.list(ATTACHMENTS).is_empty(), "{told}");
+        clusters.members[0].change("pods", "shop", name, |pod| pod["status"]["phase"] = json!("Succeeded")).unwrap();
+    }
+    assert!(clusters.does(adopt).await.contains("is being detached"));
 }
 
 #[tokio::test]

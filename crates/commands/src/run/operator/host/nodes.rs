@@ -16,12 +16,10 @@ use host::{
     Host,
     attachments::{self, Wanted},
     pins,
+    pod::{claims_of, has_ended},
     volume::HostVolume,
 };
-use leaf::{
-    ownership::{self, volume_of},
-    row::ClaimRow,
-};
+use leaf::{ownership::volume_of, row::ClaimRow};
 use member::source::Account;
 
 /// A member may write anything on a record, and each of them is an object here.
@@ -121,7 +119,7 @@ pub(super) async fn detach(flags: &AdoptHost, host: &Host, former: &mut Former, 
                     None => None,
                 };
                 let mounted = match known {
-                    Some(known) => mounted(&known.leaf.client, host).await,
+                    Some(known) => mounted(&known.leaf.client).await,
                     None => None,
                 };
                 used.insert(attached.member.clone(), mounted);
@@ -140,18 +138,13 @@ pub(super) async fn detach(flags: &AdoptHost, host: &Host, former: &mut Former, 
     Ok(())
 }
 
-/// The claims that pods of this host in a member mount; none where that cannot be seen.
-async fn mounted(client: &kube::Client, host: &Host) -> Option<Vec<LeafPlace>> {
-    let ours = ListParams::default().labels(&ownership::selector(&host.id));
-    let pods = Api::<Pod>::all(client.clone()).list(&ours).await.ok()?;
-    let is_over = |pod: &Pod| {
-        let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
-        matches!(phase, Some("Succeeded" | "Failed"))
-    };
-    let claims = pods.items.iter().filter(|pod| !is_over(pod)).flat_map(|pod| {
-        let volumes = pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten());
-        let claims = volumes.filter_map(|volume| Some(volume.persistent_volume_claim.as_ref()?.claim_name.clone()));
-        claims.map(|claim| LeafPlace { namespace: pod.namespace().unwrap_or_default(), claim })
+/// The claims that pods in a member mount, whoever has made them: clustertree's copies have no labels of ours, and tenants there may use any
+/// claim of their namespace. None where that cannot be seen.
+async fn mounted(client: &kube::Client) -> Option<Vec<LeafPlace>> {
+    let pods = Api::<Pod>::all(client.clone()).list(&ListParams::default()).await.ok()?;
+    let claims = pods.items.iter().filter(|pod| !has_ended(pod)).flat_map(|pod| {
+        let namespace = pod.namespace().unwrap_or_default();
+        claims_of(pod).into_iter().map(move |claim| LeafPlace { namespace: namespace.clone(), claim })
     });
     Some(claims.collect())
 }

@@ -52,6 +52,26 @@ async fn claim_is_imported_by_consent_and_by_objects_that_lead_to_it() {
 }
 
 #[tokio::test]
+async fn import_that_was_cut_short_says_what_it_did_and_is_finished_by_the_next_one() {
+    let clusters = Clusters::new(1);
+    clusters.join().await;
+    ledger(&clusters, "Bound");
+    let import = format!("{IMPORT} --apply --volume=ledger --host-claim=books/all");
+    let done =
+        ["PersistentVolumeClaim shop/ledger", "consents now", "PersistentVolume ledger", "Not all was done", "create "];
+    clusters.refuses(&import, &done).await;
+    let volume = clusters.host.get(VOLUMES, "", "ledger");
+    assert!(volume.is_some());
+    clusters.refuses(&import.replace("books/all", "books/some"), &["PersistentVolume ledger is there already"]).await;
+    clusters.host.create("namespaces", json!({"metadata": {"name": "books"}})).unwrap();
+    let told = clusters.does(&import).await;
+    assert!(told.matches("was there\n").count() == 1 && told.contains("consented before"), "{told}");
+    assert_eq!(clusters.host.get(VOLUMES, "", "ledger"), volume);
+    assert!(clusters.host.get(CLAIMS, "books", "all").is_some());
+    assert_eq!(clusters.does(&import).await.matches("was there\n").count(), 2);
+}
+
+#[tokio::test]
 async fn claim_that_may_not_be_given_is_left_without_consent() {
     let clusters = Clusters::new(2);
     clusters.join().await;

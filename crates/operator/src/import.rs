@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::objects::word;
+use super::objects::{ObjectStep, step, title, word};
 use domain::volume::{DRIVER, HostId, LeafName, MEMBER_KEY, VolumeHash, VolumeId};
 use leaf::ownership::{CONSENT, FINALIZER, HOST};
 
@@ -90,6 +90,31 @@ pub fn objects(leaf: &Value, names: &Names, host: &HostId) -> Result<[Value; 2],
     Ok([volume, claim])
 }
 
+/// Which of them are to be made, by what the host has under their names; an error where that is something else.
+pub fn missing(wanted: &[Value; 2], live: [Option<&Value>; 2]) -> Result<[bool; 2], String> {
+    for (wanted, live) in wanted.iter().zip(live) {
+        let Some(there) = live else { continue };
+        if step(live, wanted) != ObjectStep::Leave {
+            return Err(format!(
+                "{} is there already, and is another one than this would make: say other names (--volume, --host-claim), or delete it",
+                title(wanted)
+            ));
+        }
+        if !word(there, "/metadata/deletionTimestamp").is_empty() {
+            return Err(format!("{} is being deleted: type this again once it has gone", title(wanted)));
+        }
+    }
+    let [volume, claim] = live;
+    let bound_to = volume.map(|volume| word(volume, "/spec/claimRef/uid")).unwrap_or_default();
+    if !bound_to.is_empty() && bound_to != claim.map(|claim| word(claim, "/metadata/uid")).unwrap_or_default() {
+        return Err(format!(
+            "the claim to which {} is bound has been deleted since: delete that volume, which is Retain, and type this again",
+            title(&wanted[0])
+        ));
+    }
+    Ok([volume.is_none(), claim.is_none()])
+}
+
 fn handle(leaf: &Value, names: &Names, host: &HostId) -> Result<String, String> {
     let (namespace, claim) = (word(leaf, "/metadata/namespace"), word(leaf, "/metadata/name"));
     let id = VolumeId::new(&names.member, namespace, claim, VolumeHash::new(host, &names.volume));
@@ -160,6 +185,34 @@ mod tests {
         let read: Vec<Value> = serde_saphyr::from_multiple(&text).unwrap();
         assert_eq!(read[0]["spec"]["persistentVolumeReclaimPolicy"], "Retain", "{text}");
         assert_eq!(read[1]["kind"], "PersistentVolumeClaim", "{text}");
+    }
+
+    #[test]
+    fn what_is_there_of_an_import_is_left_and_what_is_another_is_refused() {
+        let word = |text: &str| text.to_owned();
+        let names = Names { member: word("m"), volume: word("v"), namespace: word("shop"), claim: word("books") };
+        let wanted = objects(&claim(&json!({}), "Bound"), &names, &host()).unwrap();
+        let with = |object: &Value, path: &str, value: &str| {
+            let (mut object, (field, key)) = (object.clone(), path.rsplit_once('/').unwrap());
+            object.pointer_mut(field).unwrap()[key] = json!(value);
+            object
+        };
+        let [volume, claim] = &wanted;
+        let bound = with(volume, "/spec/claimRef/uid", "u");
+        let its = with(claim, "/metadata/uid", "u");
+        assert_eq!(missing(&wanted, [None, None]), Ok([true, true]));
+        assert_eq!(missing(&wanted, [Some(volume), None]), Ok([false, true]));
+        assert_eq!(missing(&wanted, [Some(&bound), Some(&its)]), Ok([false, false]));
+        for (live, said) in [
+            ([Some(&bound), None], "deleted since"),
+            ([Some(&with(volume, "/spec/claimRef/name", "x")), None], "PersistentVolume v is there already"),
+            ([Some(&with(volume, "/spec/csi/volumeHandle", "x")), None], "PersistentVolume v is there already"),
+            ([None, Some(&with(claim, "/spec/volumeName", "x"))], "PersistentVolumeClaim shop/books is there already"),
+            ([None, Some(&with(claim, "/metadata/deletionTimestamp", "now"))], "is being deleted"),
+        ] {
+            let refusal = missing(&wanted, live).unwrap_err();
+            assert!(refusal.contains(said), "{refusal}");
+        }
     }
 
     #[test]

@@ -1,16 +1,17 @@
 //! `import`: consent in the member, and the objects by which the host uses the claim.
 
 use anyhow::{Context, anyhow, bail};
-use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
+use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use kube::{
     Api, Client, ResourceExt,
-    api::{Patch, PatchParams, PostParams},
+    api::{Patch, PatchParams},
 };
 use serde_json::{Value, json};
 
 use super::{
     Report,
     connect::{self, Admin},
+    objects::{create, read as read_object},
 };
 use crate::args::operator::Import;
 use cluster::{Dial, with_causes};
@@ -18,7 +19,7 @@ use domain::volume::LeafPlace;
 use host::{Host, pins};
 use leaf::ownership::CONSENT;
 use operator::{
-    import::{Consent, Names, judge, objects, yaml},
+    import::{Consent, Names, judge, missing, objects, yaml},
     objects::title,
     table::Table,
 };
@@ -31,9 +32,10 @@ pub(super) async fn import(flags: &Import, dial: &Dial) -> anyhow::Result<Report
     let leaf = serde_json::to_value(&claim)?;
     let consent =
         judge(&leaf, &host.id).map_err(|why| anyhow!("claim {} of member {}: {why}", flags.claim, flags.member))?;
-    is_free(flags, &host).await?;
     let names = names(flags);
+    is_free(flags, &host, &names).await?;
     let made = objects(&leaf, &names, &host.id).map_err(anyhow::Error::msg)?;
+    let missing = look(&host, &made).await?;
     if flags.dry_run {
         return Ok(Report::well(yaml(&made).map_err(anyhow::Error::msg)?));
     }
@@ -46,7 +48,8 @@ pub(super) async fn import(flags: &Import, dial: &Dial) -> anyhow::Result<Report
         return Ok(Report::well(yaml(&made).map_err(anyhow::Error::msg)?));
     }
     table.row([format!("PersistentVolumeClaim {}", flags.claim).as_str(), &flags.member, result]);
-    apply(&host, &made, &mut table).await?;
+    let applied = apply(&host, &made, missing, &mut table).await;
+    applied.with_context(|| format!("{table}\nNot all was done: mend this, and type it again"))?;
     let next = format!("kosmos-csi trace {}/{}", names.namespace, names.claim);
     Ok(Report::well(format!("{table}\nSee how it does: {next}\n")))
 }
@@ -69,13 +72,20 @@ async fn read(flags: &Import, client: &Client) -> anyhow::Result<PersistentVolum
     found.with_context(|| format!("member {} has no claim {}", flags.member, flags.claim))
 }
 
-async fn is_free(flags: &Import, host: &Host) -> anyhow::Result<()> {
+/// The very volume that is to be made may be there, of a time before.
+async fn is_free(flags: &Import, host: &Host, names: &Names) -> anyhow::Result<()> {
     let place = LeafPlace { namespace: flags.claim.namespace.clone(), claim: flags.claim.name.clone() };
     let there = host::volume::at(host, &flags.member, &place).await?;
-    match there.first() {
+    match there.iter().find(|volume| *volume.name != *names.volume) {
         None => Ok(()),
         Some(volume) => bail!("the host uses that claim already, by volume {}", volume.name),
     }
+}
+
+async fn look(host: &Host, made: &[Value; 2]) -> anyhow::Result<[bool; 2]> {
+    let [volume, claim] = made;
+    let live = [read_object(&host.client, volume).await?, read_object(&host.client, claim).await?];
+    missing(made, live.each_ref().map(Option::as_ref)).map_err(anyhow::Error::msg)
 }
 
 fn names(flags: &Import) -> Names {
@@ -100,17 +110,12 @@ async fn write_consent(client: &Client, claim: &PersistentVolumeClaim, host: &st
     Ok(())
 }
 
-async fn apply(host: &Host, made: &[Value; 2], table: &mut Table) -> anyhow::Result<()> {
-    let [volume, claim] = made;
-    let told = |object: &Value, error: kube::Error| anyhow!("create {}: {}", title(object), with_causes(&error));
-    let typed: PersistentVolume = serde_json::from_value(volume.clone())?;
-    let volumes = Api::<PersistentVolume>::all(host.client.clone());
-    volumes.create(&PostParams::default(), &typed).await.map_err(|error| told(volume, error))?;
-    table.row([title(volume).as_str(), "(host)", "made"]);
-    let typed: PersistentVolumeClaim = serde_json::from_value(claim.clone())?;
-    let namespace = typed.namespace().unwrap_or_default();
-    let claims = Api::<PersistentVolumeClaim>::namespaced(host.client.clone(), &namespace);
-    claims.create(&PostParams::default(), &typed).await.map_err(|error| told(claim, error))?;
-    table.row([title(claim).as_str(), "(host)", "made"]);
+async fn apply(host: &Host, made: &[Value; 2], missing: [bool; 2], table: &mut Table) -> anyhow::Result<()> {
+    for (object, is_missing) in made.iter().zip(missing) {
+        if is_missing {
+            create(&host.client, object).await.with_context(|| format!("create {}", title(object)))?;
+        }
+        table.row([title(object).as_str(), "(host)", if is_missing { "made" } else { "was there" }]);
+    }
     Ok(())
 }

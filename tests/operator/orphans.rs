@@ -7,7 +7,7 @@ use domain::volume::{
 use serde_json::{Value, json};
 use simulate::{storage::definitions, text};
 
-use crate::clusters::{CLAIMS, Clusters, VOLUMES, identity};
+use crate::clusters::{CLAIMS, Clusters, NAMESPACE, SECRETS, VOLUMES, identity, kubeconfig};
 
 const NOW: &str = "--interval=0s --older-than=0s";
 /// The UID of a claim that the host has no more.
@@ -240,6 +240,31 @@ async fn doctor_names_what_the_host_lacks_and_judges_no_member_that_is_silent() 
     let report = clusters.type_in(&format!("doctor {NOW}")).await.unwrap();
     assert!(report.text.contains("member:m0") && report.text.contains("not compared"), "{}", report.text);
     assert!(!report.text.contains("volume:"), "it is not judged: {}", report.text);
+}
+
+/// A second name of a member's cluster: what handles say of it is in the member that serves.
+#[tokio::test]
+async fn leaf_of_a_volume_whose_handle_says_a_second_name_is_no_orphan() {
+    let clusters = Clusters::new(1);
+    clusters.join().await;
+    complete(&clusters);
+    leaf(&clusters, "db", "pvc-1");
+    host_volume(&clusters, "db", "pvc-1");
+    let by_twin = |volume: &mut Value| {
+        let handle = text(volume, "/spec/csi/volumeHandle").replacen("m0/", "twin/", 1);
+        volume["spec"]["csi"]["volumeHandle"] = json!(handle);
+    };
+    clusters.host.change(VOLUMES, "", "pvc-1", by_twin).unwrap();
+    let twin = |server: &str| json!({"kubeconfig": k8s_openapi::ByteString(kubeconfig(server).into_bytes())});
+    let metadata = json!({"name": "twin", "namespace": NAMESPACE, "labels": {"kosmos.csi.io/member": "twin"}});
+    clusters.host.create(SECRETS, json!({"metadata": metadata, "data": twin("https://m0")})).unwrap();
+    let told = clusters.type_in(&format!("doctor {NOW}")).await.unwrap().text;
+    assert!(told.contains("compared as those of m0") && !told.contains("leaf:") && !told.contains("volume:"), "{told}");
+    clusters.refuses(&format!("doctor remove leaf:m0/shop/db {NOW}"), &["it is no orphan"]).await;
+    let elsewhere = twin("https://nowhere");
+    clusters.host.change(SECRETS, NAMESPACE, "twin", |secret| secret["data"] = elsewhere).unwrap();
+    let told = clusters.type_in(&format!("doctor {NOW}")).await.unwrap().text;
+    assert!(told.contains("member:twin") && !told.contains("leaf:"), "it may be anybody's name: {told}");
 }
 
 #[tokio::test]

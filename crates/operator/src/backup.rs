@@ -96,7 +96,10 @@ impl Backup {
         // One that was imported says nothing of a leaf claim, and its handle any digits.
         let is_made = !word(volume, "/spec/csi/volumeAttributes/leafClaimUID").is_empty();
         match self.members.contains_key(&id.member) {
-            false => Err("no record (ConfigMap kosmos-csi-members) says which cluster its member is"),
+            false => Err(
+                "no record (ConfigMap kosmos-csi-members) says which cluster its member is: a second name of a member is on none, and means \
+                 nothing in another cluster",
+            ),
             true if is_made && !id.names(VolumeHash::new(&HostId(self.host.clone()), name)) => {
                 Err("it is the volume of another host")
             }

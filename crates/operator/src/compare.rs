@@ -13,6 +13,23 @@ pub struct HostSide {
     /// UIDs of claims that have no volume: not yet, or not any more.
     pub claims: BTreeSet<String>,
     pub snapshots: HostSnapshots,
+    /// Of second names of members: the name that is on record, and serves.
+    pub aliases: BTreeMap<String, String>,
+    /// What handles say and no record knows: a second name of a member that does not answer by it now, or has lost its kubeconfig.
+    pub unknown: BTreeSet<String>,
+}
+
+impl HostSide {
+    fn serving<'a>(&'a self, name: &'a str) -> &'a str {
+        self.aliases.get(name).map_or(name, String::as_str)
+    }
+
+    /// A volume of a member that nobody knows may have any leaf of its hash.
+    fn may_use(&self, hash: VolumeHash) -> bool {
+        let all = self.volumes.iter().filter(|_| !self.unknown.is_empty());
+        let mut ids = all.filter_map(|volume| VolumeId::parse(&volume.handle));
+        ids.any(|id| self.unknown.contains(&id.member) && id.hashes().contains(&hash))
+    }
 }
 
 /// A volume of this driver's.
@@ -125,7 +142,7 @@ pub fn compare(host: &HostSide, members: &[MemberSide], older_than: i64) -> Comp
     let mut used: BTreeMap<String, Vec<(VolumeId, &HostVolume)>> = BTreeMap::new();
     for volume in &host.volumes {
         match VolumeId::parse(&volume.handle) {
-            Some(id) => used.entry(id.member.clone()).or_default().push((id, volume)),
+            Some(id) => used.entry(host.serving(&id.member).to_owned()).or_default().push((id, volume)),
             None if !volume.leaving => compared.findings.push(strange_handle(volume)),
             None => {}
         }
@@ -209,7 +226,7 @@ impl<'a> Here<'a> {
                 Some(_) => {}
                 None if leaf.moving => {}
                 // Its volume is being made, or was deleted under its claim.
-                None if self.host.claims.contains(&leaf.claim_uid) => {}
+                None if self.host.claims.contains(&leaf.claim_uid) || self.host.may_use(leaf.hash) => {}
                 None if leaf.age < self.older_than => compared.young += 1,
                 None => compared.findings.push(self.orphan(leaf)),
             }
@@ -251,7 +268,8 @@ impl<'a> Here<'a> {
             let near = self.leaves.get(&kept.hash.prefix()).into_iter().flatten();
             let has_claim = self.claim_uids.contains(kept.claim_uid.as_str())
                 || near.into_iter().any(|leaf| leaf.hash == kept.hash);
-            if has_claim || kept.moving || self.users_of(kept.hash).next().is_some() {
+            let has_user = self.users_of(kept.hash).next().is_some() || self.host.may_use(kept.hash);
+            if has_claim || kept.moving || has_user {
                 continue;
             }
             if kept.age < self.older_than {

@@ -13,6 +13,8 @@ pub struct SeenMember {
     pub name: String,
     /// Why it cannot be judged; none where it answers as the cluster that it always was.
     pub problem: Option<String>,
+    /// By which other name its volumes were compared, where it is a second one.
+    pub compared_as: Option<String>,
     /// Of the driver's account and of the agent's.
     pub tokens: Vec<Token>,
     /// Volumes that the host has there.
@@ -163,7 +165,11 @@ fn judge_member(member: &SeenMember, now: i64) -> Vec<Finding> {
         return findings;
     }
     if let Some(problem) = &member.problem {
-        let message = format!("{problem}; its volumes were not compared");
+        let compared = match &member.compared_as {
+            Some(serving) => format!("its volumes were compared as those of {serving}"),
+            None => "its volumes were not compared".to_owned(),
+        };
+        let message = format!("{problem}; {compared}");
         findings.push(Finding::new("member", &member.name, message));
     }
     let late = member.tokens.iter().filter(|token| token.is_late(now));

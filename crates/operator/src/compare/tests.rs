@@ -77,6 +77,19 @@ fn leaf_without_volume_is_an_orphan_unless_something_explains_it() {
 }
 
 #[test]
+fn volume_whose_handle_says_a_second_name_has_its_leaf_in_the_member_that_serves() {
+    let handle = VolumeId::new("second", "shop", "db", hash("pvc-1")).to_string();
+    let volumes = || host(vec![HostVolume { handle: handle.clone(), ..volume("db", "pvc-1") }]);
+    let alias = HostSide { aliases: BTreeMap::from([("second".to_owned(), "m".to_owned())]), ..volumes() };
+    assert_eq!(names(&alias, member(vec![leaf("db", "pvc-1")], vec![])), [""; 0]);
+    assert_eq!(names(&alias, member(vec![], vec![])), ["volume:pvc-1"]);
+    let silent = HostSide { unknown: BTreeSet::from(["second".to_owned()]), ..volumes() };
+    assert_eq!(names(&silent, member(vec![leaf("db", "pvc-1")], vec![kept("pv-1", "pvc-1")])), [""; 0]);
+    assert_eq!(names(&silent, member(vec![leaf("db", "pvc-2")], vec![])), ["leaf:m/shop/db"]);
+    assert_eq!(names(&volumes(), member(vec![leaf("db", "pvc-1")], vec![])), ["leaf:m/shop/db"], "another member");
+}
+
+#[test]
 fn copy_is_an_orphan_and_a_leaf_under_a_new_name_is_not() {
     let copy = member(vec![leaf("copy", "pvc-1"), leaf("db", "pvc-1")], vec![]);
     assert_eq!(names(&host(vec![volume("db", "pvc-1")]), copy), ["leaf:m/shop/copy"]);

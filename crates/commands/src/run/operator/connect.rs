@@ -146,6 +146,19 @@ pub(super) struct Known {
     pub(super) identity: String,
 }
 
+/// Why a member cannot be used under a name.
+pub(super) struct Unmet {
+    pub(super) why: String,
+    /// The member that has the cluster under another name, where that is why: what says this one means that one.
+    pub(super) alias_of: Option<String>,
+}
+
+impl From<String> for Unmet {
+    fn from(why: String) -> Self {
+        Self { why, alias_of: None }
+    }
+}
+
 /// Asks a member who it is, by its own kubeconfig, and holds that against the record.
 pub(super) async fn known(
     host: &Host,
@@ -154,6 +167,17 @@ pub(super) async fn known(
     pins: &std::collections::BTreeMap<String, String>,
     dial: &Dial,
 ) -> Result<Known, String> {
+    meet(host, name, definition, pins, dial).await.map_err(|unmet| unmet.why)
+}
+
+/// The same for who wants to know of a second name as well.
+pub(super) async fn meet(
+    host: &Host,
+    name: &str,
+    definition: &MemberDefinition,
+    pins: &std::collections::BTreeMap<String, String>,
+    dial: &Dial,
+) -> Result<Known, Unmet> {
     let config = kubeconfig::parse(&definition.kubeconfig, definition.source).await?;
     let namespaces = kubeconfig::namespaces(&definition.kubeconfig)?;
     let client = open(name, config, dial)?;
@@ -162,8 +186,12 @@ pub(super) async fn known(
         Some(pins::Pin::Held) => {
             Ok(Known { leaf: MemberClient::new(name, host.id.clone(), client).with_rights_in(namespaces), identity })
         }
-        Some(pin) => Err(member::quarantined(&pin, &identity)),
-        None => Err(format!("no controller has met it yet, so it is not known which cluster {name} is")),
+        Some(pin) => {
+            let why = member::quarantined(&pin, &identity);
+            let alias_of = if let pins::Pin::SameAs { name } = pin { Some(name) } else { None };
+            Err(Unmet { why, alias_of })
+        }
+        None => Err(format!("no controller has met it yet, so it is not known which cluster {name} is").into()),
     }
 }
 

@@ -15,7 +15,7 @@ use k8s_openapi::{
 use kube::{Api, ResourceExt, api::ListParams};
 
 use super::{
-    connect::{self, Known, now},
+    connect::{self, Known, Unmet, now},
     snapshots,
     whole::{whole, whole_of},
 };
@@ -84,22 +84,30 @@ pub(super) async fn look(host: &Host, access: &MembersAccess, dial: &Dial) -> an
     let for_pods = connect::members_as(host, access, Account::VirtualNode).await?;
     let pins = host::pins::pins(host).await?;
     let opening = named.iter().map(async |(name, definition)| {
-        let known = connect::known(host, name, definition, &pins, dial).await;
+        let known = connect::meet(host, name, definition, &pins, dial).await;
         (name.clone(), listed(known).await)
     });
     let listed = join_all(opening).await;
+    let second_name =
+        |(name, listed): &(String, Result<_, Unmet>)| Some((name.clone(), listed.as_ref().err()?.alias_of.clone()?));
+    let aliases = listed.iter().filter_map(second_name).collect();
     // After the leaves: a volume that is made meanwhile is seen.
-    let side = host_side(host).await?;
+    let side = host_side(host, aliases, &pins).await?;
     let mut seen = Seen { members: members([&named, &for_pods], &pins, &side), host: side, sides: Vec::new() };
     for (name, listed) in listed {
         let (judged, classes) = match listed {
             Ok((known, listed)) => (seen.judge(&known.leaf, listed).await, classes(&known.leaf).await),
-            Err(reason) => (Err(reason), None),
+            Err(unmet) => (Err(unmet.why), None),
         };
         if let Some(member) = seen.members.iter_mut().find(|member| member.name == name) {
             member.problem = judged.err();
             member.classes = classes;
         }
+    }
+    let judged: BTreeSet<&String> = seen.sides.iter().map(|side| &side.member).collect();
+    for member in &mut seen.members {
+        let serving = seen.host.aliases.get(&member.name).filter(|serving| judged.contains(serving));
+        member.compared_as = serving.cloned();
     }
     Ok(seen)
 }
@@ -121,7 +129,7 @@ struct Listed {
     snapshots: Result<Vec<VolumeSnapshot>, String>,
 }
 
-async fn listed(known: Result<Known, String>) -> Result<(Known, Listed), String> {
+async fn listed(known: Result<Known, Unmet>) -> Result<(Known, Listed), Unmet> {
     let known = known?;
     let ours = ListParams::default().labels(&ownership::selector(&known.leaf.host));
     let claims = leaf_claims(&known.leaf).await?;
@@ -130,7 +138,11 @@ async fn listed(known: Result<Known, String>) -> Result<(Known, Listed), String>
     Ok((known, Listed { claims, volumes, snapshots }))
 }
 
-async fn host_side(host: &Host) -> anyhow::Result<HostSide> {
+async fn host_side(
+    host: &Host,
+    aliases: BTreeMap<String, String>,
+    pins: &BTreeMap<String, String>,
+) -> anyhow::Result<HostSide> {
     let all = whole(Api::<PersistentVolume>::all(host.client.clone())).await;
     let all = all.map_err(|reason| anyhow::anyhow!("the host's volumes cannot be listed: {reason}"))?;
     let names: BTreeSet<String> = all.iter().map(ResourceExt::name_any).collect();
@@ -139,10 +151,15 @@ async fn host_side(host: &Host) -> anyhow::Result<HostSide> {
         volume.is_some_and(|volume| names.contains(volume))
     };
     let claims = host_claims(host).await?.into_iter().filter(|claim| !has_volume(claim));
+    let volumes: Vec<HostVolume> = all.iter().filter_map(host_volume).collect();
+    let members = volumes.iter().filter_map(|volume| Some(VolumeId::parse(&volume.handle)?.member));
+    let unknown = members.filter(|name| !pins.contains_key(name) && !aliases.contains_key(name)).collect();
     Ok(HostSide {
         claims: claims.filter_map(|claim| claim.metadata.uid).collect(),
-        volumes: all.iter().filter_map(host_volume).collect(),
+        volumes,
         snapshots: snapshots::of_host(host).await,
+        aliases,
+        unknown,
     })
 }
 
@@ -179,6 +196,7 @@ fn members(
         volumes: volumes.get(name).copied().unwrap_or_default(),
         named: named.contains_key(name),
         classes: None,
+        compared_as: None,
     });
     seen.collect()
 }

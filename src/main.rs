@@ -2,7 +2,10 @@
 
 mod arguments;
 
-use std::{io::Write as _, process::ExitCode};
+use std::{
+    io::{ErrorKind, Write as _},
+    process::ExitCode,
+};
 
 use arguments::{Arguments, Command};
 use clap::{CommandFactory, Parser};
@@ -61,13 +64,7 @@ async fn play() -> ExitCode {
             run::mover(command).await
         }
         Command::Role(Role::Operator(command)) => return operate(&command).await,
-        Command::Completion { shell } => {
-            let mut script = Vec::new();
-            clap_complete::generate(shell, &mut Arguments::command(), "kosmos-csi", &mut script);
-            // Who has closed the other end does not want it.
-            let _ = std::io::stdout().write_all(&script);
-            return ExitCode::SUCCESS;
-        }
+        Command::Completion { shell } => return complete(shell),
         #[cfg(feature = "dev")]
         Command::Dev(arguments) => {
             telemetry::start(arguments.process.log_format);
@@ -88,6 +85,20 @@ async fn play() -> ExitCode {
             tracing::error!("{error:#}");
             if error.is::<Misuse>() { MISUSE.into() } else { ExitCode::FAILURE }
         }
+    }
+}
+
+fn complete(shell: clap_complete::Shell) -> ExitCode {
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut Arguments::command(), "kosmos-csi", &mut script);
+    let mut out = std::io::stdout();
+    match out.write_all(&script).and_then(|()| out.flush()) {
+        // Who has closed the other end does not want it.
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => {
+            eprintln!("error: write to standard output: {error}");
+            ExitCode::FAILURE
+        }
+        _ => ExitCode::SUCCESS,
     }
 }
 

@@ -21,7 +21,7 @@ use std::{
 use authority::AUTHORITY;
 use csi::v1;
 use domain::volume::Parameters;
-use driver::{Driver, comes_to, get, run};
+use driver::{Driver, comes_to, get, run, run_into};
 use host::{Host, kubeconfig};
 use nix::sys::{
     signal::Signal,
@@ -249,6 +249,20 @@ async fn command_ends_with_one_sentence_and_a_code_that_says_whose_fault_it_is()
     is_misuse(&["doctor", "--kubeconfig=/missing"], &["--kubeconfig", "/missing"]).await;
     is_misuse(&["member", "list", &nowhere, "--context=x"], &["--kubeconfig", "x"]).await;
     is_misuse(&["release", "shop/db", "--member-kubeconfig=/missing"], &["--member-kubeconfig", "/missing"]).await;
+}
+
+/// A list that is cut off is not to be taken for all there is.
+#[tokio::test]
+async fn output_that_cannot_be_written_is_an_error() {
+    let folder = folder();
+    let host = Host::start(folder.path()).await;
+    for (arguments, expected) in
+        [(vec!["member", "check", "m", host.flag.as_str()], 2), (vec!["completion", "bash"], 1)]
+    {
+        let (code, said) = run_into("/dev/full", &arguments).await;
+        assert_eq!(code, expected, "{arguments:?}: {said}");
+        assert!(said.starts_with("error: write to standard output: ") && said.lines().count() == 1, "{said}");
+    }
 }
 
 /// The parser would quote the text around the slip, with the token in it.

@@ -46,6 +46,15 @@ pub async fn run(arguments: &[&str], environment: &[(&str, &str)]) -> (i32, Stri
     (output.status.code().unwrap_or(-1), String::from_utf8_lossy(&printed).into_owned())
 }
 
+/// The same, where what it prints goes into a file that is there: the exit code, and what it says beside that.
+pub async fn run_into(file: &str, arguments: &[&str]) -> (i32, String) {
+    let file = std::fs::OpenOptions::new().write(true).open(file).unwrap();
+    let running = command(arguments, Path::new("/")).stdout(file).spawn().unwrap();
+    let ended = timeout(PATIENCE, running.wait_with_output()).await;
+    let ended = ended.unwrap_or_else(|_| panic!("{arguments:?} does not end")).unwrap();
+    (ended.status.code().unwrap_or(-1), String::from_utf8_lossy(&ended.stderr).into_owned())
+}
+
 /// `kosmos-csi controller`, running.
 pub struct Driver {
     pub admin: SocketAddr,

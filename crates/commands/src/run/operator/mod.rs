@@ -56,7 +56,7 @@ pub fn in_words(error: &anyhow::Error) -> String {
 /// Does it and prints; whether all is well.
 pub async fn operate(command: &Command) -> anyhow::Result<bool> {
     let report = report(command, &Dial::Network).await?;
-    print::out(&report.text);
+    print::out(&report.text)?;
     Ok(report.well)
 }
 

@@ -1,6 +1,12 @@
 //! The one place that prints: results to standard output, and what takes its time to standard error.
 
-use std::{io::Write as _, pin::pin, time::Duration};
+use std::{
+    io::{ErrorKind, Write as _},
+    pin::pin,
+    time::Duration,
+};
+
+use anyhow::Context;
 
 use crate::args::operator::Output;
 use domain::printable::printable;
@@ -9,9 +15,14 @@ use operator::listing::Listing;
 /// Who waits for longer wants to know for what.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-pub(super) fn out(text: &str) {
-    // Who has closed the other end does not want to know.
-    let _ = write!(std::io::stdout(), "{}", printable(text));
+/// An error where it cannot be written, as on a disk that is full: half a list is not to be taken for all of it.
+pub(super) fn out(text: &str) -> anyhow::Result<()> {
+    let mut out = std::io::stdout().lock();
+    match write!(out, "{}", printable(text)).and_then(|()| out.flush()) {
+        // Who has closed the other end does not want to know.
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
+        written => written.context("write to standard output"),
+    }
 }
 
 /// What goes on, for who waits.

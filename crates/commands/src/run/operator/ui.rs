@@ -56,7 +56,7 @@ pub(super) async fn ui(flags: &Ui, dial: &Dial) -> anyhow::Result<Report> {
         "http://{}/ shows what controller {} knows of members and volumes, for as long as this goes on (Ctrl-C ends it)\n",
         listener.local_addr()?,
         way.pod()
-    ));
+    ))?;
     tokio::select! {
         never = serve(&listener, &way) => match never {},
         _ = tokio::signal::ctrl_c() => Ok(Report::well(String::new())),

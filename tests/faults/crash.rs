@@ -306,6 +306,14 @@ impl Point {
         }
     }
 
+    /// The same, where nothing but writes is counted.
+    pub async fn strike_at_a_write(self, bench: Arc<Bench>) {
+        if self.reached_of(&bench, is_a_write).await {
+            sleep(AWAY).await;
+            bench.start();
+        }
+    }
+
     /// The driver has come there, and was killed.
     async fn reached(self, bench: &Bench) -> bool {
         self.reached_of(bench, |_, _| true).await
@@ -335,6 +343,16 @@ impl Point {
 /// Watches are begun again at any moment.
 pub fn is_asked_of_a_member(at: usize, asked: &Asked) -> bool {
     at > 0 && asked.verb != Verb::Watch
+}
+
+/// What is told to people is none, nor who leads.
+pub fn is_a_write(_: usize, asked: &Asked) -> bool {
+    asked.verb.writes() && !["events", "leases.coordination.k8s.io"].contains(&asked.resource.as_str())
+}
+
+/// Right after each of so many writes: what is there then is all that the next one goes on from, whether the answer has come or not.
+pub fn after_writes(writes: u64) -> impl Iterator<Item = Point> {
+    (1..=writes).map(|request| Point { request, when: When::Applied })
 }
 
 pub fn points(requests: u64) -> impl Iterator<Item = Point> {

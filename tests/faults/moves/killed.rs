@@ -1,0 +1,153 @@
+//! The driver is killed while a move is called off, at every request of that; and twice in one move, also while it is called off.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering},
+};
+
+use fastrand::Rng;
+use serde_json::json;
+use simulate::faults::Action;
+
+use super::{CLAIM, MOVES, SOME, Story, at_the_end, none_is_wrong, play::Mood, users::stranger};
+use crate::{
+    bench::SHOP,
+    caller::Script,
+    crash::{Point, after_writes, is_a_write, points},
+    extent::{drawn, is_thorough},
+    virtual_time,
+};
+
+/// How far a move has come when it is called off.
+const PHASES: [&str; 5] = ["Preparing", "Waiting", "Copying", "Placing", "Ready"];
+/// Of the first points at which the driver is killed, of a whole move or one that is called off.
+const SOME_FIRST: usize = 4;
+
+/// What is under way while the driver dies.
+#[derive(Clone, Copy, Debug)]
+enum Course {
+    Whole,
+    CalledOff(&'static str),
+}
+
+/// Where the driver is killed.
+#[derive(Debug)]
+enum Kills {
+    None,
+    Once(Point),
+    /// One after the other, where nothing but writes is counted.
+    AtWrites(Vec<Point>),
+}
+
+/// What a run has shown.
+struct Shown {
+    requests: u64,
+    /// From the last time that the driver was started.
+    writes: u64,
+    wrong: Vec<String>,
+}
+
+impl Course {
+    /// All that comes before.
+    async fn story(self) -> Story {
+        let story = Story::new(Script { places: vec![0], ..Script::new(CLAIM) }).await;
+        let Self::CalledOff(phase) = self else { return story };
+        match phase {
+            "Waiting" => drop(story.bench.members[0].create("pods", stranger("theirs")).unwrap()),
+            "Copying" => story.play.is(Mood::Linger),
+            _ => {}
+        }
+        story.asks(1, &json!({"cutover": "Manual"}));
+        story.comes_to(phase).await;
+        story
+    }
+
+    /// It ends as it has to, whoever dies.
+    async fn ends(self, story: &Story) -> Vec<String> {
+        match self {
+            Self::Whole => {
+                story.asks(1, &json!({}));
+                at_the_end(story, &[true]).await
+            }
+            Self::CalledOff(_) => {
+                story.bench.host.delete(MOVES, SHOP, "to").unwrap();
+                at_the_end(story, &[false]).await
+            }
+        }
+    }
+}
+
+fn play(course: Course, kills: Kills) -> Shown {
+    virtual_time::run(1, async {
+        let story = course.story().await;
+        let (bench, writes) = (Arc::clone(&story.bench), Arc::new(AtomicU64::new(0)));
+        let (sent, counted) = (bench.guard.sent(), Arc::clone(&writes));
+        let killer = tokio::spawn(async move {
+            match kills {
+                Kills::None => {}
+                Kills::Once(point) => return point.strike(bench).await,
+                Kills::AtWrites(points) => {
+                    for point in points {
+                        point.strike_at_a_write(Arc::clone(&bench)).await;
+                    }
+                }
+            }
+            bench.guard.set_fate(move |_, at, asked| {
+                counted.fetch_add(is_a_write(at, asked).into(), Ordering::Relaxed);
+                Action::Pass
+            });
+        });
+        let wrong = course.ends(&story).await;
+        let requests = story.bench.guard.sent() - sent;
+        story.bench.guard.heal();
+        killer.abort();
+        Shown { requests, writes: writes.load(Ordering::Relaxed), wrong }
+    })
+}
+
+fn complaint(course: Course, kills: Kills) -> Option<String> {
+    let told = format!("{course:?} {kills:?}");
+    let wrong = play(course, kills).wrong;
+    (!wrong.is_empty()).then(|| format!("{told}: {}", wrong.join("\n")))
+}
+
+#[test]
+fn move_that_is_called_off_is_undone_wherever_the_driver_is_killed() {
+    for phase in PHASES {
+        let course = Course::CalledOff(phase);
+        let shown = play(course, Kills::None);
+        assert!(shown.wrong.is_empty() && shown.requests >= 10, "{phase} {} {:#?}", shown.requests, shown.wrong);
+        none_is_wrong(&virtual_time::each(virtual_time::THREADS, drawn(points(shown.requests), SOME), |point| {
+            complaint(course, Kills::Once(point))
+        }));
+    }
+}
+
+/// The second one may also strike while the driver starts. All pairs where the environment asks for them; else some, each with
+/// another first point.
+fn ends_wherever_the_driver_is_killed_twice(course: Course) {
+    let shown = play(course, Kills::None);
+    assert!(shown.wrong.is_empty() && shown.writes >= 5, "{course:?} {} {:#?}", shown.writes, shown.wrong);
+    let mut chance = Rng::with_seed(1);
+    let firsts =
+        drawn(after_writes(shown.writes), SOME_FIRST).into_iter().map(|first| (first, chance.fork())).collect();
+    let bad = virtual_time::each(virtual_time::THREADS, firsts, |(first, mut chance)| {
+        let after = play(course, Kills::AtWrites(vec![first])).writes;
+        let seconds: Vec<Point> = after_writes(after).collect();
+        let seconds = if is_thorough() { seconds } else { chance.choice(seconds).into_iter().collect() };
+        seconds.into_iter().find_map(|second| complaint(course, Kills::AtWrites(vec![first, second])))
+    });
+    none_is_wrong(&bad);
+}
+
+#[test]
+fn volume_moves_wherever_the_driver_is_killed_twice() {
+    ends_wherever_the_driver_is_killed_twice(Course::Whole);
+}
+
+#[test]
+fn move_that_is_called_off_is_undone_wherever_the_driver_is_killed_twice() {
+    for phase in PHASES {
+        ends_wherever_the_driver_is_killed_twice(Course::CalledOff(phase));
+    }
+}

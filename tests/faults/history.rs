@@ -310,7 +310,8 @@ impl History {
                 }
                 let named = text(&change.object, "/spec/volumeName");
                 let knows_no_volume = came_late && named.is_empty();
-                if knows_no_volume {
+                // A copy is not what comes back of a source that somebody has deleted.
+                if is_copy || knows_no_volume {
                     return None;
                 }
                 if let Some(volume) = self.bereaved.remove(name) {

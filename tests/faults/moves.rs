@@ -4,6 +4,7 @@
 mod afterwards;
 mod attributes;
 mod forgotten;
+mod hands;
 mod killed;
 mod late;
 mod permitted;

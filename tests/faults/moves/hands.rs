@@ -1,0 +1,248 @@
+//! What somebody does to a volume that moves, by hand: he deletes its claims in a member or its volume in the host, takes a name that
+//! it needs, or fills a quota. Nothing is lost by that, it ends, and who waits is told what for.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use simulate::text;
+use tokio::time::sleep;
+
+use super::{
+    CLAIM, CLAIMS, DATA, MOMENTS, MOVES, SOME, STEP, Story, VOLUMES, YARD, at_the_end, disturbed, none_is_wrong,
+    play::Mood,
+};
+use crate::{
+    bench::{SHOP, lock},
+    caller::Script,
+    extent::drawn,
+    reclaim::events,
+    virtual_time,
+};
+
+const QUOTA: &str = "tight";
+/// Longer than a move takes whose requests are slow.
+const TRIED: Duration = Duration::from_mins(2);
+
+async fn story() -> Story {
+    Story::new(Script { places: vec![0], ..Script::new(CLAIM) }).await
+}
+
+/// All that was decided at its beginning, and both movers run and come to no end.
+async fn copying() -> Story {
+    let story = story().await;
+    story.play.is(Mood::Linger);
+    story.asks(1, &json!({}));
+    story.comes_to("Copying").await;
+    let runs = |at: usize| {
+        let is_one = |pod: &Value| text(pod, "/metadata/namespace") == YARD && text(pod, "/status/phase") == "Running";
+        story.bench.members[at].list("pods").iter().any(|pod| is_one(pod))
+    };
+    while !(runs(0) && runs(1)) {
+        sleep(STEP).await;
+    }
+    story
+}
+
+async fn has_begun(story: &Story) {
+    while story.phase().is_empty() {
+        sleep(STEP).await;
+    }
+}
+
+/// All that its user is told, and whoever administers the host.
+fn told(story: &Story) -> String {
+    format!("{}\n{}", story.status(), events(&story.bench))
+}
+
+fn calls_off(story: &Story) {
+    let _ = story.bench.host.delete(MOVES, SHOP, "to");
+}
+
+/// Somebody deletes claims in a member that are not his.
+fn delete(story: &Story, at: usize, is_meant: impl Fn(&Value) -> bool) {
+    let member = &story.bench.members[at];
+    for claim in member.list(CLAIMS).iter().filter(|claim| is_meant(claim)) {
+        let (namespace, name) = (text(claim, "/metadata/namespace"), text(claim, "/metadata/name"));
+        story.bench.guard.note(|| format!("somebody deletes claim {namespace}/{name} in m{at}"));
+        lock(&story.bench.guard.history).deleted_by_people(text(claim, "/metadata/uid"));
+        // It may have been on its way out already, and held by nobody.
+        let _ = member.delete(CLAIMS, namespace, name);
+    }
+}
+
+fn is_at_home(claim: &Value) -> bool {
+    text(claim, "/metadata/namespace") == SHOP
+}
+
+fn is_in_the_yard(claim: &Value) -> bool {
+    text(claim, "/metadata/namespace") == YARD
+}
+
+fn is_a_copy(claim: &Value) -> bool {
+    text(claim, "/metadata/annotations/kosmos.csi.io~1move").ends_with("/copy")
+}
+
+fn it_moves_whenever_they_are_deleted(at: usize, is_meant: fn(&Value) -> bool) {
+    none_is_wrong(&virtual_time::each(virtual_time::THREADS, drawn(MOMENTS, SOME), |moment| {
+        disturbed(moment, &[true], &async |story: &mut Story| {
+            has_begun(story).await;
+            // From then on a copy is the leaf, and no move's alone.
+            if at == 0 || !["Switching", "Finishing", "Succeeded"].contains(&story.phase().as_str()) {
+                delete(story, at, is_meant);
+            }
+        })
+    }));
+}
+
+#[test]
+fn volume_moves_at_whichever_moment_somebody_deletes_its_claim_at_home() {
+    it_moves_whenever_they_are_deleted(0, is_at_home);
+}
+
+#[test]
+fn volume_moves_at_whichever_moment_somebody_deletes_the_claim_by_which_it_is_lent() {
+    it_moves_whenever_they_are_deleted(0, is_in_the_yard);
+}
+
+#[test]
+fn volume_moves_at_whichever_moment_somebody_deletes_the_claim_of_its_copy() {
+    it_moves_whenever_they_are_deleted(1, is_a_copy);
+}
+
+/// Its mover keeps it, also once that has ended.
+#[test]
+fn claim_that_somebody_deletes_while_a_mover_has_it_is_made_anew_and_the_volume_moves() {
+    for at in [0, 1] {
+        virtual_time::run(1, async {
+            let story = copying().await;
+            delete(&story, at, is_in_the_yard);
+            sleep(STEP * 50).await;
+            story.play.is(Mood::Well);
+            assert_eq!(at_the_end(&story, &[true]).await, [""; 0], "m{at}");
+        });
+    }
+}
+
+/// It stays as long as its claim is there, and nothing takes that back.
+#[test]
+fn move_whose_volume_its_user_deletes_in_the_host_at_any_moment_is_done_or_can_be_called_off() {
+    none_is_wrong(&virtual_time::each(virtual_time::THREADS, drawn(MOMENTS, SOME), |moment| {
+        disturbed(moment, &[true, false], &async |story: &mut Story| {
+            // At one moment of the switch there is none.
+            let _ = story.bench.host.delete(VOLUMES, "", story.caller.volume());
+            sleep(TRIED).await;
+            if !story.is_over() {
+                calls_off(story);
+            }
+        })
+    }));
+}
+
+#[test]
+fn move_that_waits_because_its_volume_is_being_deleted_in_the_host_says_so() {
+    virtual_time::run(1, async {
+        let story = story().await;
+        story.asks(1, &json!({"cutover": "Manual"}));
+        story.comes_to("Ready").await;
+        story.bench.host.delete(VOLUMES, "", story.caller.volume()).unwrap();
+        story.bench.host.change(MOVES, SHOP, "to", |of| of["spec"]["approved"] = json!(true)).unwrap();
+        sleep(TRIED).await;
+        assert!(story.is_over() || told(&story).contains("is being deleted"), "{}", told(&story));
+        if !story.is_over() {
+            calls_off(&story);
+        }
+        assert_eq!(at_the_end(&story, &[true, false]).await, [""; 0]);
+    });
+}
+
+/// A claim of somebody's where a leaf is to be, or no room in a quota for one; and what is to be said then.
+#[derive(Clone, Copy, Debug)]
+enum Obstacle {
+    Name,
+    Quota,
+}
+
+const OBSTACLES: [(Obstacle, &str); 2] =
+    [(Obstacle::Name, "a claim of this name is there"), (Obstacle::Quota, "exceeded quota: tight")];
+
+impl Obstacle {
+    fn comes(self, story: &Story, at: usize) {
+        let member = &story.bench.members[at];
+        let (kind, object) = match self {
+            Self::Name => {
+                let spec = json!({"accessModes": ["ReadWriteOnce"], "storageClassName": "nobody-serves-this",
+                    "resources": {"requests": {"storage": "1Gi"}}});
+                (CLAIMS, json!({"metadata": {"name": CLAIM, "namespace": SHOP}, "spec": spec}))
+            }
+            Self::Quota => {
+                let spec = json!({"hard": {"persistentvolumeclaims": "0"}});
+                ("resourcequotas", json!({"metadata": {"name": QUOTA, "namespace": SHOP}, "spec": spec}))
+            }
+        };
+        member.create(kind, object).unwrap();
+    }
+
+    fn goes(self, story: &Story, at: usize) {
+        let member = &story.bench.members[at];
+        match self {
+            Self::Name => {
+                let theirs = member.get(CLAIMS, SHOP, CLAIM).unwrap();
+                assert!(text(&theirs, "/metadata/deletionTimestamp").is_empty(), "{}", story.trace());
+                assert!(theirs["metadata"]["labels"].is_null(), "{theirs}");
+                member.delete(CLAIMS, SHOP, CLAIM).unwrap();
+            }
+            Self::Quota => member.delete("resourcequotas", SHOP, QUOTA).unwrap(),
+        }
+    }
+}
+
+#[test]
+fn source_that_cannot_come_home_is_kept_and_its_user_told_why_until_it_can() {
+    for (obstacle, words) in OBSTACLES {
+        virtual_time::run(1, async {
+            let story = copying().await;
+            obstacle.comes(&story, 0);
+            calls_off(&story);
+            sleep(TRIED).await;
+            assert_eq!(story.phase(), "Cancelling", "{obstacle:?}: {}", story.trace());
+            let told = told(&story);
+            assert!(told.contains("LeafStuck: ") && told.contains(words) && told.contains("member m0"), "{told}");
+            let source = story.bench.members[0].get(VOLUMES, "", story.caller.leaf_volume().unwrap()).unwrap();
+            assert_eq!(text(&source, "/spec/persistentVolumeReclaimPolicy"), "Retain", "{obstacle:?}");
+            assert_eq!(story.play.read(0, text(&source, "/metadata/name")), DATA, "{obstacle:?}");
+            obstacle.goes(&story, 0);
+            assert_eq!(at_the_end(&story, &[false]).await, [""; 0], "{obstacle:?}");
+        });
+    }
+}
+
+#[test]
+fn copy_that_cannot_come_home_is_waited_for_and_its_user_told_why_until_it_can() {
+    for (obstacle, words) in OBSTACLES {
+        virtual_time::run(1, async {
+            let story = copying().await;
+            obstacle.comes(&story, 1);
+            story.play.is(Mood::Well);
+            sleep(TRIED).await;
+            assert_eq!(story.phase(), "Placing", "{obstacle:?}: {}", story.trace());
+            let told = told(&story);
+            assert!(told.contains(words) && told.contains("member m1"), "{obstacle:?}: {told}");
+            obstacle.goes(&story, 1);
+            assert_eq!(at_the_end(&story, &[true]).await, [""; 0], "{obstacle:?}");
+        });
+    }
+}
+
+#[test]
+fn move_to_where_a_quota_is_used_up_is_refused_and_says_so() {
+    virtual_time::run(1, async {
+        let story = story().await;
+        Obstacle::Quota.comes(&story, 1);
+        story.asks(1, &json!({}));
+        story.comes_to("Refused").await;
+        assert!(story.status().contains("exceeded quota: tight"), "{}", story.status());
+        assert!(story.status().contains("member m1"), "{}", story.status());
+        assert_eq!((story.left(), story.found()), (Vec::new(), Ok((0, DATA.to_owned()))));
+        assert_eq!(story.bench.guard.wrong(), [""; 0]);
+    });
+}

@@ -11,6 +11,7 @@ mod permitted;
 mod play;
 mod refused;
 mod restored;
+mod rounds;
 mod slots;
 mod sources;
 mod theirs;
@@ -66,11 +67,11 @@ struct Story {
 
 impl Story {
     async fn new(script: Script) -> Self {
-        Self::in_members(&fixture::steady(STEP), script).await
+        Self::in_members(2, &fixture::steady(STEP), script).await
     }
 
-    async fn in_members(storage: &Settings, script: Script) -> Self {
-        let bench = Bench::new(1, 2, storage).await;
+    async fn in_members(members: usize, storage: &Settings, script: Script) -> Self {
+        let bench = Bench::new(1, members, storage).await;
         bench.host.create(DEFINITIONS, serde_saphyr::from_str(DEFINITION).unwrap()).unwrap();
         *crate::bench::lock(&bench.mover_image) = Some("mover".to_owned());
         for member in &bench.members {
@@ -476,7 +477,7 @@ fn volume_goes_there_and_back_and_each_source_is_kept() {
 
 #[test]
 fn movers_that_fail_die_or_lie_are_begun_again_and_nothing_is_switched_to_what_they_left() {
-    for mood in [Mood::Fail, Mood::Die, Mood::Lie] {
+    for mood in [Mood::Fail, Mood::Die, Mood::Lie, Mood::Miscount] {
         virtual_time::run(1, async {
             let story = Story::new(Script { places: vec![0], ..Script::new(CLAIM) }).await;
             story.play.is(mood);

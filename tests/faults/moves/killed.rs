@@ -19,7 +19,7 @@ use crate::{
 };
 
 /// How far a move has come when it is called off.
-const PHASES: [&str; 5] = ["Preparing", "Waiting", "Copying", "Placing", "Ready"];
+pub(super) const PHASES: [&str; 5] = ["Preparing", "Waiting", "Copying", "Placing", "Ready"];
 /// Of the first points at which the driver is killed, of a whole move or one that is called off.
 const SOME_FIRST: usize = 4;
 
@@ -47,19 +47,26 @@ struct Shown {
     wrong: Vec<String>,
 }
 
+/// A move that has come there, and stays or is about to go on.
+pub(super) async fn story_in(phase: &str) -> Story {
+    let story = Story::new(Script { places: vec![0], ..Script::new(CLAIM) }).await;
+    match phase {
+        "Waiting" => drop(story.bench.members[0].create("pods", stranger("theirs")).unwrap()),
+        "Copying" => story.play.is(Mood::Linger),
+        _ => {}
+    }
+    story.asks(1, &json!({"cutover": "Manual"}));
+    story.comes_to(phase).await;
+    story
+}
+
 impl Course {
     /// All that comes before.
     async fn story(self) -> Story {
-        let story = Story::new(Script { places: vec![0], ..Script::new(CLAIM) }).await;
-        let Self::CalledOff(phase) = self else { return story };
-        match phase {
-            "Waiting" => drop(story.bench.members[0].create("pods", stranger("theirs")).unwrap()),
-            "Copying" => story.play.is(Mood::Linger),
-            _ => {}
+        match self {
+            Self::Whole => Story::new(Script { places: vec![0], ..Script::new(CLAIM) }).await,
+            Self::CalledOff(phase) => story_in(phase).await,
         }
-        story.asks(1, &json!({"cutover": "Manual"}));
-        story.comes_to(phase).await;
-        story
     }
 
     /// It ends as it has to, whoever dies.

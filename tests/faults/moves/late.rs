@@ -306,7 +306,7 @@ fn mover_that_got_a_node_for_a_former_claim_is_made_anew() {
         let mut storage = fixture::steady(STEP);
         storage.pods.goes_by_former_claims = MOVED / 2;
         let script = Script { places: vec![0], leaf_class: fixture::LATER, ..Script::new(CLAIM) };
-        let story = Story::in_members(&storage, script).await;
+        let story = Story::in_members(2, &storage, script).await;
         for to in [1, 0] {
             story.asks(to, &json!({}));
             let second = || story.bench.members[to].list("pods").into_iter().find(|pod| is_of_attempt(pod, "1"));

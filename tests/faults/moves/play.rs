@@ -29,6 +29,8 @@ pub(super) enum Mood {
     Die,
     /// The receiver has copied something else, and says so.
     Lie,
+    /// Both say that they hold the same, and of how many files each says something else.
+    Miscount,
     /// Both run, and come to no end.
     Linger,
 }
@@ -97,15 +99,17 @@ fn play(members: &[Cluster], contents: &Contents, mood: Mood) {
 
 fn copy(members: &[Cluster], contents: &Contents, mood: Mood, [sender, receiver]: [&Mover; 2]) {
     let content = lock(contents).get(&(sender.at, sender.volume.clone())).cloned().unwrap_or_default();
-    let copied = if mood == Mood::Well { content.clone() } else { format!("half of {content}") };
+    let is_copied = matches!(mood, Mood::Well | Mood::Miscount);
+    let copied = if is_copied { content.clone() } else { format!("half of {content}") };
     lock(contents).insert((receiver.at, receiver.volume.clone()), copied.clone());
-    let said = |digest: &str| match mood {
+    let said = |digest: &str, files: u8| match mood {
         Mood::Fail => json!({"failed": {"reason": "NoSpace", "message": "the volume is full"}}).to_string(),
-        _ => json!({"copied": {"digest": digest, "entries": 1, "files": 1, "bytes": 1}}).to_string(),
+        _ => json!({"copied": {"digest": digest, "entries": 1, "files": files, "bytes": 1}}).to_string(),
     };
-    let messages = [if mood == Mood::Die { String::new() } else { said(&content) }, said(&copied)];
+    let received = if mood == Mood::Miscount { 2 } else { 1 };
+    let messages = [if mood == Mood::Die { String::new() } else { said(&content, 1) }, said(&copied, received)];
     for (mover, message) in [sender, receiver].into_iter().zip(messages) {
-        let phase = if mood == Mood::Well || mood == Mood::Lie { "Succeeded" } else { "Failed" };
+        let phase = if is_copied || mood == Mood::Lie { "Succeeded" } else { "Failed" };
         let state = json!({"terminated": {"exitCode": 0, "reason": "Completed", "message": message}});
         let status = json!({"phase": phase, "containerStatuses": [{"name": "mover", "state": state}]});
         end(&members[mover.at], &mover.name, &status);

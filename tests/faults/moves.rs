@@ -17,7 +17,13 @@ mod sources;
 mod theirs;
 mod users;
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
 
 use serde_json::{Value, json};
 use simulate::{
@@ -57,6 +63,8 @@ const SOME: usize = 12;
 const POINTS: usize = 40;
 /// Of a move that nobody disturbs, to all three clusters.
 const MOST_REQUESTS: u64 = 240;
+/// To the host, and to the member that gets fewer and the one that gets more.
+const MOST_TO_EACH: [u64; 3] = [84, 74, 82];
 const DATA: &str = "what the user has written";
 
 struct Story {
@@ -377,6 +385,24 @@ fn volume_moves_wherever_the_driver_is_killed() {
         (!wrong.is_empty()).then(|| format!("{point:?}: {}", wrong.join("\n")))
     });
     assert!(bad.is_empty(), "{} of {}, such as {}", bad.len(), requests * 3, bad[0]);
+}
+
+#[test]
+fn move_that_nobody_disturbs_asks_no_cluster_for_more_than_its_part() {
+    virtual_time::run(1, async {
+        let story = Story::new(Script { places: vec![0], ..Script::new(CLAIM) }).await;
+        let sent = Arc::new([0; 3].map(AtomicU64::new));
+        let counted = Arc::clone(&sent);
+        story.bench.guard.set_fate(move |_, at, _| {
+            counted[at].fetch_add(1, Ordering::Relaxed);
+            Action::Pass
+        });
+        story.asks(1, &json!({}));
+        assert_eq!(at_the_end(&story, &[true]).await, [""; 0]);
+        let mut sent = [0, 1, 2].map(|at: usize| sent[at].load(Ordering::Relaxed));
+        sent[1..].sort_unstable();
+        assert!(sent.iter().zip(MOST_TO_EACH).all(|(sent, most)| *sent <= most), "{sent:?}");
+    });
 }
 
 #[test]

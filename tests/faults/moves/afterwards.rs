@@ -11,6 +11,7 @@ use super::{CLAIM, CLAIMS, DATA, ENDED, REMOVED, Story, VOLUMES, at_the_end};
 use crate::{
     bench::SHOP,
     caller::{Caller, Change, Ending, Script},
+    fixture,
     snapshotter::{self, Kind, Snapshotter, Wish},
     virtual_time,
 };
@@ -100,7 +101,7 @@ fn moved_volume_grows_and_gets_to_nodes_where_it_is_now() {
     });
 }
 
-/// Whichever policy the host's volume has when its claim goes, and whether it was so when it moved.
+/// Whichever policy the host's volume has when its claim goes, whether it was so when it moved, and whatever the class of its member says.
 #[test]
 fn moved_volume_goes_or_stays_with_its_claim_as_the_hosts_policy_says() {
     for (before, then, stays) in [
@@ -109,23 +110,29 @@ fn moved_volume_goes_or_stays_with_its_claim_as_the_hosts_policy_says() {
         ("Retain", "Retain", true),
         ("Retain", "Delete", false),
     ] {
-        virtual_time::run(1, async {
-            let script = Script { places: vec![0], retain: before == "Retain", ..Script::new(CLAIM) };
-            let mut story = Story::new(script).await;
-            moved(&mut story).await;
-            assert_eq!(text(&story.host_volume(), "/spec/persistentVolumeReclaimPolicy"), before);
-            story.caller.set_policy(then);
-            sleep(SETTLED).await;
-            story.caller.delete_claim();
-            timeout(REMOVED, story.caller.reclaim()).await.unwrap();
-            sleep(SETTLED).await;
-            let left: Vec<Arc<Value>> = story.bench.members[1].list(VOLUMES);
-            assert_eq!(left.len(), usize::from(stays), "{before}, {then}: {left:?}");
-            if let Some(volume) = left.first() {
-                assert_eq!(story.play.read(1, text(volume, "/metadata/name")), DATA);
-            }
-            assert!(story.bench.members[1].get(CLAIMS, SHOP, CLAIM).is_none());
-            assert_eq!((story.kept(0), story.bench.guard.wrong()), (vec![DATA.to_owned()], vec![]), "{before}, {then}");
-        });
+        for leaf_class in [fixture::NOW, fixture::KEPT] {
+            virtual_time::run(1, goes_or_stays(leaf_class, before, then, stays));
+        }
     }
+}
+
+async fn goes_or_stays(leaf_class: &'static str, before: &str, then: &str, stays: bool) {
+    let case = format!("{leaf_class}, {before}, {then}");
+    let script = Script { places: vec![0], leaf_class, retain: before == "Retain", ..Script::new(CLAIM) };
+    let mut story = Story::new(script).await;
+    moved(&mut story).await;
+    assert_eq!(text(&story.host_volume(), "/spec/persistentVolumeReclaimPolicy"), before, "{case}");
+    story.caller.set_policy(then);
+    sleep(SETTLED).await;
+    story.caller.delete_claim();
+    timeout(REMOVED, story.caller.reclaim()).await.unwrap();
+    sleep(SETTLED).await;
+    let left: Vec<Arc<Value>> = story.bench.members[1].list(VOLUMES);
+    assert_eq!(left.len(), usize::from(stays), "{case}: {left:?}");
+    if let Some(volume) = left.first() {
+        assert_eq!(story.play.read(1, text(volume, "/metadata/name")), DATA, "{case}");
+        assert_eq!(text(volume, "/spec/persistentVolumeReclaimPolicy"), "Retain", "{case}");
+    }
+    assert!(story.bench.members[1].get(CLAIMS, SHOP, CLAIM).is_none(), "{case}");
+    assert_eq!((story.kept(0), story.bench.guard.wrong()), (vec![DATA.to_owned()], vec![]), "{case}");
 }

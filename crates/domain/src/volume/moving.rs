@@ -220,6 +220,10 @@ impl SeenLeaf {
     fn has_end(&self) -> bool {
         self.end != End::None
     }
+
+    fn is_with_movers(&self) -> bool {
+        self.yard && self.whole && !self.home
+    }
 }
 
 fn prepared(copy: &SeenLeaf) -> Moving {
@@ -269,7 +273,9 @@ fn isolated(source: &SeenLeaf) -> Moving {
 fn copied(verified: bool, source: &SeenLeaf, copy: &SeenLeaf) -> Moving {
     match (source.end, copy.end) {
         _ if verified => Moving::Enter(Phase::Placing),
-        _ if source.home || !source.yard || !source.whole => Moving::Await("the source is not in the yard"),
+        // A pod keeps a claim that somebody deletes, also once it has ended: it is made anew only then.
+        _ if !source.is_with_movers() && source.has_end() => Moving::RemoveEnds,
+        _ if !source.is_with_movers() => Moving::Await("the source is not in the yard"),
         (End::Copied(one), End::Copied(other)) if one == other => Moving::NoteVerified,
         (End::None, End::None) => Moving::StartReceiver,
         (End::None, End::Starting | End::Ready) => Moving::StartSender,

@@ -5,7 +5,7 @@ mod world;
 
 use std::collections::HashSet;
 
-use super::{End, Mark, Moving, Part, Phase, SeenLeaf, SeenVolume, forgotten};
+use super::{End, Mark, Moving, Part, Phase, Seen, SeenLeaf, SeenVolume, forgotten, next};
 use world::{Bounds, World};
 
 /// More than a move takes when nothing is in its way.
@@ -120,5 +120,27 @@ fn leaf_whose_move_is_gone_becomes_what_the_hosts_volume_says_it_is() {
         (Part::IsolatedSource, true, copied, Moving::RemoveEnds),
     ] {
         assert_eq!(forgotten(part, leads_here, &leaf), expected, "{part:?} {leads_here} {leaf:?}");
+    }
+}
+
+/// Else nobody would let go of that claim, and it could not be made anew.
+#[test]
+fn mover_that_keeps_a_claim_which_somebody_deletes_is_ended() {
+    let well = SeenLeaf { yard: true, whole: true, end: End::Ready, ..SeenLeaf::default() };
+    let deleted = SeenLeaf { whole: false, ..well };
+    let gone = SeenLeaf { yard: false, end: End::None, ..deleted };
+    let waits = Moving::Await("the source is not in the yard");
+    let copied = SeenLeaf { end: End::Copied(1), ..deleted };
+    for (source, expected) in [(deleted, Moving::RemoveEnds), (copied, Moving::RemoveEnds), (gone, waits)] {
+        let seen = Seen {
+            phase: Phase::Copying,
+            called_off: false,
+            may_switch: true,
+            verified: false,
+            switched: false,
+            source: Some(source),
+            copy: Some(SeenLeaf { end: source.end, ..well }),
+        };
+        assert_eq!(next(&seen), expected, "{seen:?}");
     }
 }

@@ -4,7 +4,10 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use simulate::text;
+use simulate::{
+    faults::{Action, Asked},
+    text,
+};
 use tokio::time::sleep;
 
 use super::{
@@ -33,14 +36,16 @@ async fn copying() -> Story {
     story.play.is(Mood::Linger);
     story.asks(1, &json!({}));
     story.comes_to("Copying").await;
-    let runs = |at: usize| {
-        let is_one = |pod: &Value| text(pod, "/metadata/namespace") == YARD && text(pod, "/status/phase") == "Running";
-        story.bench.members[at].list("pods").iter().any(|pod| is_one(pod))
-    };
-    while !(runs(0) && runs(1)) {
+    while !(has_mover(&story, 0) && has_mover(&story, 1)) {
         sleep(STEP).await;
     }
     story
+}
+
+/// That runs.
+fn has_mover(story: &Story, at: usize) -> bool {
+    let is_one = |pod: &Value| text(pod, "/metadata/namespace") == YARD && text(pod, "/status/phase") == "Running";
+    story.bench.members[at].list("pods").iter().any(|pod| is_one(pod))
 }
 
 async fn has_begun(story: &Story) {
@@ -121,6 +126,37 @@ fn claim_that_somebody_deletes_while_a_mover_has_it_is_made_anew_and_the_volume_
             assert_eq!(at_the_end(&story, &[true]).await, [""; 0], "m{at}");
         });
     }
+}
+
+/// Nothing is in it then, and nobody but the move would let it go.
+#[test]
+fn copy_whose_claim_somebody_deletes_before_its_volume_is_kept_is_begun_anew_with_another() {
+    virtual_time::run(1, async {
+        let story = story().await;
+        let keeps = |asked: &Asked| asked.verb.writes() && asked.resource == VOLUMES;
+        story.bench.guard.set_fate(
+            move |_, at, asked| {
+                if at == 2 && keeps(asked) { Action::Hang } else { Action::Pass }
+            },
+        );
+        story.asks(1, &json!({}));
+        while !has_mover(&story, 1) {
+            sleep(STEP).await;
+        }
+        let uid = |story: &Story| {
+            let there = story.bench.members[1].list(CLAIMS).into_iter().find(|claim| is_in_the_yard(claim));
+            there.map(|claim| text(&claim, "/metadata/uid").to_owned())
+        };
+        let before = uid(&story);
+        delete(&story, 1, is_in_the_yard);
+        assert_eq!(uid(&story), before, "its mover keeps it");
+        sleep(TRIED).await;
+        assert_eq!(story.phase(), "Preparing", "{}", story.trace());
+        assert!(uid(&story).is_some_and(|uid| Some(uid) != before), "{}", story.trace());
+        story.bench.guard.heal();
+        assert_eq!(at_the_end(&story, &[true]).await, [""; 0]);
+        assert_eq!(story.bench.members[1].list(VOLUMES).len(), 1, "{}", story.trace());
+    });
 }
 
 /// It stays as long as its claim is there, and nothing takes that back.

@@ -45,6 +45,8 @@ pub struct SeenLeaf {
     pub yard: bool,
     /// The claim is bound to its volume, and nobody makes it anew.
     pub whole: bool,
+    /// Somebody has deleted its claim, which is still there.
+    pub leaving: bool,
     /// A claim in the yard that nobody's leaf is bound to, made late for a leaf that is at home or a move that is over.
     pub stray: bool,
     /// Another move has a leaf in the yard.
@@ -231,6 +233,13 @@ fn prepared(copy: &SeenLeaf) -> Moving {
         _ if copy.taken => Moving::Await("another move has a leaf in the yard of the copy's member"),
         _ if copy.stray => Moving::RemoveCopyStray,
         (End::Failed | End::Copied(_), _) => Moving::RemoveEnds,
+        // Its pod keeps it.
+        _ if copy.leaving && copy.has_end() => Moving::RemoveEnds,
+        // Nothing is in it yet.
+        _ if copy.leaving && !copy.is_lent() => Moving::RemoveCopy,
+        _ if copy.leaving || !copy.yard && copy.is_lent() && copy.is_retained() => {
+            Moving::Await("the copy's claim is made anew")
+        }
         _ if !copy.yard => Moving::MakeCopy,
         // Its pod may be the first consumer for which the volume waits.
         (End::None, _) => Moving::StartReceiver,
@@ -278,6 +287,8 @@ fn copied(verified: bool, source: &SeenLeaf, copy: &SeenLeaf) -> Moving {
         _ if !source.is_with_movers() => Moving::Await("the source is not in the yard"),
         (End::Copied(one), End::Copied(other)) if one == other => Moving::NoteVerified,
         (End::None, End::None) => Moving::StartReceiver,
+        // No node begins a pod whose claim is on its way out.
+        (_, End::Starting) if copy.leaving => Moving::RemoveEnds,
         (End::None, End::Starting | End::Ready) => Moving::StartSender,
         (End::Starting | End::Ready, End::Starting | End::Ready) => Moving::Await("the copy is not done yet"),
         // One end may be done a moment before the other.

@@ -189,6 +189,10 @@ fn is_held(claim: &PersistentVolumeClaim) -> bool {
     claim.finalizers().iter().any(|name| name == ownership::FINALIZER)
 }
 
+fn is_leaving(claim: &PersistentVolumeClaim) -> bool {
+    claim.metadata.deletion_timestamp.is_some()
+}
+
 /// Or is being given to it.
 fn is_for(volume: &PersistentVolume, claim: &PersistentVolumeClaim) -> bool {
     let names_it = claim.spec.as_ref().and_then(|spec| spec.volume_name.as_deref()) == volume.metadata.name.as_deref();
@@ -251,7 +255,7 @@ impl Sight {
 
     /// The claim at home is on its way out.
     pub fn is_leaving(&self) -> bool {
-        self.home.as_ref().is_some_and(|claim| claim.metadata.deletion_timestamp.is_some())
+        self.home.as_ref().is_some_and(is_leaving)
     }
 
     /// The finalizers of others on the claim at home.
@@ -291,6 +295,7 @@ impl Sight {
             stray: self.stray.is_some(),
             taken: self.is_taken,
             whole: self.is_whole(),
+            leaving: self.claim().is_some_and(is_leaving),
             mark: match mark.filter(|mark| mark.uid == of.uid).map(|mark| mark.part) {
                 Some(Part::Source) => Mark::Closed,
                 Some(Part::IsolatedSource) => Mark::Isolated,

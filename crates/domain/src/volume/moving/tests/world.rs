@@ -86,12 +86,21 @@ impl Leaf {
 
     fn shown(&self) -> SeenLeaf {
         let end = if self.keyless { End::Failed } else { self.seen.end };
-        let whole = self.seen.home || self.seen.yard;
+        let whole = (self.seen.home || self.seen.yard) && !self.seen.leaving;
         SeenLeaf { end, whole, used: self.seen.used || self.attached, ..self.seen }
     }
 
     fn mounts(&self) -> bool {
         self.seen.yard && self.seen.end == End::Ready
+    }
+
+    /// A claim that is being deleted goes once no pod has it.
+    fn keeps_claim(&self) -> bool {
+        self.seen.yard && self.seen.end != End::None
+    }
+
+    fn lose_claim(&mut self) {
+        (self.seen.home, self.seen.yard, self.seen.leaving) = (false, false, false);
     }
 
     fn start_end(&mut self, on: &Self) {
@@ -108,7 +117,7 @@ impl Leaf {
     }
 
     fn make_claim(&mut self, home: bool) {
-        (self.seen.home, self.seen.yard) = (home, !home);
+        (self.seen.home, self.seen.yard, self.seen.leaving) = (home, !home, false);
         self.claim += 1;
     }
 
@@ -117,6 +126,11 @@ impl Leaf {
     fn settles(&self, is_copy: bool) -> Option<Self> {
         let volume = self.seen.volume?;
         let mut after = *self;
+        if self.seen.leaving {
+            // That of a copy without anything in it is let go by the move.
+            after.lose_claim();
+            return (!self.keeps_claim() && (volume.moving || !is_copy)).then_some(after);
+        }
         let is_free = !self.seen.used && (!self.attached || self.seen.mark == Mark::Isolated);
         match (self.seen.home, self.seen.yard) {
             (true, false) if volume.lent && volume.retained && is_free => after.make_claim(false),
@@ -178,7 +192,7 @@ impl World {
                 source.change_volume(|volume| (volume.retained, volume.lent) = (true, true));
             }
             Moving::RetireSource if on.switched => source.change_volume(|volume| volume.moved = true),
-            Moving::RemoveYardClaim if same_claim => source.seen.yard = false,
+            Moving::RemoveYardClaim if same_claim => (source.seen.yard, source.seen.leaving) = (false, false),
             Moving::ReturnSource if same_volume => {
                 source.change_volume(|volume| (volume.lent, volume.returned) = (false, true));
             }
@@ -207,7 +221,8 @@ impl World {
                 copy.change_volume(|volume| (volume.moving, volume.retained) = (false, false));
             }
             Moving::RemoveCopy if same_claim => {
-                (copy.seen.home, copy.seen.yard, copy.seen.volume) = (false, false, None);
+                copy.lose_claim();
+                copy.seen.volume = None;
                 copy.version += 1;
             }
             _ => {}

@@ -48,6 +48,7 @@ impl World {
             note("the copy settles".to_owned(), Self { copy, ..*self });
         }
         self.people(bounds, &mut note);
+        self.claims_are_deleted(bounds, &mut note);
         self.movers(bounds, &mut note);
         moves
     }
@@ -73,26 +74,9 @@ impl World {
             with_source("it is unpublished", |source| source.attached = false);
             with_source("the node writes", |source| source.content = (source.content + 1) % CONTENTS);
         }
-        if self.source.claim < bounds.claims
-            && (self.source.seen.home || self.source.seen.yard)
-            && !self.source.seen.used
-            && !self.source.mounts()
-        {
-            with_source("somebody deletes the source's claim", |source| {
-                (source.seen.home, source.seen.yard) = (false, false);
-            });
-        }
         if self.source.seen.used {
             with_source("nobody uses the source", |source| source.seen.used = false);
             with_source("the source is written", |source| source.content = (source.content + 1) % CONTENTS);
-        }
-        if self.copy.claim < bounds.claims
-            && (self.copy.seen.home || self.copy.seen.yard && self.copy.seen.volume.is_some_and(|volume| volume.moving))
-            && !self.copy.mounts()
-        {
-            let mut copy = self.copy;
-            (copy.seen.home, copy.seen.yard) = (false, false);
-            note("somebody deletes the copy's claim".to_owned(), Self { copy, ..*self });
         }
         if self.number < bounds.moves
             && self.phase == Phase::Cancelled
@@ -111,6 +95,34 @@ impl World {
         }
     }
 
+    /// It goes at once, or once the mover has gone that keeps it.
+    fn claims_are_deleted(&self, bounds: Bounds, note: &mut impl FnMut(String, Self)) {
+        let changed = |leaf: &Leaf, change: fn(&mut Leaf)| {
+            let mut leaf = *leaf;
+            change(&mut leaf);
+            leaf
+        };
+        let is_kept = |leaf: &Leaf| leaf.claim < bounds.claims && leaf.keeps_claim() && !leaf.seen.leaving;
+        let is_free = |leaf: &Leaf| leaf.claim < bounds.claims && !leaf.mounts();
+        let (source, copy) = (&self.source, &self.copy);
+        if is_free(source) && (source.seen.home || source.seen.yard) && !source.seen.used {
+            let source = changed(source, Leaf::lose_claim);
+            note("somebody deletes the source's claim".to_owned(), Self { source, ..*self });
+        }
+        if is_kept(source) {
+            let source = changed(source, |source| source.seen.leaving = true);
+            note("somebody deletes the source's claim, which a mover keeps".to_owned(), Self { source, ..*self });
+        }
+        if is_free(copy) && (copy.seen.home || copy.seen.yard && copy.seen.volume.is_some_and(|volume| volume.moving)) {
+            let copy = changed(copy, Leaf::lose_claim);
+            note("somebody deletes the copy's claim".to_owned(), Self { copy, ..*self });
+        }
+        if is_kept(copy) {
+            let copy = changed(copy, |copy| copy.seen.leaving = true);
+            note("somebody deletes the copy's claim, which a mover keeps".to_owned(), Self { copy, ..*self });
+        }
+    }
+
     fn with_ends(&self, source: End, copy: End) -> Self {
         let mut after = *self;
         (after.source.seen.end, after.copy.seen.end) = (source, copy);
@@ -119,10 +131,11 @@ impl World {
 
     pub(super) fn movers(&self, bounds: Bounds, note: &mut impl FnMut(String, Self)) {
         let (source, copy) = (self.source.seen.end, self.copy.seen.end);
-        if source == End::Starting && self.source.seen.yard && !self.source.keyless {
+        let can_begin = |leaf: &Leaf| leaf.seen.yard && !leaf.seen.leaving && !leaf.keyless;
+        if source == End::Starting && can_begin(&self.source) {
             note("the sender is ready".to_owned(), self.with_ends(End::Ready, copy));
         }
-        if copy == End::Starting && self.copy.seen.yard && !self.copy.keyless {
+        if copy == End::Starting && can_begin(&self.copy) {
             let mut after = self.with_ends(source, End::Ready);
             after.copy.seen.volume = Some(after.copy.seen.volume.unwrap_or(NEW));
             note("the receiver is ready".to_owned(), after);

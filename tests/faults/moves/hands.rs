@@ -175,7 +175,7 @@ fn move_whose_volume_its_user_deletes_in_the_host_at_any_moment_is_done_or_can_b
 }
 
 #[test]
-fn move_that_waits_because_its_volume_is_being_deleted_in_the_host_says_so() {
+fn move_whose_volume_its_user_deletes_in_the_host_before_the_switch_is_called_off_and_says_why() {
     virtual_time::run(1, async {
         let story = story().await;
         story.asks(1, &json!({"cutover": "Manual"}));
@@ -183,11 +183,9 @@ fn move_that_waits_because_its_volume_is_being_deleted_in_the_host_says_so() {
         story.bench.host.delete(VOLUMES, "", story.caller.volume()).unwrap();
         story.bench.host.change(MOVES, SHOP, "to", |of| of["spec"]["approved"] = json!(true)).unwrap();
         sleep(TRIED).await;
-        assert!(story.is_over() || told(&story).contains("is being deleted"), "{}", told(&story));
-        if !story.is_over() {
-            calls_off(&story);
-        }
-        assert_eq!(at_the_end(&story, &[true, false]).await, [""; 0]);
+        assert!(told(&story).contains("called off, as the host's volume is being deleted"), "{}", told(&story));
+        assert_eq!(story.phase(), "Cancelled", "{}", story.trace());
+        assert_eq!(at_the_end(&story, &[false]).await, [""; 0]);
     });
 }
 

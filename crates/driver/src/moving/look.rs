@@ -154,7 +154,8 @@ pub(super) async fn look(job: &mut Job) -> Result<Looked> {
         half(job, &from, hash, phase.goes_by_source().then_some(Part::Source), known.source),
         half(job, &to, hash, phase.goes_by_copy().then_some(Part::Copy), known.copy)
     );
-    let is_wanted = subject.as_ref().is_some_and(|subject| !subject.is_leaving);
+    // Nobody takes back that a volume is being deleted, and its pods are not to wait for that.
+    let is_wanted = subject.as_ref().is_some_and(|subject| !subject.is_leaving && !subject.is_volume_leaving());
     let mut seen = Seen {
         phase,
         called_off: job.of.metadata.deletion_timestamp.is_some() || phase < Phase::Switching && !is_wanted,

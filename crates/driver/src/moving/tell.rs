@@ -12,7 +12,7 @@ use domain::{
 use host::{
     Host,
     events::{About, News},
-    moves::{self, Progress, VolumeMove},
+    moves::{self, Progress, VolumeMove, subject::Subject},
 };
 use leaf::moving::ends::{Mover, State};
 
@@ -121,7 +121,9 @@ impl Job {
                 ("Moved", format!("the volume is in member {to}; what was in member {from} {fate}"))
             }
             Phase::Cancelling => {
-                ("MoveCancelled", format!("the move is called off: the volume stays in member {from}"))
+                let is_volume_leaving = looked.subject.as_ref().is_some_and(Subject::is_volume_leaving);
+                let why = if is_volume_leaving { ", as the host's volume is being deleted" } else { "" };
+                ("MoveCancelled", format!("the move is called off{why}: the volume stays in member {from}"))
             }
             _ => return,
         };

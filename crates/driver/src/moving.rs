@@ -10,6 +10,7 @@ mod ends;
 mod forgotten;
 mod line;
 mod look;
+mod obstacles;
 mod sources;
 mod switch;
 mod tell;
@@ -36,6 +37,8 @@ use host::{
 };
 use leaf::moving::ends::Keys;
 use member::{Registry, Writes};
+
+pub use obstacles::Obstacles;
 
 /// Between two looks at what others have to do first: it grows from the one to the other.
 const SOON: Duration = Duration::from_millis(500);
@@ -66,6 +69,8 @@ pub struct Movers {
     pub known: Arc<Moves>,
     /// As many copy at the same time.
     pub slots: Arc<Semaphore>,
+    /// What was found of their leaves.
+    pub obstacles: Arc<Obstacles>,
 }
 
 /// One move, as long as this process drives it.
@@ -100,6 +105,8 @@ struct Job {
 enum Went {
     On,
     Waits(String),
+    /// Until a person has acted.
+    Stuck(String),
     Over,
 }
 
@@ -168,11 +175,12 @@ impl Job {
                 // What has come a moment later is no news.
                 Ok(Went::Waits(_)) if pause == SOON => {}
                 Ok(Went::Waits(why)) => self.tell_of_waiting(&why).await,
+                Ok(Went::Stuck(why)) => self.tell_of_trouble("LeafStuck", why).await,
                 // It was changed meanwhile, which is looked at.
                 Err(Error::InProgress(why)) => tracing::debug!(of = self.name(), why, "a move is looked at again"),
                 Err(error) => {
                     self.lets_others_copy(false);
-                    self.tell_of_trouble(&error).await;
+                    self.tell_of_trouble("StepFailed", error.to_string()).await;
                     (pause, longest) = (pause.max(LATE), FAILED);
                 }
             }
@@ -215,7 +223,7 @@ impl Job {
                 self.lets_others_copy(matches!(&seen.users, look::Users::Have(users) if !users.is_empty()));
                 line::see_to(self, &seen)?;
                 let went = Box::pin(ends::see_to_keys(self, &seen)).await?;
-                Ok(went.unwrap_or_else(|| Went::Waits(seen.awaited(what))))
+                Ok(went.unwrap_or_else(|| self.awaits(&seen, what)))
             }
             step => {
                 let went = Box::pin(act::take(self, step, &mut seen)).await?;
@@ -225,6 +233,16 @@ impl Job {
                     went => went,
                 })
             }
+        }
+    }
+
+    fn awaits(&self, seen: &look::Looked, what: &str) -> Went {
+        let mut sides = [&seen.status.from, &seen.status.to].into_iter().flatten();
+        let obstacle = sides.find_map(|side| self.movers.obstacles.of(&side.member, seen.hash));
+        let what = seen.awaited(what);
+        match obstacle {
+            Some(obstacle) => Went::Stuck(format!("{obstacle}; {what}")),
+            None => Went::Waits(what),
         }
     }
 

@@ -230,6 +230,21 @@ impl Obstacle {
     }
 }
 
+/// By the condition of the move itself, and as an event on the claim.
+fn is_said(story: &Story, words: &str, at: usize) {
+    let of = story.bench.host.get(MOVES, SHOP, "to").unwrap();
+    let condition = &of["status"]["conditions"][0];
+    let message = text(condition, "/message");
+    assert_eq!([text(condition, "/status"), text(condition, "/reason")], ["True", "LeafStuck"], "{condition}");
+    assert!(message.contains(words) && message.contains(&format!("member m{at}: leaf claim shop/data")), "{message}");
+    let events = story.bench.host.list("events");
+    let is_told = |event: &Value| text(event, "/reason") == "MoveStalled" && text(event, "/message").contains(words);
+    for kind in ["VolumeMove", "PersistentVolumeClaim"] {
+        let told = |event: &Value| text(event, "/involvedObject/kind") == kind && is_told(event);
+        assert!(events.iter().any(|event| told(event)), "{kind} {words}: {events:?}");
+    }
+}
+
 #[test]
 fn source_that_cannot_come_home_is_kept_and_its_user_told_why_until_it_can() {
     for (obstacle, words) in OBSTACLES {
@@ -241,6 +256,7 @@ fn source_that_cannot_come_home_is_kept_and_its_user_told_why_until_it_can() {
             assert_eq!(story.phase(), "Cancelling", "{obstacle:?}: {}", story.trace());
             let told = told(&story);
             assert!(told.contains("LeafStuck: ") && told.contains(words) && told.contains("member m0"), "{told}");
+            is_said(&story, words, 0);
             let source = story.bench.members[0].get(VOLUMES, "", story.caller.leaf_volume().unwrap()).unwrap();
             assert_eq!(text(&source, "/spec/persistentVolumeReclaimPolicy"), "Retain", "{obstacle:?}");
             assert_eq!(story.play.read(0, text(&source, "/metadata/name")), DATA, "{obstacle:?}");
@@ -261,6 +277,7 @@ fn copy_that_cannot_come_home_is_waited_for_and_its_user_told_why_until_it_can()
             assert_eq!(story.phase(), "Placing", "{obstacle:?}: {}", story.trace());
             let told = told(&story);
             assert!(told.contains(words) && told.contains("member m1"), "{obstacle:?}: {told}");
+            is_said(&story, words, 1);
             obstacle.goes(&story, 1);
             assert_eq!(at_the_end(&story, &[true]).await, [""; 0], "{obstacle:?}");
         });

@@ -76,6 +76,7 @@ impl Driver {
             leaf_namespace: self.leaf_namespace.clone(),
             known: Arc::default(),
             slots: Arc::new(Semaphore::new(self.moves_at_once.into())),
+            obstacles: Arc::default(),
         });
         if let Some(movers) = &movers {
             let known = Arc::clone(&movers.known);

@@ -5,10 +5,7 @@ use super::{
     line::Line,
     look::{Looked, Users},
 };
-use domain::{
-    error::Error,
-    volume::moving::{Outcome, Part, Phase, Sum},
-};
+use domain::volume::moving::{Outcome, Part, Phase, Sum};
 use host::{
     Host,
     events::{About, News},
@@ -64,9 +61,8 @@ impl Job {
         self.tell_condition(Told { reason: reason.to_owned(), message, progress }).await;
     }
 
-    pub(super) async fn tell_of_trouble(&mut self, error: &Error) {
-        let message = error.to_string();
-        let told = Told { reason: "StepFailed".to_owned(), message: message.clone(), progress: None };
+    pub(super) async fn tell_of_trouble(&mut self, reason: &str, message: String) {
+        let told = Told { reason: reason.to_owned(), message: message.clone(), progress: None };
         if self.tell_condition(told).await {
             self.tell_event("MoveStalled", message, true).await;
         }

@@ -14,7 +14,7 @@ use super::{
     late::{self, came_late, may_have_come_late},
     nobodys::Allowance,
     obstacle::{is_refusal, obstacle},
-    repair::{LiveWish, Repair, tell},
+    repair::{LiveWish, Repair, tell, tell_of_obstacle},
 };
 use domain::{
     error::{Error, Result},
@@ -158,18 +158,19 @@ pub(super) async fn heal(
             tracing::info!(member = %repair.leaf.member, leaf = %pair.place, "deletes a leaf claim that was created late: its volume belonged to another one since");
         }
         match take(reconciler, repair, &step, &pair, &wanted).await {
-            Ok(Taken::Done) => {}
+            Ok(Taken::Done) => repair.goes_on(reconciler),
             Ok(Taken::Rests) => return Ok(()),
             Ok(Taken::Blocked) => {
                 if let Some(news) = obstacle(repair, &step, &pair, looks) {
-                    tell(reconciler, &wanted, &news).await;
+                    tell_of_obstacle(reconciler, repair, &wanted, &news).await;
                 }
                 return Ok(());
             }
             Err(error) => {
                 if is_refusal(&step, &error) {
                     let what = format!("is not as the host wants it, and the member refuses to change that: {error}");
-                    tell(reconciler, &wanted, &repair.told("LeafStuck", &pair.place, &what, true)).await;
+                    let news = repair.told("LeafStuck", &pair.place, &what, true);
+                    tell_of_obstacle(reconciler, repair, &wanted, &news).await;
                 }
                 return Err(error);
             }

@@ -95,6 +95,13 @@ impl<'a> Repair<'a> {
         row.claim.as_ref().is_none_or(is_it)
     }
 
+    /// A step was taken: nothing stands in its way.
+    pub(super) fn goes_on(&self, reconciler: &Reconciler) {
+        if let Some(movers) = &reconciler.movers {
+            movers.obstacles.forget(&self.leaf.member, self.hash);
+        }
+    }
+
     pub(super) fn told(&self, reason: &'static str, place: &LeafPlace, what: &str, warning: bool) -> News {
         News { reason, message: format!("member {}: leaf claim {place} {what}", self.leaf.member), warning }
     }
@@ -108,6 +115,15 @@ pub(super) fn repairs<'a>(reconciler: &Reconciler, leaf: &'a MemberClient, hash:
         return vec![Repair::of(leaf, hashed, hash)];
     }
     leaf.rows.ids(&leaf.member, hash).into_iter().map(|id| Repair::of(leaf, id, hash)).collect()
+}
+
+/// No volume of the host leads to a copy yet, so its move tells what is in the way.
+pub(super) async fn tell_of_obstacle(reconciler: &Reconciler, repair: &Repair<'_>, wanted: &LiveWish, news: &News) {
+    let is_stuck = repair.row().is_moving() && news.reason == "LeafStuck";
+    if let Some(movers) = reconciler.movers.as_ref().filter(|_| is_stuck) {
+        movers.obstacles.note(&repair.leaf.member, repair.hash, &news.message);
+    }
+    tell(reconciler, wanted, news).await;
 }
 
 pub(super) async fn tell(reconciler: &Reconciler, wanted: &LiveWish, news: &News) {

@@ -165,7 +165,8 @@ impl Guard {
         }
         let forbidden = if at == 0 { in_host(asked) } else { self.in_member(at, asked) };
         let live = || self.clusters[at].get(&asked.resource, &asked.namespace, &asked.name);
-        if let Some(reason) = forbidden.filter(|_| !moves::is_permitted(at == 0, asked, live().as_deref())) {
+        let host = &self.clusters[0];
+        if let Some(reason) = forbidden.filter(|_| !moves::is_permitted(host, at == 0, asked, live().as_deref())) {
             self.report(format!("I3: {reason}: {asked} in {} with {}", self.clusters[at].name(), asked.body));
         }
         let fate = lock(&self.fate).clone();

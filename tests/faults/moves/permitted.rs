@@ -2,6 +2,7 @@
 
 use serde_json::Value;
 use simulate::{
+    Cluster,
     faults::{Asked, Verb},
     text,
 };
@@ -14,8 +15,8 @@ const ATTACHMENTS: &str = "volumeattachments.storage.k8s.io";
 const GIVEN: [&str; 2] = ["/spec/volumes/0/persistentVolumeClaim/claimName", "/spec/volumes/1/secret/secretName"];
 
 /// In the host, or else in a member where this is what it is about.
-pub fn is_permitted(in_host: bool, asked: &Asked, live: Option<&Value>) -> bool {
-    if in_host { in_the_host(asked) } else { asked.namespace == YARD && in_a_yard(asked, live) }
+pub fn is_permitted(host: &Cluster, in_host: bool, asked: &Asked, live: Option<&Value>) -> bool {
+    if in_host { in_the_host(host, asked) } else { asked.namespace == YARD && in_a_yard(asked, live) }
 }
 
 /// That no further pod gets the volume, so that people end those that have it.
@@ -23,16 +24,27 @@ pub fn says_closed(asked: &Asked) -> bool {
     asked.resource == MOVES && text(&asked.body, "/status/phase") == "Waiting"
 }
 
-fn in_the_host(asked: &Asked) -> bool {
+fn in_the_host(host: &Cluster, asked: &Asked) -> bool {
     let tests_uid = !text(&asked.body, "/metadata/uid").is_empty();
     let tests_version = !text(&asked.body, "/metadata/resourceVersion").is_empty();
+    let is_pinned = !text(&asked.body, "/preconditions/uid").is_empty();
     match (asked.verb, asked.resource.as_str()) {
         (Verb::Patch, MOVES) => tests_version,
         (Verb::Patch, CLAIMS | VOLUMES) => tests_uid && tests_version,
-        (Verb::Delete, VOLUMES | ATTACHMENTS) => !text(&asked.body, "/preconditions/uid").is_empty(),
-        (Verb::Create, VOLUMES) => !text(&asked.body, "/metadata/annotations/kosmos.csi.io~1replaces").is_empty(),
+        (Verb::Delete, ATTACHMENTS) => is_pinned,
+        (Verb::Delete, VOLUMES) => is_pinned && is_decided(host),
+        (Verb::Create, VOLUMES) => {
+            let replaced = text(&asked.body, "/metadata/annotations/kosmos.csi.io~1replaces");
+            !replaced.is_empty() && is_decided(host)
+        }
         _ => false,
     }
+}
+
+/// That the host's volume makes way, which is on record. A move that somebody removes by force then is carried out all the same.
+fn is_decided(host: &Cluster) -> bool {
+    let moves = host.list(MOVES);
+    moves.is_empty() || moves.iter().any(|of| text(of, "/status/phase") == "Switching")
 }
 
 fn in_a_yard(asked: &Asked, live: Option<&Value>) -> bool {

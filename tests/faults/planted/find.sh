@@ -1,6 +1,7 @@
 #!/bin/bash
 # Plants each of the bugs beside this file into a copy of the checkout, and has the drawn schedules look for it there, and all
-# other tests: every one must be found. With names as arguments, only these are planted.
+# other tests: every one must be found. No schedule moves a volume, so bugs of moves (`move-…`) are looked for by the tests of moves.
+# With names as arguments, only these are planted.
 set -eu -o pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 root=$(cd "$here/../../.." && pwd)
@@ -18,9 +19,12 @@ failed=0
 # What was asked of the checkout is not asked of the copy.
 unset KOSMOS_CSI_THOROUGH KOSMOS_CSI_FAULTED_OPERATIONS KOSMOS_CSI_SEED
 
+# Which tests are built and run.
+target=(--test faults)
+
 # An ordinary build: a bug takes more time to be built than to be found.
 in_copy() {
-    (cd "$copy" && cargo test --quiet --test faults "$@") >"$log" 2>&1
+    (cd "$copy" && cargo test --quiet "${target[@]}" "$@") >"$log" 2>&1
 }
 
 # Schedules from seed $1 on, more and more of them up to $2 operations; says which one found something.
@@ -43,10 +47,11 @@ schedules() {
     return 1
 }
 
-# Says which test failed, if that finds nothing without the bug.
+# Says which of these tests failed, if that finds nothing without the bug.
 other_tests() {
     local patch=$1 test
-    if in_copy -- --skip every_promise_holds_when_the_faults; then
+    shift
+    if in_copy -- "$@"; then
         return 1
     fi
     test=$(awk '/^failures:$/ { name = "" } /^    [a-z_0-9:]+$/ { if (name == "") name = $1 } END { print name }' "$log")
@@ -58,16 +63,44 @@ other_tests() {
         return 2
     fi
     git -C "$copy" apply "$patch" || return 2
-    echo "not found in $few operations of the schedules, but by $test"
+    echo "$test"
+}
+
+# On simulated clusters, at all moments; all courses of the plan; and what carries files.
+tests_of_moves() {
+    local patch=$1 target code test
+    target=(--test faults)
+    code=0
+    test=$(KOSMOS_CSI_THOROUGH=1 other_tests "$patch" moves::) || code=$?
+    if [ $code -eq 1 ]; then
+        target=(--package kosmos-csi-domain --lib)
+        code=0
+        test=$(other_tests "$patch" moving::) || code=$?
+    fi
+    if [ $code -eq 1 ]; then
+        target=(--test mover)
+        code=0
+        test=$(other_tests "$patch") || code=$?
+    fi
+    [ $code -eq 0 ] || return $code
+    echo "found by $test of ${target[*]}"
 }
 
 find_it() {
-    local patch=$1 code=0
+    local patch=$1 code=0 test
+    if [[ $(basename "$patch") == move-* ]]; then
+        tests_of_moves "$patch"
+        return
+    fi
     in_copy --no-run || return 2
     schedules 1 "$few" || code=$?
     [ $code -eq 1 ] || return $code
     code=0
-    other_tests "$patch" || code=$?
+    test=$(other_tests "$patch" --skip every_promise_holds_when_the_faults) || code=$?
+    if [ $code -eq 0 ]; then
+        echo "not found in $few operations of the schedules, but by $test"
+        return
+    fi
     [ $code -eq 1 ] || return $code
     schedules "$(cat "$CARGO_TARGET_DIR/seed")" "$most"
 }

@@ -2,21 +2,19 @@
 //! namespace alone, and deletes a pod.
 
 mod big;
+mod kills;
 mod many;
 mod owners;
 mod users;
 
-use std::{
-    convert::Infallible,
-    ops::Range,
-    time::{Duration, Instant},
-};
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::{Value, json};
 
 use super::{examples, release::PATIENCE};
 use crate::clusters::{Cluster, Fleet, wait_for};
+use kills::{KILLS, Kills};
 
 pub use big::{members_go_away, much_data_moves};
 pub use many::many_volumes_move;
@@ -36,8 +34,8 @@ const WRITER: &str = "trap exit TERM; n=$(tail -n 1 /data/log 2>/dev/null); n=${
 /// There and back; more where everything is asked for, and then the controllers are killed again and again.
 const TRIPS: usize = 2;
 const THOROUGH_TRIPS: usize = 10;
-const KILLS: usize = 20;
-const BETWEEN_KILLS: Range<u64> = 1_000..8_000;
+/// However long it takes until as many controllers were killed.
+const MOST_TRIPS: usize = 40;
 /// Of Pod Security (label).
 const LEVEL: &str = "pod-security.kubernetes.io/enforce";
 const MOVED: Duration = Duration::from_mins(5);
@@ -53,24 +51,6 @@ fn trips() -> usize {
     if is_thorough() { THOROUGH_TRIPS } else { TRIPS }
 }
 
-/// SIGKILL for the controller that leads, so many times in all. It has no end.
-async fn kill_controllers(host: &Cluster, kills: &mut usize) -> Result<Infallible> {
-    while *kills < KILLS {
-        tokio::time::sleep(Duration::from_millis(fastrand::u64(BETWEEN_KILLS))).await;
-        let leader = ["-n", "kosmos-csi", "get", "lease", "kosmos-csi-leader", "-o", "jsonpath={.spec.holderIdentity}"];
-        let leader = host.kubectl(&leader).await?;
-        let pods = ["-n", "kosmos-csi", "get", "pods", "-l", "app.kubernetes.io/component=controller", "-o", "name"];
-        let pods = host.kubectl(&pods).await?;
-        if let Some(pod) = pods.lines().find(|pod| leader.contains(pod.trim_start_matches("pod/"))) {
-            host.kubectl(&["-n", "kosmos-csi", "delete", pod, "--grace-period=0", "--force", "--ignore-not-found"])
-                .await?;
-            *kills += 1;
-            eprintln!("kill {kills}: {pod}");
-        }
-    }
-    std::future::pending().await
-}
-
 pub async fn volume_moves_there_and_back(fleet: &Fleet) -> Result<()> {
     let host = fleet.host();
     begin(fleet).await?;
@@ -82,8 +62,10 @@ pub async fn volume_moves_there_and_back(fleet: &Fleet) -> Result<()> {
     let mut at = running(host, None).await?;
     let first = at.clone();
     let before = claim(host).await?;
-    let mut kills = 0;
-    for trip in 1..=trips() {
+    let (mut kills, mut trip) = (Kills::default(), 0);
+    while trip < trips() || is_thorough() && kills.done < KILLS || trip % 2 == 1 {
+        trip += 1;
+        ensure!(trip <= MOST_TRIPS, "{} kills in {MOST_TRIPS} trips", kills.done);
         let to = other_than(&at);
         wait_for("it writes", PATIENCE, || async { Ok((said(host).await? > 0).then_some(())) }).await?;
         let move_it = async {
@@ -93,7 +75,7 @@ pub async fn volume_moves_there_and_back(fleet: &Fleet) -> Result<()> {
         let (acknowledged, began) = if is_thorough() {
             tokio::select! {
                 moved = move_it => moved?,
-                never = kill_controllers(host, &mut kills) => match never? {},
+                never = kills.go_on(host) => match never? {},
             }
         } else {
             move_it.await?
@@ -107,9 +89,12 @@ pub async fn volume_moves_there_and_back(fleet: &Fleet) -> Result<()> {
         nothing_is_lost(host, acknowledged).await?;
         to.clone_into(&mut at);
     }
+    if is_thorough() {
+        kills.end(host).await?;
+    }
     finalizer_stays_while_the_volume_is_replaced(host).await?;
-    keeps(fleet, &first, trips() / 2 - 1).await?;
-    end(fleet, trips(), Some(&first)).await
+    keeps(fleet, &first, trip / 2 - 1).await?;
+    end(fleet, trip, Some(&first)).await
 }
 
 /// By force neither: nobody else knows by what.

@@ -44,7 +44,8 @@ impl Kills {
             let Some(pod) = pods.iter().find(is_leader).filter(|_| leader != self.last) else { continue };
             let Some(container) = driver(pod).filter(|container| is_running(container)) else { continue };
             self.last.clone_from(&leader);
-            kill(host, pod, container).await.with_context(|| format!("kill the controller in {}", pod.name_any()))?;
+            let killed = Box::pin(kill(host, pod, container)).await;
+            killed.with_context(|| format!("kill the controller in {}", pod.name_any()))?;
             self.done += 1;
             eprintln!("kill {}: {}", self.done, pod.name_any());
         }

@@ -5,6 +5,7 @@ mod big;
 mod kills;
 mod many;
 mod owners;
+mod told;
 mod users;
 
 use std::time::{Duration, Instant};
@@ -15,6 +16,7 @@ use serde_json::{Value, json};
 use super::{examples, release::PATIENCE};
 use crate::clusters::{Cluster, Fleet, wait_for};
 use kills::{KILLS, Kills};
+use told::Told;
 
 pub use big::{members_go_away, much_data_moves};
 pub use many::many_volumes_move;
@@ -61,7 +63,7 @@ pub async fn volume_moves_there_and_back(fleet: &Fleet) -> Result<()> {
     let user = format!("--kubeconfig={}", user.display());
     let mut at = running(host, None).await?;
     let first = at.clone();
-    let before = claim(host).await?;
+    let (before, mut told) = (claim(host).await?, Told::begin(fleet).await?);
     let (mut kills, mut trip) = (Kills::default(), 0);
     while trip < trips() || is_thorough() && kills.done < KILLS || trip % 2 == 1 {
         trip += 1;
@@ -69,7 +71,8 @@ pub async fn volume_moves_there_and_back(fleet: &Fleet) -> Result<()> {
         let to = other_than(&at);
         wait_for("it writes", PATIENCE, || async { Ok((said(host).await? > 0).then_some(())) }).await?;
         let move_it = async {
-            let moved = moved(fleet, &user, &format!("trip-{trip}"), to).await?;
+            let name = format!("trip-{trip}");
+            let (moved, ()) = tokio::try_join!(moved(fleet, &user, &name, to), Box::pin(told.listen(fleet)))?;
             running(host, Some(to)).await.map(|_| moved)
         };
         let (acknowledged, began) = if is_thorough() {
@@ -94,7 +97,9 @@ pub async fn volume_moves_there_and_back(fleet: &Fleet) -> Result<()> {
     }
     finalizer_stays_while_the_volume_is_replaced(host).await?;
     keeps(fleet, &first, trip / 2 - 1).await?;
-    end(fleet, trip, Some(&first)).await
+    Box::pin(told.is_nothing_wrong(fleet)).await?;
+    end(fleet, trip, Some(&first)).await?;
+    told.has_seen_the_end(fleet)
 }
 
 /// By force neither: nobody else knows by what.

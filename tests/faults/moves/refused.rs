@@ -13,8 +13,10 @@ use crate::{
 };
 
 /// What speaks against a move, and what is said then.
-const REFUSED: [(&str, &str); 9] = [
+const REFUSED: [(&str, &str); 11] = [
     ("another claim", "is not there"),
+    ("a claim elsewhere", "is no name of a claim"),
+    ("what is no name", "is no name of a claim"),
     ("the same member", "is in member m0 already"),
     ("a member that is none", "no member was ever called m7"),
     ("a cordoned member", "is cordoned"),
@@ -34,6 +36,9 @@ fn move_that_cannot_be_is_refused_before_anything_is_done_and_says_why() {
             let mut spec = json!({"claimName": CLAIM, "to": {"member": "m1"}});
             match case {
                 "another claim" => spec["claimName"] = json!("another"),
+                "a claim elsewhere" => spec["claimName"] = json!("../../elsewhere/persistentvolumeclaims/data"),
+                // In a request's path it would name that claim.
+                "what is no name" => spec["claimName"] = json!(format!("{CLAIM}?of=it")),
                 "the same member" => spec["to"]["member"] = json!("m0"),
                 "a member that is none" => spec["to"]["member"] = json!("m7"),
                 "a cordoned member" => {

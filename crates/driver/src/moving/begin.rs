@@ -60,6 +60,10 @@ pub(super) async fn begin(job: &mut Job) -> Result<Went> {
 async fn plan(job: &Job) -> Result<Plan> {
     let (host, claim) = (&job.movers.host, moves::claim_of(&job.of));
     let refuse = |why: &str| Error::Refused(format!("claim {claim} {why}"));
+    if !claim.is_nameable() {
+        let why = "is no name of a claim: it names one in the namespace of the move";
+        return Err(Error::Invalid(format!("spec.claimName: {:?} {why}", claim.name)));
+    }
     job.of.spec.keeps_source_for()?;
     let subject = read_subject(host, &claim, true).await?.ok_or_else(|| refuse("is not there"))?;
     if let Some(rival) = moves::rival(host, &job.of, subject.volume_name().as_deref()).await? {

@@ -5,6 +5,7 @@ mod big;
 mod kills;
 mod many;
 mod owners;
+mod tenant;
 mod told;
 mod users;
 
@@ -96,6 +97,7 @@ pub async fn volume_moves_there_and_back(fleet: &Fleet) -> Result<()> {
         kills.end(host).await?;
     }
     finalizer_stays_while_the_volume_is_replaced(host).await?;
+    Box::pin(tenant::user_reaches_nothing_but_his_own(fleet, &user)).await?;
     keeps(fleet, &first, trip / 2 - 1).await?;
     Box::pin(told.is_nothing_wrong(fleet)).await?;
     end(fleet, trip, Some(&first)).await?;

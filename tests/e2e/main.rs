@@ -31,6 +31,7 @@ mod install;
 mod kosmos;
 mod kubelet_api;
 mod lives;
+mod lost;
 mod lost_host;
 mod many;
 mod members;

@@ -13,6 +13,7 @@ use serde_json::json;
 
 use crate::{
     clusters::wait_for,
+    lost::{MOST, lost_while},
     objects::{Place, handle, nothing_of_ours},
     pool::{beside_others, on_fleet},
     rig::{DRIVER_NAMESPACE, NOW, PATIENCE, Rig},
@@ -26,9 +27,13 @@ const MANAGER: &str = "kube-controller-manager";
 #[test]
 fn claim_whose_volume_is_replaced_is_bound_again_and_nothing_is_removed() {
     beside_others("replacement", async |rig| {
-        let took = Box::pin(replaced(rig, "replaced", 12, |_| false)).await?;
+        let claims = Api::namespaced(rig.fleet.host().client().await?, "replaced");
+        let (took, lost) = lost_while(claims, "data", Box::pin(replaced(rig, "replaced", 12, |_| false))).await?;
+        println!("12 replacements: the claim was lost {} times, at most for {:?}", lost.len(), lost.iter().max());
         let waited = took.iter().filter(|took| **took > RESYNC / 2).count();
         ensure!(waited <= 1, "claims are bound by the controller's own look: {took:?}");
+        let late = lost.iter().filter(|time| **time > MOST).count();
+        ensure!(late <= waited, "the claim was lost for {lost:?}");
         Ok(())
     });
 }
@@ -37,8 +42,11 @@ fn claim_whose_volume_is_replaced_is_bound_again_and_nothing_is_removed() {
 #[ignore = "minutes: make faults-real"]
 fn claim_whose_volume_is_replaced_200_times_is_bound_again_also_where_the_controller_is_killed() {
     on_fleet("replacement-for-long", async |rig| {
-        let mut took = Box::pin(replaced(rig, "replaced-for-long", 200, |round| round % 20 == 19)).await?;
+        let claims = Api::namespaced(rig.fleet.host().client().await?, "replaced-for-long");
+        let replaced = Box::pin(replaced(rig, "replaced-for-long", 200, |round| round % 20 == 19));
+        let (mut took, lost) = lost_while(claims, "data", replaced).await?;
         took.sort();
+        println!("the claim was lost {} times, at most for {:?}", lost.len(), lost.iter().max());
         println!(
             "200 replacements, ten with a killed controller: p50 {:?}, p99 {:?}, at most {:?}",
             took[99], took[197], took[199]

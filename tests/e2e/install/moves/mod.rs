@@ -12,10 +12,14 @@ mod users;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
+use kube::Api;
 use serde_json::{Value, json};
 
 use super::{examples, release::PATIENCE};
-use crate::clusters::{Cluster, Fleet, wait_for};
+use crate::{
+    clusters::{Cluster, Fleet, wait_for},
+    lost::{MOST, lost_while},
+};
 use kills::{KILLS, Kills};
 use told::Told;
 
@@ -71,12 +75,13 @@ pub async fn volume_moves_there_and_back(fleet: &Fleet) -> Result<()> {
         ensure!(trip <= MOST_TRIPS, "{} kills in {MOST_TRIPS} trips", kills.done);
         let to = other_than(&at);
         wait_for("it writes", PATIENCE, || async { Ok((said(host).await? > 0).then_some(())) }).await?;
-        let move_it = async {
+        let move_it = Box::pin(async {
             let name = format!("trip-{trip}");
             let (moved, ()) = tokio::try_join!(moved(fleet, &user, &name, to), Box::pin(told.listen(fleet)))?;
             running(host, Some(to)).await.map(|_| moved)
-        };
-        let (acknowledged, began) = if is_thorough() {
+        });
+        let move_it = lost_while(Api::namespaced(host.client().await?, NAMESPACE), CLAIM, move_it);
+        let ((acknowledged, began), lost) = if is_thorough() {
             tokio::select! {
                 moved = move_it => moved?,
                 never = kills.go_on(host) => match never? {},
@@ -85,11 +90,12 @@ pub async fn volume_moves_there_and_back(fleet: &Fleet) -> Result<()> {
             move_it.await?
         };
         eprintln!(
-            "trip {trip}: {:.1} s from the end of the pod in {at} until one runs in {to}",
+            "trip {trip}: {:.1} s from the end of the pod in {at} until one runs in {to}; its claim was lost for {lost:?}",
             began.elapsed().as_secs_f64()
         );
         let after = claim(host).await?;
         ensure!(after == before, "the claim was {before:?}, and is {after:?}");
+        ensure!(is_thorough() || lost.iter().all(|time| *time <= MOST), "its claim was lost for {lost:?}");
         nothing_is_lost(host, acknowledged).await?;
         to.clone_into(&mut at);
     }

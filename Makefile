@@ -146,7 +146,7 @@ scale: ## The driver with 100, 10,000 and 100,000 volumes and the agent with 1,0
 .PHONY: bench-move
 bench-move: tools ## What a copy of a volume's files costs beside plain rsync over the same folders, and a move on real clusters, with the release build
 	@$(call say,copies)
-	@time $(CARGO) test --release --workspace --test mover copy_against -- --ignored --nocapture
+	@time $(CARGO) test --release --workspace --test mover -- --ignored --nocapture --test-threads=1 copy_against second_pass
 	@$(call say,release build)
 	@time { $(CARGO) build --release --workspace --bins --example clusters --no-default-features; \
 		mkdir -p $(TARGET)/release/image; ln -f $(TARGET)/release/kosmos-csi $(TARGET)/release/image/kosmos-csi; }

@@ -142,6 +142,19 @@ impl Ended {
     }
 }
 
+/// What a process has started, by whichever of its threads, and what that has.
+pub fn started_by(process: i32) -> Vec<i32> {
+    let threads = fs::read_dir(format!("/proc/{process}/task")).into_iter().flatten().flatten();
+    let children = threads.filter_map(|thread| fs::read_to_string(thread.path().join("children")).ok());
+    let mut found = Vec::new();
+    for child in children.flat_map(|list| list.split_whitespace().map(str::to_owned).collect::<Vec<_>>()) {
+        let child = child.parse().unwrap();
+        found.push(child);
+        found.extend(started_by(child));
+    }
+    found
+}
+
 /// Joins the two until one of them is over. Each line breaks after so many bytes from the sender; none: it does not.
 pub async fn join(sender: &mut End, receiver: &mut End, mut breaks: impl FnMut() -> Option<u64>) {
     loop {
@@ -153,7 +166,8 @@ pub async fn join(sender: &mut End, receiver: &mut End, mut breaks: impl FnMut()
     }
 }
 
-async fn pass(from: &mut TcpStream, to: &mut TcpStream, mut left: u64) {
+/// Hands on so many bytes, of both directions together.
+pub async fn pass(from: &mut TcpStream, to: &mut TcpStream, mut left: u64) {
     let (mut forth, mut back) = (vec![0; 16 << 10], vec![0; 16 << 10]);
     while left > 0 {
         let (length, target) = tokio::select! {

@@ -19,12 +19,12 @@ use super::{
     witness,
 };
 
-const TREES: u64 = 200;
+pub const TREES: u64 = 200;
 const FEW: u64 = 36;
 const THREADS: usize = 2;
 
 /// Two of each filesystem.
-fn sides(ground: &Ground) -> [Vec<PathBuf>; 2] {
+pub fn sides(ground: &Ground) -> [Vec<PathBuf>; 2] {
     ["source", "copy"].map(|side| {
         let mounted = |filesystem: Filesystem| ground.mounted(filesystem, &format!("{side}-{filesystem:?}"));
         Filesystem::ALL.map(mounted).to_vec()

@@ -3,6 +3,7 @@
 
 mod copies;
 mod dress;
+mod ends;
 pub mod ground;
 mod huge;
 mod left_out;

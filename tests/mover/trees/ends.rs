@@ -1,0 +1,109 @@
+//! Hard trees, and many files, through the real ends: a sender and a receiver as processes, and a line between them.
+
+use std::{
+    convert::Infallible,
+    fs,
+    path::Path,
+    time::{Duration, Instant},
+};
+
+use tokio::{runtime::Runtime, time::sleep};
+
+use super::{
+    copies::{TREES, sides},
+    ground::{inside, is_thorough, seeds},
+    tree::Tree,
+    witness,
+};
+use crate::ends::{End, Ended, Ground, join, started_by};
+
+/// Where there is little time.
+const SOME: u64 = 9;
+const FEW_FILES: u64 = 10_000;
+
+const FILES: u64 = 100_000;
+/// In a folder.
+const TOGETHER: u64 = 1_000;
+/// Of memory on a side: for an end, and for all that it has started.
+const MOST: u64 = 96 << 20;
+const BETWEEN_LOOKS: Duration = Duration::from_millis(20);
+
+async fn carried(source: &Path, copy: &Path) -> [Ended; 2] {
+    let keys = Ground::new();
+    let mut sender = End::start(&["send"], source, &keys.path("sender"), None);
+    let mut receiver = keys.receiver_into(copy, &["--must-be-empty"]);
+    join(&mut sender, &mut receiver, || None).await;
+    [sender.ended().await, receiver.ended().await]
+}
+
+#[test]
+fn copies_of_random_trees_by_two_ends_are_equal_to_a_witness() {
+    inside("trees::ends::copies_of_random_trees_by_two_ends_are_equal_to_a_witness", |ground| {
+        let ([sources, copies], runtime) = (sides(ground), Runtime::new().unwrap());
+        for seed in seeds(if is_thorough() { TREES } else { SOME }) {
+            let (pair, name) = (usize::try_from(seed % 9).unwrap(), seed.to_string());
+            let (source, copy) = (sources[pair / 3].join(&name), copies[pair % 3].join(&name));
+            Tree::grow(&source, seed);
+            fs::create_dir(&copy).unwrap();
+            let [sent, taken] = runtime.block_on(carried(&source, &copy));
+            assert!(sent.status.success() && taken.status.success(), "seed {seed}: {sent:?}\n{taken:?}");
+            assert_eq!(sent.result, taken.result, "seed {seed}");
+            assert_eq!(witness::finds(&source, &copy), None, "seed {seed}, {} to {}", source.display(), copy.display());
+            for side in [&source, &copy] {
+                fs::remove_dir_all(side).unwrap();
+            }
+        }
+    });
+}
+
+fn grow(root: &Path, files: u64) {
+    for number in 0..files {
+        let folder = root.join((number / TOGETHER).to_string());
+        if number.is_multiple_of(TOGETHER) {
+            fs::create_dir(&folder).unwrap();
+        }
+        fs::write(folder.join(format!("{number:08}-of-very-many")), [number.to_le_bytes(); 512].as_flattened())
+            .unwrap();
+    }
+}
+
+/// The most that a process has had, or nothing of one that has ended.
+fn most_of(process: i32) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")?.strip_suffix("kB"));
+    line.map_or(0, |line| line.trim().parse::<u64>().unwrap() << 10)
+}
+
+/// The most that each end has had with all that it has started, and what that has had of it.
+async fn look_at(ends: [i32; 2], most: &mut [(u64, u64); 2]) -> Infallible {
+    loop {
+        for (end, most) in ends.into_iter().zip(&mut *most) {
+            let others: u64 = started_by(end).into_iter().map(most_of).sum();
+            *most = (most.0.max(most_of(end) + others), most.1.max(others));
+        }
+        sleep(BETWEEN_LOOKS).await;
+    }
+}
+
+#[tokio::test]
+async fn many_small_files_are_carried_and_judged_in_little_memory() {
+    let (ground, files) = (Ground::new(), if is_thorough() { FILES } else { FEW_FILES });
+    grow(&ground.path("source"), files);
+    let began = Instant::now();
+    let (mut sender, mut receiver) = (ground.sender(), ground.receiver(&["--must-be-empty"]));
+    let ends = [&sender, &receiver].map(|end| end.child.id().unwrap().cast_signed());
+    let mut most = [(0, 0); 2];
+    tokio::select! {
+        () = join(&mut sender, &mut receiver, || None) => {}
+        never = look_at(ends, &mut most) => match never {},
+    }
+    let (sent, taken) = (sender.ended().await, receiver.ended().await);
+    assert!(sent.status.success() && taken.status.success(), "{sent:?}\n{taken:?}");
+    assert_eq!((&sent.result["copied"]["files"], &sent.result), (&files.into(), &taken.result));
+    for (side, (all, others)) in ["source", "copy"].iter().zip(most) {
+        eprintln!("{files} files: {} KiB at the {side}, {} KiB of them for rsync", all >> 10, others >> 10);
+        assert!(others > 0, "rsync was not looked at");
+        assert!(all <= MOST, "{all} bytes at the {side}");
+    }
+    eprintln!("  in {:.1} s", began.elapsed().as_secs_f64());
+}

@@ -106,8 +106,8 @@ fn copy(members: &[Cluster], contents: &Contents, mood: Mood, [sender, receiver]
         Mood::Fail => json!({"failed": {"reason": "NoSpace", "message": "the volume is full"}}).to_string(),
         _ => json!({"copied": {"digest": digest, "entries": 1, "files": files, "bytes": 1}}).to_string(),
     };
-    let received = if mood == Mood::Miscount { 2 } else { 1 };
-    let messages = [if mood == Mood::Die { String::new() } else { said(&content, 1) }, said(&copied, received)];
+    let arrived = if mood == Mood::Miscount { 2 } else { 1 };
+    let messages = [if mood == Mood::Die { String::new() } else { said(&content, 1) }, said(&copied, arrived)];
     for (mover, message) in [sender, receiver].into_iter().zip(messages) {
         let phase = if is_copied || mood == Mood::Lie { "Succeeded" } else { "Failed" };
         let state = json!({"terminated": {"exitCode": 0, "reason": "Completed", "message": message}});

@@ -111,14 +111,14 @@ async fn remove_outlived(
     named: &[String],
     deadline: &Deadline,
 ) -> Result<bool> {
-    let names: Vec<VolumeId> = named.iter().filter_map(|name| VolumeId::parse(name)).collect();
+    let parts_named: Vec<VolumeId> = named.iter().filter_map(|name| VolumeId::parse(name)).collect();
     let beside = |part: &LeafPlace| id.place().is_some_and(|group| group.namespace == part.namespace);
     let is_part = |content: &Content| {
         let is_named = |part: &VolumeId| match part.place() {
             Some(place) => place == content.of,
             None => beside(&content.of) && content.snapshot().is_some_and(|hash| part.names(hash)),
         };
-        if named.is_empty() { beside(&content.of) } else { names.iter().any(is_named) }
+        if named.is_empty() { beside(&content.of) } else { parts_named.iter().any(is_named) }
     };
     let of = |group: &LeafPlace| group.claim == leaf_group_name(hash) && id.place().is_none_or(|place| place == *group);
     let late = || Error::InProgress(format!("member {}: the contents of group {id} are being deleted", leaf.member));

@@ -74,7 +74,7 @@ impl Scope {
             Namespaces::All => {
                 "It is for volumes alone, as before: --pods has this host's pods run there too.\n".to_owned()
             }
-            only => format!(
+            only @ Namespaces::Only(_) => format!(
                 "It is for volumes in {only} alone, as before: --volumes-only says other namespaces, or with none all of them, and --pods has this \
                  host's pods run there too.\n"
             ),

@@ -332,16 +332,17 @@ async fn member_ends_what_the_former_cluster_may_do_only_where_its_administrator
 async fn cluster_that_says_it_is_another_host_is_given_nothing_there_without_a_word() {
     let mut clusters = Clusters::new(1);
     let by = identity(&clusters.host);
+    let other = "6f2a1c0e-9d57-4b4e-8a31-5c1d2e3f4a5b";
     clusters
         .host
         .create(
             MAPS,
             json!({"metadata": {"name": "kosmos-csi-members", "namespace": NAMESPACE, "annotations": {
-        "kosmos.csi.io/host": "of-somebody-else", "kosmos.csi.io/cluster": by}}}),
+        "kosmos.csi.io/host": other, "kosmos.csi.io/cluster": by}}}),
         )
         .unwrap();
     let add = TAKE_OVER.replace(" --take-over", "");
-    clusters.refuses(&add, &["of-somebody-else", "by its own record", "--take-over"]).await;
+    clusters.refuses(&add, &[other, "by its own record", "--take-over"]).await;
     assert!(clusters.members[0].list(SECRETS).is_empty());
     clusters.does(TAKE_OVER).await;
     clusters.does(&add).await;

@@ -213,7 +213,7 @@ impl VolumeCreation<'_> {
     pub(super) fn accepted(&self, row: &ClaimRow) -> Volume {
         let attach_mode = self.spec.attach_mode(&self.leaf.member);
         Volume {
-            id: self.spec.id(&self.leaf.member, &self.leaf.host, &row.place),
+            id: row.id(&self.leaf.member, self.hash),
             capacity: self.spec.request.required,
             context: LeafAttributes { claim_uid: &row.uid, attach_mode, ..LeafAttributes::default() }.into(),
             member: self.leaf.member.clone(),
@@ -265,7 +265,7 @@ impl VolumeCreation<'_> {
             attach_mode: self.spec.attach_mode(&self.leaf.member),
         };
         Ok(Volume {
-            id: self.spec.id(&self.leaf.member, &self.leaf.host, &row.place),
+            id: row.id(&self.leaf.member, self.hash),
             capacity: row.observed().capacity,
             context: told.into(),
             member: self.leaf.member.clone(),

@@ -377,6 +377,37 @@ fn group_that_was_given_out_can_be_used_and_removed_without_one_of_its_volumes()
     }
 }
 
+/// By a hand in the member, and its class keeps what stands behind that snapshot. The claim of one of the volumes may go as well.
+#[test]
+fn group_that_was_given_out_can_be_removed_though_one_of_its_snapshots_goes_before_it_can_be_used() {
+    for volume_goes in [false, true] {
+        virtual_time::run(1, async {
+            let settings = Settings { uploading: Some(Work::takes(SLOW..=SLOW)), ..fixture::steady(STEP) };
+            let stage = Stage::with(KEPT, settings).await;
+            let (bench, mut group, mut volume) = (&stage.bench, stage.asked(Kind::Group), stage.volumes[1].clone());
+            let user = group.clone();
+            let people = async {
+                sleep(SLOW / 2).await;
+                user.let_go();
+                let part = text(&bench.members[0].list(SNAPSHOTS)[0], "/metadata/name").to_owned();
+                bench.members[0].delete(SNAPSHOTS, SHOP, &part).unwrap();
+                if volume_goes {
+                    volume.delete_claim();
+                    volume.reclaim().await;
+                }
+                user.discard();
+            };
+            let (made, ()) = tokio::join!(timeout(SETTLED, group.make()), people);
+            let trace = || bench.guard.trace().join("\n");
+            assert_eq!(made, Ok(true), "{volume_goes}: {}", trace());
+            assert!(trace().contains("a leaf snapshot of group-"), "{volume_goes}: the user is told: {}", trace());
+            let removed = timeout(SETTLED, group.remove()).await;
+            let wrong = [bench.guard.wrong(), invariants::snapshots(bench)].concat();
+            assert!(removed.is_ok() && wrong.is_empty(), "{volume_goes}: {wrong:#?}\n{}", trace());
+        });
+    }
+}
+
 /// Asked in circles, it would never come to an end on a clock that stands still meanwhile.
 #[test]
 fn member_that_falls_silent_while_a_group_goes_is_not_asked_in_circles() {

@@ -58,6 +58,8 @@ struct GroupCreation<'a> {
     hash: VolumeHash,
     leaf: &'a MemberClient,
     groups: Groups<'a>,
+    /// The host has its handle.
+    given_out: bool,
     deadline: &'a Deadline,
 }
 
@@ -73,7 +75,8 @@ pub async fn group(provisioner: &Provisioner, spec: &SnapshotSpec, deadline: &De
     // An earlier call may have made it.
     let groups = leaf::snapshot::served::groups(leaf).await.map_err(Error::while_a_leaf_may_exist)?;
     let Some(groups) = groups else { return Err(no_groups(&member.name)) };
-    let job = GroupCreation { spec, hash, leaf, groups, deadline };
+    let given_out = content.as_ref().is_some_and(|content| content.given_out);
+    let job = GroupCreation { spec, hash, leaf, groups, given_out, deadline };
     let unwanted = content.as_ref().is_none_or(|content| content.terminating && !content.given_out);
     // The host was restored from a backup, and its sidecar has not heard so yet.
     let forgotten =
@@ -83,15 +86,15 @@ pub async fn group(provisioner: &Provisioner, spec: &SnapshotSpec, deadline: &De
         let removed = withdraw_group(provisioner, &job).await;
         return Err(removed.map_or_else(Error::while_a_leaf_may_exist, |()| gone));
     }
-    settle_group(provisioner, &job, forgotten || content.is_some_and(|content| content.given_out)).await
+    settle_group(provisioner, &job, forgotten).await
 }
 
-async fn settle_group(provisioner: &Provisioner, job: &GroupCreation<'_>, given_out: bool) -> Result<Group> {
+async fn settle_group(provisioner: &Provisioner, job: &GroupCreation<'_>, forgotten: bool) -> Result<Group> {
     let mut created = false;
     loop {
         let found = job.found().await.map_err(Error::while_a_leaf_may_exist)?;
         match (cutting(&job.spec.sources, found.as_ref().map(LeafGroup::observed).as_ref()), found) {
-            (Cutting::Create, _) if given_out => return Err(job.lost()),
+            (Cutting::Create, _) if job.given_out || forgotten => return Err(job.lost("the leaf group")),
             (Cutting::Create, _) if created || !job.deadline.caller_waits() => {
                 return Err(job.late("is being made"));
             }
@@ -100,7 +103,9 @@ async fn settle_group(provisioner: &Provisioner, job: &GroupCreation<'_>, given_
                 created = true;
             }
             (Cutting::Cut, Some(group)) => {
-                return finish_group(provisioner, job, group).await.map_err(Error::while_a_leaf_may_exist);
+                let finished = finish_group(provisioner, job, group).await;
+                // Whoever has its handle has it removed by that, whatever he is answered here.
+                return if job.given_out { finished } else { finished.map_err(Error::while_a_leaf_may_exist) };
             }
             (Cutting::Differs(difference), _) => {
                 return Err(Error::Exists(format!("group {} exists: {difference}", job.spec.name)));
@@ -197,6 +202,9 @@ async fn finish_group(provisioner: &Provisioner, job: &GroupCreation<'_>, group:
     let marked = marked_rows(job.leaf, &parts, job.hash);
     if job.are_all(&marked) {
         return job.give_out_again(&group, &marked).await;
+    }
+    if job.given_out && parts.len() < job.spec.sources.len() {
+        return Err(job.lost("a leaf snapshot"));
     }
     let volumes = volumes_of(provisioner, job).await?;
     let cut = |part: &&VolumeSnapshot| {
@@ -337,9 +345,9 @@ impl GroupCreation<'_> {
         Error::InProgress(format!("member {}: leaf group {} {state}", self.leaf.member, leaf_group_name(self.hash)))
     }
 
-    fn lost(&self) -> Error {
+    fn lost(&self, what: &str) -> Error {
         Error::Refused(format!(
-            "member {}: the leaf group of {} was removed there; delete the group here",
+            "member {}: {what} of {} was removed there; delete the group here",
             self.leaf.member, self.spec.name
         ))
     }

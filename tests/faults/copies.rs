@@ -32,6 +32,7 @@ use crate::{
     extent::{ALL, drawn},
     fixture::{self, Planted, THEIRS},
     invariants,
+    reclaim::until,
     snapshotter::{
         CLASSES, CONTENTS, GROUP_CONTENTS, GROUPS, KEPT, Kind, SNAPSHOTS, Snapshotter, USUAL, Wish, have_kinds,
     },
@@ -375,6 +376,24 @@ fn group_that_was_given_out_can_be_used_and_removed_without_one_of_its_volumes()
             assert!(wrong.is_empty(), "{class}: {wrong:#?}\n{}", bench.guard.trace().join("\n"));
         });
     }
+}
+
+/// A hand in the member has removed one of them, so that they never are all there.
+#[test]
+fn who_waits_for_the_snapshots_of_a_group_is_told_so_in_time() {
+    virtual_time::run(1, async {
+        let stage = Stage::new(KEPT, STEP * 10).await;
+        let (bench, group) = (&stage.bench, stage.asked(Kind::Group));
+        let person = async {
+            let parts = || bench.members[0].list(SNAPSHOTS);
+            until(bench, SLOW, "the member has begun", || parts().len() == 2).await;
+            bench.members[0].delete(SNAPSHOTS, SHOP, text(&parts()[0], "/metadata/name")).unwrap();
+        };
+        let (refused, ()) = tokio::join!(group.ask(), person);
+        let refused = refused.unwrap_err();
+        assert_eq!(refused.code(), Code::Aborted, "{refused}");
+        assert!(refused.message().contains("is cut, and its snapshots are being made"), "{refused}");
+    });
 }
 
 /// By a hand in the member, and its class keeps what stands behind that snapshot. The claim of one of the volumes may go as well.

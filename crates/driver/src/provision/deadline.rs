@@ -42,12 +42,13 @@ impl Deadline {
         caller.as_ref().is_some_and(|caller| !caller.is_closed())
     }
 
-    /// Before the next look at something of which no news comes. At the deadline, `late` says what to tell the caller.
+    /// Before the next look at something of which no news comes, which is taken by the deadline at the latest. At that, `late` says
+    /// what to tell the caller.
     pub(super) async fn pause(&self, pause: Duration, late: impl FnOnce() -> Error) -> Result<()> {
         if self.passed() {
             self.tell(late())?;
         }
-        tokio::time::sleep(pause).await;
+        tokio::time::sleep_until((Instant::now() + pause).min(self.next())).await;
         Ok(())
     }
 

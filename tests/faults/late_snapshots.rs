@@ -10,9 +10,13 @@ use std::{
 };
 
 use csi::v1::{self, group_controller_server::GroupController as _, volume_content_source};
-use serde_json::json;
-use simulate::faults::{Action, Asked, Verb};
-use tokio::time::sleep;
+use serde_json::{Value, json};
+use simulate::{
+    faults::{Action, Asked, Verb},
+    storage::{Settings, Work},
+    text,
+};
+use tokio::time::{sleep, timeout};
 use tonic::Code;
 
 use crate::{
@@ -31,13 +35,23 @@ const SURE: Duration = Duration::from_mins(40);
 
 /// A member with snapshots, and a volume in it.
 pub async fn volume() -> (Arc<Bench>, Caller) {
-    let bench = Bench::new(1, 1, &fixture::steady(SOON)).await;
+    volume_on(&fixture::steady(SOON)).await
+}
+
+async fn volume_on(settings: &Settings) -> (Arc<Bench>, Caller) {
+    let bench = Bench::new(1, 1, settings).await;
     snapshotter::have_kinds(&bench);
     bench.start();
     bench.serves().await;
     let mut caller = Caller::new(&bench, Script::new("data"));
     assert_eq!(caller.provision().await, Ending::Provisioned);
     (bench, caller)
+}
+
+/// What had made a leaf, as it arrives once more.
+pub fn asked_again(was: &Value) -> Value {
+    let kept = ["name", "namespace", "labels", "annotations"].map(|field| (field, was["metadata"][field].clone()));
+    json!({"metadata": kept.into_iter().collect::<BTreeMap<_, _>>(), "spec": was["spec"]})
 }
 
 /// The user asks for it, and has deleted it before the first write has arrived.
@@ -196,12 +210,10 @@ fn snapshot_that_comes_late_while_that_of_its_name_is_removed_goes_with_it() {
         let mut snapshot = Snapshotter::new(&bench, wish);
         assert!(snapshot.make().await, "{}", bench.guard.trace().join("\n"));
         let was = bench.members[0].list(SNAPSHOTS).remove(0);
-        let kept = ["name", "namespace", "labels", "annotations"].map(|field| (field, was["metadata"][field].clone()));
-        let again = json!({"metadata": kept.into_iter().collect::<BTreeMap<_, _>>(), "spec": was["spec"]});
         snapshot.discard();
         let late = async {
             until(&bench, SOON * 5, "it has gone", || bench.members[0].list(SNAPSHOTS).is_empty()).await;
-            bench.members[0].create(SNAPSHOTS, again).unwrap();
+            bench.members[0].create(SNAPSHOTS, asked_again(&was)).unwrap();
         };
         tokio::join!(snapshot.remove(), late);
         assert_eq!(bench.guard.wrong(), Vec::<String>::new(), "{}", bench.guard.trace().join("\n"));
@@ -249,9 +261,7 @@ fn group_that_comes_late_does_not_hide_what_has_outlived_the_one_before_it() {
         bench.members[0].delete(GROUPS, SHOP, &name).unwrap();
         sleep(SOON * 5).await;
         assert!(!bench.members[0].list(GROUP_CONTENTS).is_empty() && bench.members[0].list(GROUPS).is_empty());
-        let kept = ["name", "namespace", "labels", "annotations"].map(|field| (field, was["metadata"][field].clone()));
-        let again = json!({"metadata": kept.into_iter().collect::<BTreeMap<_, _>>(), "spec": was["spec"]});
-        bench.members[0].create(GROUPS, again).unwrap();
+        bench.members[0].create(GROUPS, asked_again(&was)).unwrap();
         sleep(SOON).await;
         group.remove().await;
         for kind in [GROUPS, GROUP_CONTENTS, CONTENTS] {
@@ -279,9 +289,7 @@ fn snapshot_that_comes_late_does_not_hide_what_has_outlived_the_one_before_it_no
         bench.members[0].delete(SNAPSHOTS, SHOP, &name).unwrap();
         sleep(SOON * 5).await;
         assert!(!bench.members[0].list(CONTENTS).is_empty() && bench.members[0].list(SNAPSHOTS).is_empty());
-        let kept = ["name", "namespace", "labels", "annotations"].map(|field| (field, was["metadata"][field].clone()));
-        let again = json!({"metadata": kept.into_iter().collect::<BTreeMap<_, _>>(), "spec": was["spec"]});
-        bench.members[0].create(SNAPSHOTS, again).unwrap();
+        bench.members[0].create(SNAPSHOTS, asked_again(&was)).unwrap();
         sleep(SOON * 5).await;
         let source = volume_content_source::Type::Snapshot(volume_content_source::SnapshotSource { snapshot_id });
         let source = Some(v1::VolumeContentSource { r#type: Some(source) });
@@ -293,6 +301,41 @@ fn snapshot_that_comes_late_does_not_hide_what_has_outlived_the_one_before_it_no
         for kind in [SNAPSHOTS, CONTENTS] {
             let left = bench.members[0].list(kind);
             assert!(left.is_empty(), "{kind}: {left:?}\n{}", bench.guard.trace().join("\n"));
+        }
+        assert!(bench.storages[0].snapshots().is_empty());
+        assert_eq!(bench.guard.wrong(), Vec::<String>::new());
+    });
+}
+
+/// It is given out and cannot be used yet when a hand in the member removes it, and its class retains what stands behind it.
+#[test]
+fn snapshot_that_comes_late_is_not_given_out_in_the_place_of_the_one_before_it() {
+    virtual_time::run(1, async {
+        let (long, steady) = (SOON * 10, fixture::steady(SOON));
+        let (bench, caller) = volume_on(&Settings { uploading: Some(Work::takes(long..=long)), ..steady }).await;
+        let (name, sources) = ("photo".to_owned(), vec![caller.handle().unwrap().to_owned()]);
+        let wish = Wish { kind: Kind::Snapshot, name, sources, class: KEPT, told: true, at_once: 1 };
+        let mut snapshot = Snapshotter::new(&bench, wish);
+        let (user, member) = (snapshot.clone(), &bench.members[0]);
+        let people = async {
+            let record = || bench.host.get(CONTENTS, "", "content-of-photo").unwrap();
+            until(&bench, long, "it is given out", || record()["status"].is_object()).await;
+            let was = member.list(SNAPSHOTS).remove(0);
+            user.let_go();
+            member.delete(SNAPSHOTS, SHOP, text(&was, "/metadata/name")).unwrap();
+            until(&bench, SOON, "it has gone", || member.list(SNAPSHOTS).is_empty()).await;
+            member.create(SNAPSHOTS, asked_again(&was)).unwrap();
+            sleep(long * 2).await;
+            user.discard();
+        };
+        let (made, ()) = tokio::join!(timeout(SURE, snapshot.make()), people);
+        let trace = || bench.guard.trace().join("\n");
+        assert_eq!(made, Ok(true), "{}", trace());
+        assert!(trace().contains("is not what was given out as snapshot photo"), "the user is told: {}", trace());
+        timeout(SURE, snapshot.remove()).await.unwrap();
+        for kind in [SNAPSHOTS, CONTENTS] {
+            let left = member.list(kind);
+            assert!(left.is_empty(), "{kind}: {left:?}\n{}", trace());
         }
         assert!(bench.storages[0].snapshots().is_empty());
         assert_eq!(bench.guard.wrong(), Vec::<String>::new());

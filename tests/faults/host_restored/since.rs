@@ -18,12 +18,12 @@ use tonic::Code;
 
 use super::{LOOKED, has_its_data_again, restore};
 use crate::{
-    bench::{Bench, DRIVER_NAMESPACE},
+    bench::{Bench, DRIVER_NAMESPACE, SHOP},
     caller::{Caller, Change, Ending, Script},
     fixture,
-    late_snapshots::volume,
+    late_snapshots::{asked_again, volume},
     reclaim::{CLAIM, SETTLED, bench, ends_well, events, leaf, provisioned, until},
-    snapshotter::{Kind, SNAPSHOTS, Snapshotter, USUAL, Wish},
+    snapshotter::{CONTENTS, KEPT, Kind, SNAPSHOTS, Snapshotter, USUAL, Wish},
     virtual_time,
 };
 
@@ -136,6 +136,37 @@ fn snapshot_that_was_given_out_is_not_withdrawn_as_the_host_has_forgotten_it() {
         }
         assert_eq!(bench.guard.wrong(), Vec::<String>::new(), "{}", bench.guard.trace().join("\n"));
         assert_eq!((bench.members[0].list(SNAPSHOTS).len(), bench.storages[0].snapshots().len()), (1, 1));
+    });
+}
+
+/// A hand in the member had removed it, its class retains what stood behind it, and what had made it has arrived once more.
+#[test]
+fn what_is_kept_of_a_snapshot_is_not_withdrawn_with_one_that_came_late_as_the_host_has_forgotten_it() {
+    virtual_time::run(1, async {
+        let (bench, caller) = volume().await;
+        let member = &bench.members[0];
+        sleep(A_WHILE).await;
+        let backup = bench.host.backup();
+        let (name, sources) = ("photo".to_owned(), vec![caller.handle().unwrap().to_owned()]);
+        let wish = Wish { kind: Kind::Snapshot, name, sources, class: KEPT, told: true, at_once: 1 };
+        let mut snapshot = Snapshotter::new(&bench, wish);
+        assert!(snapshot.make().await, "{}", bench.guard.trace().join("\n"));
+        let was = member.list(SNAPSHOTS).remove(0);
+        snapshot.let_go();
+        member.delete(SNAPSHOTS, SHOP, text(&was, "/metadata/name")).unwrap();
+        until(&bench, SETTLED, "it has gone", || member.list(SNAPSHOTS).is_empty()).await;
+        member.create(SNAPSHOTS, asked_again(&was)).unwrap();
+        until(&bench, SETTLED, "the late one is cut", || bench.storages[0].snapshots().len() == 2).await;
+        restore(&bench, &backup);
+        for _ in 0..5 {
+            let answer = snapshot.ask().await;
+            assert!(answer.is_err(), "it is of another moment: {}", bench.guard.trace().join("\n"));
+            sleep(Duration::from_secs(5)).await;
+        }
+        let kept = member.get(CONTENTS, "", &format!("snapcontent-{}", text(&was, "/metadata/uid"))).unwrap();
+        assert_eq!(text(&kept, "/spec/deletionPolicy"), "Retain", "{}", bench.guard.trace().join("\n"));
+        assert_eq!(kept.pointer("/metadata/deletionTimestamp"), None);
+        assert_eq!(bench.guard.wrong(), Vec::<String>::new());
     });
 }
 

@@ -3,17 +3,12 @@
 
 use std::borrow::Cow;
 
-use super::{Deadline, Provisioner, abandon, find, snapshots};
+use super::{Deadline, Provisioner, abandon, find, found_snapshot::was_given_out, snapshots};
 use domain::{
     error::{Error, Result},
     volume::{MEMBER_KEY, Request, Source, VolumeHash, VolumeId, VolumeSpec, quantity},
 };
-use leaf::{
-    MemberClient,
-    claim::LeafSource,
-    ownership,
-    snapshot::{Content, row::SnapshotRow},
-};
+use leaf::{MemberClient, claim::LeafSource};
 
 /// What a leaf claim is to be filled with, and how large that is.
 #[derive(Clone, Debug)]
@@ -130,36 +125,13 @@ async fn found_snapshot(provisioner: &Provisioner, leaf: &MemberClient, source: 
     if !row.ready {
         return Err(Error::InProgress(format!("{source} cannot be used yet")));
     }
-    was_given_out(leaf, &row, source).await?;
+    was_given_out(leaf, &row, &source.to_string()).await?;
     Ok(FoundSource {
         source: LeafSource::Snapshot(row.place.claim.clone()),
         namespace: row.place.namespace.clone(),
         size: row.size,
         driver: row.driver.to_string(),
     })
-}
-
-/// What is given out is marked first. One that came late, when that had gone, has its name and is of another moment; what was
-/// restored under our name is bound to a content that was there before it.
-async fn was_given_out(leaf: &MemberClient, row: &SnapshotRow, source: &Source) -> Result<()> {
-    let own = Content::name_of(None, &row.uid);
-    if row.is_marked() || row.group.is_some() || row.content.as_deref() != Some(&*own) {
-        return Ok(());
-    }
-    match leaf::snapshot::read_content(leaf, &own).await?.filter(|content| content.snapshot_uid == *row.uid) {
-        Some(content) if !content.marked => Err(Error::Refused(format!(
-            "member {}: leaf snapshot {} is not what was given out as {source}: it was cut late, when that had been removed there, \
-             as its content {own} has no label {}. Delete the snapshot here, or put that label back where somebody took it off",
-            leaf.member,
-            row.place,
-            ownership::SNAPSHOT
-        ))),
-        Some(_) => {
-            leaf.snapshots.mark(row.hash, &row.uid);
-            Ok(())
-        }
-        None => Ok(()),
-    }
 }
 
 async fn found_volume(provisioner: &Provisioner, source: &Source) -> Result<FoundSource> {

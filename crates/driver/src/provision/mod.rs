@@ -14,6 +14,7 @@ pub mod delete_snapshot;
 pub mod expand;
 mod find;
 mod found_group;
+mod found_snapshot;
 pub mod group;
 pub mod health;
 mod imported;

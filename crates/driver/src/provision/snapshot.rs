@@ -7,6 +7,7 @@ use tokio::time::Instant;
 use super::{
     Deadline, Provisioner, delete_snapshot,
     find::{self, FoundLeaf},
+    found_snapshot::was_given_out,
     wait_for,
 };
 use domain::{
@@ -114,6 +115,9 @@ async fn settle_snapshot(provisioner: &Provisioner, job: &SnapshotCreation<'_>) 
         match (&step, &row) {
             (Cutting::Create, _) => make_snapshot(provisioner, job).await?,
             (Cutting::Cut, Some(row)) => {
+                if job.given_out {
+                    was_given_out(job.leaf, row, &format!("snapshot {}", job.spec.name)).await?;
+                }
                 return job.finish(row).await.map_err(Error::while_a_leaf_may_exist);
             }
             (Cutting::Differs(difference), _) => return Err(exists(job.spec, difference)),
@@ -187,12 +191,11 @@ impl SnapshotCreation<'_> {
         known.or_else(|| Some(LeafPlace { claim: leaf_name(self.hash), ..source()? }))
     }
 
-    /// Whether what stands behind it carries our labels, as it does before anybody is told of it.
+    /// Whether what stands behind it carries our labels, as it does before anybody is told of it. That may have outlived its snapshot,
+    /// and one that came late be there.
     async fn is_marked(&self) -> Result<bool> {
         let namespace = self.place().map(|place| place.namespace);
-        let marked = leaf::snapshot::list_contents(self.leaf, self.hash, namespace.as_deref()).await?;
-        let row = self.leaf.snapshots.row(self.hash);
-        Ok(marked.iter().any(|content| row.as_ref().is_none_or(|row| content.snapshot_uid == *row.uid)))
+        Ok(!leaf::snapshot::list_contents(self.leaf, self.hash, namespace.as_deref()).await?.is_empty())
     }
 
     /// Nothing is written on the claim, so an imported one will do as well.

@@ -5,7 +5,10 @@ use std::collections::BTreeSet;
 use serde_json::Value;
 
 use super::{Compared, Finding, MemberSide};
-use domain::volume::{LeafPlace, VolumeHash, VolumeId, snapshot::leaf_group_name};
+use domain::volume::{
+    LeafPlace, VolumeHash, VolumeId,
+    snapshot::{group_id, leaf_group_name},
+};
 
 /// What the host has on record of its snapshots and groups.
 #[derive(Clone, Debug, Default)]
@@ -75,37 +78,48 @@ impl HostSnapshots {
             let message = format!("its snapshots were not compared: {reason}");
             compared.findings.push(Finding::new("member", &side.member, message));
         }
-        let mut groups = BTreeSet::new();
+        let mut named = BTreeSet::new();
         for snapshot in side.snapshots.iter().filter(|snapshot| !snapshot.terminating && !self.explains(snapshot)) {
             if snapshot.age < older_than {
                 compared.young += 1;
                 continue;
             }
-            let finding = stray(&side.member, snapshot);
-            if snapshot.group.is_none() || groups.insert(finding.name.clone()) {
+            let finding = match snapshot.group {
+                Some(group) => stray_group(side, group, &snapshot.place.namespace),
+                None => stray(&side.member, snapshot),
+            };
+            if named.insert(finding.name.clone()) {
                 compared.findings.push(finding);
             }
         }
     }
 }
 
-/// A group goes as a whole, so it is named instead of its snapshots.
 fn stray(member: &str, snapshot: &LeafSnapshot) -> Finding {
-    let namespace = &snapshot.place.namespace;
-    if let Some(group) = snapshot.group {
-        let (name, uid) = (leaf_group_name(group), group.to_string());
-        let message = format!(
-            "no VolumeGroupSnapshotContent of the host leads to the leaf group, and none to a snapshot of it: its data stays. Once \
-             nobody wants it, `kubectl delete volumegroupsnapshot -n {namespace} {name}` in the member"
-        );
-        return Finding::of(&uid, "group", &format!("{member}/{namespace}/{name}"), message);
-    }
+    let LeafSnapshot { place, handle, .. } = snapshot;
     let message = format!(
-        "no VolumeSnapshotContent of the host leads to the leaf snapshot: its data stays. One with the snapshotHandle {} leads to \
-         it again; once nobody wants it, `kubectl delete volumesnapshot -n {namespace} {}` in the member",
-        snapshot.handle, snapshot.place.claim
+        "no VolumeSnapshotContent of the host leads to the leaf snapshot: its data stays. One with the snapshotHandle {handle} \
+         leads to it again; once nobody wants it, set the deletionPolicy of its VolumeSnapshotContent in the member to Delete, or \
+         its data stays, and then `kubectl delete volumesnapshot -n {} {}` there",
+        place.namespace, place.claim
     );
-    Finding::of(&snapshot.uid, "snapshot", &format!("{member}/{}", snapshot.place), message)
+    Finding::of(&snapshot.uid, "snapshot", &format!("{member}/{place}"), message)
+}
+
+/// A group goes as a whole, so it is named instead of its snapshots.
+fn stray_group(side: &MemberSide, group: VolumeHash, namespace: &str) -> Finding {
+    let (member, name) = (&side.member, leaf_group_name(group));
+    let is_part = |part: &&LeafSnapshot| part.group == Some(group) && part.place.namespace == namespace;
+    let parts: Vec<&str> = side.snapshots.iter().filter(is_part).map(|part| part.handle.as_str()).collect();
+    let message = format!(
+        "no VolumeGroupSnapshotContent of the host leads to the leaf group, and none to a snapshot of it: its data stays. One with \
+         the volumeGroupSnapshotHandle {} and the volumeSnapshotHandles {} leads to it again; once nobody wants it, set the \
+         deletionPolicy of its VolumeGroupSnapshotContent in the member, and of the VolumeSnapshotContents of its snapshots, to \
+         Delete, or its data stays, and then `kubectl delete volumegroupsnapshot -n {namespace} {name}` there",
+        group_id(member, namespace, group),
+        parts.join(", ")
+    );
+    Finding::of(&group.to_string(), "group", &format!("{member}/{namespace}/{name}"), message)
 }
 
 #[cfg(test)]
@@ -136,10 +150,15 @@ mod tests {
         }
     }
 
-    fn judged(known: &HostSnapshots, snapshots: Vec<LeafSnapshot>) -> (Vec<String>, usize) {
+    fn compared(known: &HostSnapshots, snapshots: Vec<LeafSnapshot>) -> Compared {
         let side = MemberSide { member: "m".to_owned(), snapshots, ..MemberSide::default() };
         let mut compared = Compared::default();
         known.judge(&side, HOUR, &mut compared);
+        compared
+    }
+
+    fn judged(known: &HostSnapshots, snapshots: Vec<LeafSnapshot>) -> (Vec<String>, usize) {
+        let compared = compared(known, snapshots);
         (compared.findings.into_iter().map(|finding| finding.name).collect(), compared.young)
     }
 
@@ -175,6 +194,32 @@ mod tests {
         each.add("other", &json!({"spec": {"source": {"groupSnapshotHandles": {"volumeSnapshotHandles": handles}}}}));
         for known in [whole, each] {
             assert_eq!(judged(&known, parts()), (Vec::new(), 0), "{known:?}");
+        }
+    }
+
+    /// Also a group that is being made, whose snapshots have no handles in the host yet.
+    #[test]
+    fn group_is_explained_by_the_record_that_its_snapshots_were_made_for() {
+        let mut asked = HostSnapshots::default();
+        asked.add("content-of-g", &json!({}));
+        let part = |name| LeafSnapshot { asked_by: Some("content-of-g".to_owned()), ..snapshot(name, Some("g")) };
+        assert_eq!(judged(&asked, vec![part("a"), part("b")]), (Vec::new(), 0));
+    }
+
+    #[test]
+    fn finding_says_by_which_handles_the_data_is_used_again_and_how_it_goes() {
+        let (one, parts) = (snapshot("a", None), [snapshot("b", Some("g")), snapshot("c", Some("g"))]);
+        let group = VolumeHash::of_group(&host(), "g");
+        let whole = group_id("m", "shop", group).to_string();
+        let found = compared(&HostSnapshots::default(), [&[one.clone()][..], &parts].concat()).findings;
+        let [single, all] = found.as_slice() else { panic!("{found:?}") };
+        for handle in [&whole, &parts[0].handle, &parts[1].handle] {
+            assert!(all.message.contains(handle.as_str()), "{}", all.message);
+        }
+        assert!(single.message.contains(&one.handle), "{}", single.message);
+        for message in [&single.message, &all.message] {
+            let (policy, delete) = (message.find("deletionPolicy"), message.find("kubectl delete"));
+            assert!(policy.is_some() && policy < delete, "else what is retained stays: {message}");
         }
     }
 }

@@ -378,6 +378,19 @@ fn group_that_was_given_out_can_be_used_and_removed_without_one_of_its_volumes()
     }
 }
 
+/// Or `doctor` would take them for nobody's until the group is given out.
+#[test]
+fn snapshots_of_a_group_say_for_which_record_of_the_host_they_were_made() {
+    virtual_time::run(1, async {
+        let stage = Stage::new(USUAL, STEP).await;
+        let group = stage.made(Kind::Group).await;
+        let parts = stage.bench.members[0].list(SNAPSHOTS);
+        let records = parts.iter().map(|part| text(part, "/metadata/annotations/kosmos.csi.io~1content"));
+        let record = format!("content-of-{}", group.name());
+        assert_eq!(records.collect::<Vec<_>>(), [record.as_str(); 2]);
+    });
+}
+
 /// A hand in the member has removed one of them, so that they never are all there.
 #[test]
 fn who_waits_for_the_snapshots_of_a_group_is_told_so_in_time() {

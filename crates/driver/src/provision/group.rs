@@ -237,6 +237,7 @@ async fn finish_group(provisioner: &Provisioner, job: &GroupCreation<'_>, group:
                     volume: volume.hash,
                     source: &volume.handle,
                     driver: &volume.driver,
+                    content: job.spec.content.as_deref(),
                 };
                 leaf::snapshot::group::mark_part(job.leaf, part, &mark).await?
             }

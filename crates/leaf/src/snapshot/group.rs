@@ -69,6 +69,8 @@ pub struct PartMark<'a> {
     pub volume: VolumeHash,
     pub source: &'a str,
     pub driver: &'a str,
+    /// The host's VolumeGroupSnapshotContent that asks for the group.
+    pub content: Option<&'a str>,
 }
 
 /// The groups of one member, in the version that it serves.
@@ -150,6 +152,7 @@ pub async fn mark_part(
     let mut annotations = old_annotations.clone().unwrap_or_default();
     annotations.insert(ownership::SOURCE.to_owned(), mark.source.to_owned());
     annotations.insert(ownership::HOLDER.to_owned(), mark.driver.to_owned());
+    annotations.extend(mark.content.map(|content| (ownership::CONTENT.to_owned(), content.to_owned())));
     let patch = json_patch(json!([
         {"op": "test", "path": "/metadata/uid", "value": part.uid()},
         {"op": "test", "path": "/metadata/labels", "value": old_labels},

@@ -352,6 +352,32 @@ fn content_that_its_snapshot_or_group_does_not_name_yet_goes_with_it() {
     }
 }
 
+/// Somebody has taken the finalizers off the group, so that it goes first.
+#[test]
+fn content_of_a_group_may_go_while_it_is_taken_over_to_be_deleted() {
+    virtual_time::run(1, async {
+        let stage = Stage::new(USUAL, STEP).await;
+        let (bench, mut group) = (&stage.bench, stage.made(Kind::Group).await);
+        let name = group.handle().unwrap().split('/').nth(2).unwrap().to_owned();
+        let unhold = |group: &mut Value| group["metadata"]["finalizers"] = json!([]);
+        bench.members[0].change(GROUPS, SHOP, &name, unhold).unwrap();
+        let (member, gone) = (bench.members[0].clone(), Arc::new(AtomicBool::new(false)));
+        let seen = Arc::clone(&gone);
+        bench.guard.set_fate(move |_, at, asked| {
+            if at == 1 && asked.verb == Verb::Patch && asked.resource == GROUP_CONTENTS {
+                let _ = member.delete(GROUP_CONTENTS, "", &asked.name);
+                seen.store(true, Ordering::Relaxed);
+            }
+            Action::Pass
+        });
+        group.discard();
+        group.remove().await;
+        let wrong = [bench.guard.wrong(), invariants::snapshots(bench)].concat();
+        let trace = || bench.guard.trace().join("\n");
+        assert!(gone.load(Ordering::Relaxed) && wrong.is_empty(), "{wrong:#?}\n{}", trace());
+    });
+}
+
 /// It is cut and given out, and cannot be used yet, when the user deletes the claim of one of its volumes.
 #[test]
 fn group_that_was_given_out_can_be_used_and_removed_without_one_of_its_volumes() {

@@ -106,7 +106,10 @@ impl Groups<'_> {
             if content.retained {
                 self.make_deletable(content).await?;
             } else if !content.terminating {
-                self.take_over(content).await?;
+                match self.take_over(content).await {
+                    Ok(()) | Err(Error::NotFound(_)) => {}
+                    Err(error) => return Err(error),
+                }
             }
             if !content.terminating {
                 self.delete_content(content).await?;

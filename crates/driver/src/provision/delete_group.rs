@@ -102,6 +102,24 @@ pub(super) fn check(parts: &[Snapshot], removed: &[String], named: &[String]) ->
     Err(Error::Invalid(format!("snapshot_ids are {}, and the group holds {}", list(&named), list(&there))))
 }
 
+/// Of what says to stand behind a leaf snapshot of a group: whether that snapshot is named or, where none is, beside the group. A copy
+/// says so too.
+fn is_part(of: &LeafPlace, hash: Option<VolumeHash>, group: &VolumeId, named: &[String]) -> bool {
+    let place = group.place();
+    let is_named = |part: VolumeId| match part.place() {
+        Some(place) => place == *of,
+        // Nor does the group's own handle say a place, where that is too long.
+        None => {
+            place.as_ref().is_none_or(|group| group.namespace == of.namespace)
+                && hash.is_some_and(|hash| part.names(hash))
+        }
+    };
+    if named.is_empty() {
+        return place.as_ref().is_some_and(|group| group.namespace == of.namespace);
+    }
+    named.iter().filter_map(|name| VolumeId::parse(name)).any(is_named)
+}
+
 /// Contents without their group: a hand in the member has removed that, and its class retained them. Whether there were any.
 async fn remove_outlived(
     leaf: &MemberClient,
@@ -111,15 +129,7 @@ async fn remove_outlived(
     named: &[String],
     deadline: &Deadline,
 ) -> Result<bool> {
-    let parts_named: Vec<VolumeId> = named.iter().filter_map(|name| VolumeId::parse(name)).collect();
-    let beside = |part: &LeafPlace| id.place().is_some_and(|group| group.namespace == part.namespace);
-    let is_part = |content: &Content| {
-        let is_named = |part: &VolumeId| match part.place() {
-            Some(place) => place == content.of,
-            None => beside(&content.of) && content.snapshot().is_some_and(|hash| part.names(hash)),
-        };
-        if named.is_empty() { beside(&content.of) } else { parts_named.iter().any(is_named) }
-    };
+    let is_part = |content: &Content| is_part(&content.of, content.snapshot(), id, named);
     let of = |group: &LeafPlace| group.claim == leaf_group_name(hash) && id.place().is_none_or(|place| place == *group);
     let late = || Error::InProgress(format!("member {}: the contents of group {id} are being deleted", leaf.member));
     let mut were_there = false;
@@ -183,5 +193,37 @@ pub(super) async fn remove_group(
             return Ok(());
         }
         deadline.pause(PAUSE, late).await?;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use domain::volume::{HostId, snapshot::group_id};
+
+    #[test]
+    fn what_outlived_its_group_is_told_from_copies_by_the_snapshots_that_are_named() {
+        let host = HostId("h".to_owned());
+        let hash = |name: &str| VolumeHash::of_snapshot(&host, name);
+        let place = |namespace: &str| LeafPlace { namespace: namespace.to_owned(), claim: "snapshot-1".to_owned() };
+        let readable = |namespace: &str| VolumeId::new("m", namespace, "snapshot-1", hash("a")).to_string();
+        let hashed = |name: &str| VolumeId { member: "m".to_owned(), leaf: LeafName::Hashed(hash(name)) };
+        let short = group_id("m", "shop", hash("g"));
+        for (group, named, is_it) in [
+            (&short, vec![readable("shop")], true),
+            (&short, vec![readable("backup")], false),
+            (&short, vec![hashed("a").to_string()], true),
+            (&short, vec![hashed("b").to_string()], false),
+            (&short, vec![], true),
+            (&short, vec!["nonsense".to_owned()], false),
+            (&hashed("g"), vec![readable("shop")], true),
+            (&hashed("g"), vec![hashed("b").to_string(), hashed("a").to_string()], true),
+            (&hashed("g"), vec![hashed("b").to_string()], false),
+            (&hashed("g"), vec![], false),
+        ] {
+            assert_eq!(is_part(&place("shop"), Some(hash("a")), group, &named), is_it, "{group} {named:?}");
+        }
+        assert!(!is_part(&place("backup"), Some(hash("a")), &short, &[hashed("a").to_string()]), "a copy");
+        assert!(!is_part(&place("shop"), None, &hashed("g"), &[hashed("a").to_string()]), "it says no hash");
     }
 }

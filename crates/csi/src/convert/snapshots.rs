@@ -1,6 +1,6 @@
 //! Snapshots, and what volumes are filled with, between the interface's messages and the domain's types.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::{checked_name, missing, topology};
 use crate::v1::{self, volume_content_source as content};
@@ -36,9 +36,11 @@ pub fn group_spec(request: v1::CreateVolumeGroupSnapshotRequest) -> Result<Snaps
         ));
     }
     let raw: BTreeMap<String, String> = request.parameters.into_iter().collect();
+    let (mut sources, mut named) = (request.source_volume_ids, BTreeSet::new());
+    sources.retain(|source| named.insert(source.clone()));
     Ok(SnapshotSpec {
         name,
-        sources: request.source_volume_ids,
+        sources,
         leaf_class: leaf_class("VolumeGroupSnapshotClass", "leafGroupSnapshotClass", &raw),
         allowed: Vec::new(),
         content: content_name(&raw, GROUP_CONTENT)?,
@@ -157,6 +159,16 @@ mod tests {
             let error = spec.leaf_class.unwrap_err();
             assert!(matches!(&error, Error::Invalid(message) if message.contains("leafClass")), "{error}");
         }
+    }
+
+    #[test]
+    fn volume_that_is_named_twice_is_in_its_group_once() {
+        let group = group_spec(v1::CreateVolumeGroupSnapshotRequest {
+            name: "group-1".to_owned(),
+            source_volume_ids: ["b", "a", "b"].map(|claim| format!("m/n/{claim}/0123456789abcdef")).to_vec(),
+            ..v1::CreateVolumeGroupSnapshotRequest::default()
+        });
+        assert_eq!(group.unwrap().sources, ["m/n/b/0123456789abcdef", "m/n/a/0123456789abcdef"]);
     }
 
     #[test]

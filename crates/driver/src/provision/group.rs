@@ -7,6 +7,7 @@ use super::{
     delete_group::{check, remove_group},
     find::{self, Sought},
     found_group::{find, marked, marked_rows},
+    group_volumes::{Volume, one_member, one_namespace, paired, volumes_of},
     snapshot::Snapshot,
     wait_for,
 };
@@ -21,7 +22,6 @@ use domain::{
 use host::snapshot::ContentKind;
 use leaf::{
     MemberClient,
-    row::ClaimRow,
     snapshot::{
         group::{Groups, LeafGroup, PartMark, WantedGroup},
         kinds::VolumeSnapshot,
@@ -42,14 +42,6 @@ pub struct Group {
     /// In seconds since 1970.
     pub cut: i64,
     pub ready: bool,
-}
-
-/// One of the volumes that a group is of.
-struct Volume {
-    handle: String,
-    hash: VolumeHash,
-    claim: ClaimRow,
-    driver: String,
 }
 
 /// One CreateVolumeGroupSnapshot under way.
@@ -140,7 +132,7 @@ async fn make_group(provisioner: &Provisioner, job: &GroupCreation<'_>) -> Resul
 /// The claims are labelled first: a group without any is an error to the member.
 async fn post_group(provisioner: &Provisioner, job: &GroupCreation<'_>) -> Result<()> {
     let classes = job.spec.leaf_class.as_ref().map_err(Error::clone)?;
-    let volumes = volumes_of(provisioner, job).await?;
+    let volumes = volumes_of(provisioner, job.leaf, job.spec).await?;
     let namespace = one_namespace(job.leaf, &volumes)?;
     for volume in &volumes {
         volume.claim.stands_still(&job.leaf.member)?;
@@ -159,25 +151,6 @@ async fn post_group(provisioner: &Provisioner, job: &GroupCreation<'_>) -> Resul
     };
     // The next look tells whose it is, if the name is taken.
     job.groups.create(&wanted).await.map(drop)
-}
-
-/// The claims of a group, each found and fit for it.
-async fn volumes_of(provisioner: &Provisioner, job: &GroupCreation<'_>) -> Result<Vec<Volume>> {
-    let mut volumes = Vec::new();
-    for handle in &job.spec.sources {
-        let found = find::find(provisioner, handle).await?;
-        if found.imported {
-            return Err(Error::Refused(format!(
-                "member {}: claim {} was imported, so it carries no labels by which a group could select it",
-                job.leaf.member, found.claim.place
-            )));
-        }
-        let row = VolumeId::parse(handle).and_then(|id| job.leaf.rows.find(&id));
-        let (hash, row) = row.ok_or_else(|| super::snapshot::no_volume(handle))?;
-        let driver = row.volume.map(|volume| volume.driver.to_string()).unwrap_or_default();
-        volumes.push(Volume { handle: handle.clone(), hash, claim: found.claim, driver });
-    }
-    Ok(volumes)
 }
 
 /// Also where some of the volumes are gone: the others may carry the label.
@@ -206,7 +179,7 @@ async fn finish_group(provisioner: &Provisioner, job: &GroupCreation<'_>, group:
     if job.given_out && parts.len() < job.spec.sources.len() {
         return Err(job.lost("a leaf snapshot"));
     }
-    let volumes = volumes_of(provisioner, job).await?;
+    let volumes = volumes_of(provisioner, job.leaf, job.spec).await?;
     let cut = |part: &&VolumeSnapshot| {
         part.status
             .as_ref()
@@ -218,31 +191,15 @@ async fn finish_group(provisioner: &Provisioner, job: &GroupCreation<'_>, group:
         pause = (pause * 2).min(LONGEST_PAUSE);
         parts = leaf::snapshot::group::parts(job.leaf, &group).await?;
     }
+    // All are known before one is marked, as a marked one of each volume is taken for the whole group.
+    let pairs = paired(&parts, &volumes).map_err(|claim| {
+        job.late(&format!(
+            "holds a snapshot of claim {claim}, which carries our labels and is of no volume of the group"
+        ))
+    })?;
     let mut rows = Vec::new();
-    for part in &parts {
-        let claim = part.spec.source.persistent_volume_claim_name.as_deref().unwrap_or_default();
-        let volume = volumes.iter().find(|volume| volume.claim.place.claim == claim).ok_or_else(|| {
-            job.late(&format!(
-                "holds a snapshot of claim {claim}, which carries our labels and is of no volume of the group"
-            ))
-        })?;
-        let hash = VolumeHash::of_part(&job.leaf.host, &job.spec.name, volume.hash);
-        let known = job.leaf.snapshots.row(hash).filter(|row| Some(&*row.uid) == part.metadata.uid.as_deref());
-        let row = match known {
-            Some(row) if row.is_there() => Some(row),
-            _ => {
-                let mark = PartMark {
-                    hash,
-                    group: job.hash,
-                    volume: volume.hash,
-                    source: &volume.handle,
-                    driver: &volume.driver,
-                    content: job.spec.content.as_deref(),
-                };
-                leaf::snapshot::group::mark_part(job.leaf, part, &mark).await?
-            }
-        };
-        rows.push(row.ok_or_else(|| job.late("has a snapshot that does not take our labels"))?);
+    for (part, volume) in pairs {
+        rows.push(job.mark(part, volume).await?);
     }
     job.mark_what_stays(&group, &rows).await?;
     unlabel(provisioner, job).await?;
@@ -306,6 +263,25 @@ impl GroupCreation<'_> {
         sources == self.spec.sources.iter().map(String::as_str).collect()
     }
 
+    /// Marks a snapshot as ours, if it is not.
+    async fn mark(&self, part: &VolumeSnapshot, volume: &Volume) -> Result<SnapshotRow> {
+        let hash = VolumeHash::of_part(&self.leaf.host, &self.spec.name, volume.hash);
+        let known = self.leaf.snapshots.row(hash).filter(|row| Some(&*row.uid) == part.metadata.uid.as_deref());
+        if let Some(row) = known.filter(SnapshotRow::is_there) {
+            return Ok(row);
+        }
+        let mark = PartMark {
+            hash,
+            group: self.hash,
+            volume: volume.hash,
+            source: &volume.handle,
+            driver: &volume.driver,
+            content: self.spec.content.as_deref(),
+        };
+        let row = leaf::snapshot::group::mark_part(self.leaf, part, &mark).await?;
+        row.ok_or_else(|| self.late("has a snapshot that does not take our labels"))
+    }
+
     /// The call that marked them may have been cut off before the rest of it.
     async fn give_out_again(&self, group: &LeafGroup, marked: &[SnapshotRow]) -> Result<Group> {
         self.mark_what_stays(group, marked).await?;
@@ -352,42 +328,6 @@ impl GroupCreation<'_> {
             self.leaf.member, self.spec.name
         ))
     }
-}
-
-/// A moment is one member's.
-fn one_member(spec: &SnapshotSpec) -> Result<String> {
-    let mut members = BTreeSet::new();
-    for handle in &spec.sources {
-        members.insert(VolumeId::parse(handle).ok_or_else(|| super::snapshot::no_volume(handle))?.member);
-    }
-    match members.len() {
-        1 => members.pop_first().ok_or_else(|| Error::Invalid("source_volume_ids is empty".to_owned())),
-        _ => Err(Error::Refused(format!(
-            "the volumes of a group must be in one member, and these are in {}: make a group for each",
-            members.into_iter().collect::<Vec<_>>().join(", ")
-        ))),
-    }
-}
-
-fn one_namespace<'a>(leaf: &MemberClient, volumes: &'a [Volume]) -> Result<&'a str> {
-    let namespaces: BTreeSet<&str> = volumes.iter().map(|volume| volume.claim.place.namespace.as_str()).collect();
-    let drivers: BTreeSet<&str> = volumes.iter().map(|volume| volume.driver.as_str()).collect();
-    let list = |set: &BTreeSet<&str>| set.iter().copied().collect::<Vec<_>>().join(", ");
-    if namespaces.len() > 1 {
-        return Err(Error::Refused(format!(
-            "member {}: the leaf claims of a group must be in one namespace, and these are in {}",
-            leaf.member,
-            list(&namespaces)
-        )));
-    }
-    if drivers.len() > 1 || drivers.contains("") {
-        return Err(Error::Refused(format!(
-            "member {}: the volumes of a group must be of one CSI driver, and these are of {}",
-            leaf.member,
-            if drivers.contains("") { "none".to_owned() } else { list(&drivers) }
-        )));
-    }
-    namespaces.first().copied().ok_or_else(|| Error::Invalid("source_volume_ids is empty".to_owned()))
 }
 
 fn no_groups(member: &str) -> Error {

@@ -16,6 +16,7 @@ mod find;
 mod found_group;
 mod found_snapshot;
 pub mod group;
+mod group_volumes;
 pub mod health;
 mod imported;
 mod kept;

@@ -1,0 +1,247 @@
+//! Groups of snapshots, and what people, their tools and members do to them.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
+};
+
+use csi::v1::{self, group_controller_server::GroupController as _};
+use serde_json::{Value, json};
+use simulate::{
+    faults::{Action, Verb},
+    storage::{Settings, Work},
+    text,
+};
+use tokio::time::{sleep, timeout};
+use tonic::Code;
+
+use super::{SETTLED, SLOW, STEP, Stage};
+use crate::{
+    bench::{SHOP, lock, with_deadline},
+    fixture, invariants,
+    late::creates,
+    reclaim::{leaf, until},
+    snapshotter::{GROUP_CONTENTS, GROUPS, KEPT, Kind, SNAPSHOTS, USUAL},
+    virtual_time,
+};
+
+/// Whose content its class may have kept.
+#[test]
+fn group_goes_with_all_that_is_left_of_it_when_somebody_in_the_member_has_removed_one_of_its_snapshots() {
+    for class in [USUAL, KEPT] {
+        virtual_time::run(1, async {
+            let stage = Stage::new(class, STEP).await;
+            let bench = &stage.bench;
+            let mut group = stage.made(Kind::Group).await;
+            group.discard();
+            group.let_go();
+            let part = group.parts()[0].split('/').nth(2).unwrap().to_owned();
+            bench.members[0].delete(SNAPSHOTS, SHOP, &part).unwrap();
+            sleep(STEP * 5).await;
+            assert!(bench.members[0].get(SNAPSHOTS, SHOP, &part).is_none());
+            let removed = timeout(SETTLED, group.remove()).await;
+            let wrong = [bench.guard.wrong(), invariants::snapshots(bench)].concat();
+            let trace = || bench.guard.trace().join("\n");
+            assert!(removed.is_ok() && wrong.is_empty(), "{class}: {wrong:#?}\n{}", trace());
+        });
+    }
+}
+
+/// A snapshot that is there, and is none of the group's, is named: nothing goes.
+#[test]
+fn group_is_not_removed_for_whoever_names_other_snapshots() {
+    virtual_time::run(1, async {
+        let stage = Stage::new(USUAL, STEP).await;
+        let (group, other) = (stage.made(Kind::Group).await, stage.made(Kind::Snapshot).await);
+        let all = || [group.parts()[0].clone(), group.parts()[1].clone()];
+        let gone = group.parts()[0].replace("/snapshot-", "/no-snapshot-");
+        let with = |more: &str| all().into_iter().chain([more.to_owned()]).collect::<Vec<_>>();
+        for snapshot_ids in [vec![all()[0].clone()], vec![gone], with(other.handle().unwrap())] {
+            let group_snapshot_id = group.handle().unwrap().to_owned();
+            let request =
+                v1::DeleteVolumeGroupSnapshotRequest { group_snapshot_id, snapshot_ids, ..Default::default() };
+            let call = stage
+                .bench
+                .call(|driver| async move { driver.delete_volume_group_snapshot(with_deadline(request)).await });
+            assert_eq!(call.await.unwrap_err().code(), Code::InvalidArgument);
+        }
+        group.look().await;
+        assert_eq!(stage.bench.guard.wrong(), Vec::<String>::new());
+    });
+}
+
+/// Or `doctor` would take them for nobody's until the group is given out.
+#[test]
+fn snapshots_of_a_group_say_for_which_record_of_the_host_they_were_made() {
+    virtual_time::run(1, async {
+        let stage = Stage::new(USUAL, STEP).await;
+        let group = stage.made(Kind::Group).await;
+        let parts = stage.bench.members[0].list(SNAPSHOTS);
+        let records = parts.iter().map(|part| text(part, "/metadata/annotations/kosmos.csi.io~1content"));
+        let record = format!("content-of-{}", group.name());
+        assert_eq!(records.collect::<Vec<_>>(), [record.as_str(); 2]);
+    });
+}
+
+/// A hand in the member has removed one of them, so that they never are all there.
+#[test]
+fn who_waits_for_the_snapshots_of_a_group_is_told_so_in_time() {
+    virtual_time::run(1, async {
+        let stage = Stage::new(KEPT, STEP * 10).await;
+        let (bench, group) = (&stage.bench, stage.asked(Kind::Group));
+        let person = async {
+            let parts = || bench.members[0].list(SNAPSHOTS);
+            until(bench, SLOW, "the member has begun", || parts().len() == 2).await;
+            bench.members[0].delete(SNAPSHOTS, SHOP, text(&parts()[0], "/metadata/name")).unwrap();
+        };
+        let (refused, ()) = tokio::join!(group.ask(), person);
+        let refused = refused.unwrap_err();
+        assert_eq!(refused.code(), Code::Aborted, "{refused}");
+        assert!(refused.message().contains("is cut, and its snapshots are being made"), "{refused}");
+    });
+}
+
+/// By a backup tool, while the labels of that claim say that it is of the group.
+#[test]
+fn group_that_holds_a_snapshot_of_a_copy_of_a_claim_is_not_given_out_without_that_one() {
+    virtual_time::run(1, async {
+        let stage = Stage::new(USUAL, STEP).await;
+        let (bench, group) = (&stage.bench, stage.asked(Kind::Group));
+        bench.guard.set_fate(|_, at, asked| match at {
+            1 if creates(asked, GROUPS) => Action::Delay(STEP * 20),
+            _ => Action::Pass,
+        });
+        let tool = async {
+            let labels = || leaf(bench, "data").unwrap()["metadata"]["labels"].clone();
+            until(bench, SLOW, "it is chosen", || labels().to_string().contains("group.kosmos.csi.io/")).await;
+            let copy = json!({
+                "metadata": {"name": "log-or-data", "namespace": SHOP, "labels": labels()},
+                "spec": {
+                    "accessModes": ["ReadWriteOnce"], "storageClassName": fixture::NOW,
+                    "resources": {"requests": {"storage": "1Gi"}},
+                },
+            });
+            let copy = bench.members[0].create("persistentvolumeclaims", copy).unwrap();
+            lock(&bench.guard.history).plant(&copy);
+        };
+        let (first, ()) = tokio::join!(group.ask(), tool);
+        for answer in [first, group.ask().await] {
+            let refused = answer.unwrap_err();
+            assert_eq!(refused.code(), Code::Aborted, "{refused}");
+            assert!(refused.message().contains("holds a snapshot of claim log-or-data"), "{refused}");
+        }
+    });
+}
+
+/// By a hand in the member, and its class keeps what stands behind that snapshot. The claim of one of the volumes may go as well.
+#[test]
+fn group_that_was_given_out_can_be_removed_though_one_of_its_snapshots_goes_before_it_can_be_used() {
+    for volume_goes in [false, true] {
+        virtual_time::run(1, async {
+            let settings = Settings { uploading: Some(Work::takes(SLOW..=SLOW)), ..fixture::steady(STEP) };
+            let stage = Stage::with(KEPT, settings).await;
+            let (bench, mut group, mut volume) = (&stage.bench, stage.asked(Kind::Group), stage.volumes[1].clone());
+            let user = group.clone();
+            let people = async {
+                sleep(SLOW / 2).await;
+                user.let_go();
+                let part = text(&bench.members[0].list(SNAPSHOTS)[0], "/metadata/name").to_owned();
+                bench.members[0].delete(SNAPSHOTS, SHOP, &part).unwrap();
+                if volume_goes {
+                    volume.delete_claim();
+                    volume.reclaim().await;
+                }
+                user.discard();
+            };
+            let (made, ()) = tokio::join!(timeout(SETTLED, group.make()), people);
+            let trace = || bench.guard.trace().join("\n");
+            assert_eq!(made, Ok(true), "{volume_goes}: {}", trace());
+            assert!(trace().contains("a leaf snapshot of group-"), "{volume_goes}: the user is told: {}", trace());
+            let removed = timeout(SETTLED, group.remove()).await;
+            let wrong = [bench.guard.wrong(), invariants::snapshots(bench)].concat();
+            assert!(removed.is_ok() && wrong.is_empty(), "{volume_goes}: {wrong:#?}\n{}", trace());
+        });
+    }
+}
+
+/// Somebody has taken the finalizers off the group, so that it goes first.
+#[test]
+fn content_of_a_group_may_go_while_it_is_taken_over_to_be_deleted() {
+    virtual_time::run(1, async {
+        let stage = Stage::new(USUAL, STEP).await;
+        let (bench, mut group) = (&stage.bench, stage.made(Kind::Group).await);
+        let name = group.handle().unwrap().split('/').nth(2).unwrap().to_owned();
+        let unhold = |group: &mut Value| group["metadata"]["finalizers"] = json!([]);
+        bench.members[0].change(GROUPS, SHOP, &name, unhold).unwrap();
+        let (member, gone) = (bench.members[0].clone(), Arc::new(AtomicBool::new(false)));
+        let seen = Arc::clone(&gone);
+        bench.guard.set_fate(move |_, at, asked| {
+            if at == 1 && asked.verb == Verb::Patch && asked.resource == GROUP_CONTENTS {
+                let _ = member.delete(GROUP_CONTENTS, "", &asked.name);
+                seen.store(true, Ordering::Relaxed);
+            }
+            Action::Pass
+        });
+        group.discard();
+        group.remove().await;
+        let wrong = [bench.guard.wrong(), invariants::snapshots(bench)].concat();
+        let trace = || bench.guard.trace().join("\n");
+        assert!(gone.load(Ordering::Relaxed) && wrong.is_empty(), "{wrong:#?}\n{}", trace());
+    });
+}
+
+/// It is cut and given out, and cannot be used yet, when the user deletes the claim of one of its volumes.
+#[test]
+fn group_that_was_given_out_can_be_used_and_removed_without_one_of_its_volumes() {
+    for class in [USUAL, KEPT] {
+        virtual_time::run(1, async {
+            let settings = Settings { uploading: Some(Work::takes(SLOW..=SLOW)), ..fixture::steady(STEP) };
+            let stage = Stage::with(class, settings).await;
+            let (bench, mut group, mut volume) = (&stage.bench, stage.asked(Kind::Group), stage.volumes[1].clone());
+            let user = async {
+                sleep(SLOW / 2).await;
+                volume.delete_claim();
+                volume.reclaim().await;
+                assert!(bench.members[0].get("persistentvolumeclaims", SHOP, "log").is_none());
+                sleep(SLOW * 2).await;
+            };
+            let (made, ()) = tokio::join!(timeout(SETTLED, group.make()), user);
+            assert_eq!(made, Ok(true), "{}", bench.guard.trace().join("\n"));
+            group.discard();
+            group.remove().await;
+            sleep(SETTLED).await;
+            let wrong = [bench.guard.wrong(), invariants::snapshots(bench)].concat();
+            assert!(wrong.is_empty(), "{class}: {wrong:#?}\n{}", bench.guard.trace().join("\n"));
+        });
+    }
+}
+
+/// Asked in circles, it would never come to an end on a clock that stands still meanwhile.
+#[test]
+fn member_that_falls_silent_while_a_group_goes_is_not_asked_in_circles() {
+    virtual_time::run(1, async {
+        let stage = Stage::new(USUAL, SLOW).await;
+        let group = stage.made(Kind::Group).await;
+        let bench = &stage.bench;
+        let deleted = Arc::new(AtomicBool::new(false));
+        let silent = Arc::clone(&deleted);
+        bench.guard.set_fate(move |_, at, asked| match at {
+            1 if silent.load(Ordering::Relaxed) => Action::Refuse,
+            1 => {
+                let begun = asked.verb == Verb::Delete && asked.resource.starts_with("volumegroupsnapshots");
+                silent.store(begun, Ordering::Relaxed);
+                Action::Pass
+            }
+            _ => Action::Pass,
+        });
+        let request = v1::DeleteVolumeGroupSnapshotRequest {
+            group_snapshot_id: group.handle().unwrap().to_owned(),
+            ..Default::default()
+        };
+        let call =
+            bench.call(|driver| async move { driver.delete_volume_group_snapshot(with_deadline(request)).await });
+        let refused = call.await.unwrap_err();
+        assert!([Code::Unavailable, Code::Aborted].contains(&refused.code()), "{refused}");
+        assert!(deleted.load(Ordering::Relaxed), "it was on its way");
+    });
+}

@@ -13,7 +13,7 @@ use simulate::{
     text,
 };
 use tokio::time::{sleep, timeout};
-use tonic::Code;
+use tonic::{Code, Status};
 
 use super::{SETTLED, SLOW, STEP, Stage};
 use crate::{
@@ -21,7 +21,7 @@ use crate::{
     fixture, invariants,
     late::creates,
     reclaim::{leaf, until},
-    snapshotter::{GROUP_CONTENTS, GROUPS, KEPT, Kind, SNAPSHOTS, USUAL},
+    snapshotter::{GROUP_CONTENTS, GROUPS, KEPT, Kind, SNAPSHOTS, Snapshotter, USUAL},
     virtual_time,
 };
 
@@ -47,6 +47,14 @@ fn group_goes_with_all_that_is_left_of_it_when_somebody_in_the_member_has_remove
     }
 }
 
+async fn remove_naming(stage: &Stage, group: &Snapshotter, snapshot_ids: Vec<String>) -> Result<(), Status> {
+    let group_snapshot_id = group.handle().unwrap().to_owned();
+    let request = v1::DeleteVolumeGroupSnapshotRequest { group_snapshot_id, snapshot_ids, ..Default::default() };
+    let call =
+        stage.bench.call(|driver| async move { driver.delete_volume_group_snapshot(with_deadline(request)).await });
+    call.await.map(drop)
+}
+
 /// A snapshot that is there, and is none of the group's, is named: nothing goes.
 #[test]
 fn group_is_not_removed_for_whoever_names_other_snapshots() {
@@ -57,16 +65,27 @@ fn group_is_not_removed_for_whoever_names_other_snapshots() {
         let gone = group.parts()[0].replace("/snapshot-", "/no-snapshot-");
         let with = |more: &str| all().into_iter().chain([more.to_owned()]).collect::<Vec<_>>();
         for snapshot_ids in [vec![all()[0].clone()], vec![gone], with(other.handle().unwrap())] {
-            let group_snapshot_id = group.handle().unwrap().to_owned();
-            let request =
-                v1::DeleteVolumeGroupSnapshotRequest { group_snapshot_id, snapshot_ids, ..Default::default() };
-            let call = stage
-                .bench
-                .call(|driver| async move { driver.delete_volume_group_snapshot(with_deadline(request)).await });
-            assert_eq!(call.await.unwrap_err().code(), Code::InvalidArgument);
+            let refused = remove_naming(&stage, &group, snapshot_ids).await.unwrap_err();
+            assert_eq!(refused.code(), Code::InvalidArgument, "{refused}");
         }
         group.look().await;
         assert_eq!(stage.bench.guard.wrong(), Vec::<String>::new());
+    });
+}
+
+/// It may have been one of the group's, which somebody in the member has removed: nobody could tell.
+#[test]
+fn group_is_removed_for_whoever_names_all_its_snapshots_and_one_that_is_not_there() {
+    virtual_time::run(1, async {
+        let stage = Stage::new(USUAL, STEP).await;
+        let group = stage.made(Kind::Group).await;
+        group.discard();
+        group.let_go();
+        let gone = group.parts()[0].replace("/snapshot-", "/no-snapshot-");
+        let named = group.parts().iter().cloned().chain([gone]).collect();
+        remove_naming(&stage, &group, named).await.unwrap();
+        let wrong = [stage.bench.guard.wrong(), invariants::snapshots(&stage.bench)].concat();
+        assert!(wrong.is_empty(), "{wrong:#?}\n{}", stage.bench.guard.trace().join("\n"));
     });
 }
 

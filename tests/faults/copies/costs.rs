@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use csi::v1::{self, controller_server::Controller as _};
+use csi::v1::{self, controller_server::Controller as _, volume_content_source};
 use simulate::faults::{Action, Verb};
 
 use super::{STEP, Stage};
@@ -86,4 +86,23 @@ fn groups_cost_what_the_budget_says() {
             costs("DeleteVolumeGroupSnapshot", 2 * N + 8 + extra);
         });
     }
+}
+
+/// Which tells whether it is what was given out.
+#[test]
+fn volume_of_a_snapshot_costs_one_look_at_its_content_in_a_process_that_has_not_marked_that() {
+    virtual_time::run(1, async {
+        let stage = Stage::new(USUAL, STEP).await;
+        let snapshot_id = stage.made(Kind::Snapshot).await.handle().unwrap().to_owned();
+        let spent = Spent::by(&stage);
+        let looks = async || {
+            let source = volume_content_source::SnapshotSource { snapshot_id: snapshot_id.clone() };
+            stage.copy(volume_content_source::Type::Snapshot(source)).await;
+            spent.take().iter().filter(|asked| *asked == "Get volumesnapshotcontents").count()
+        };
+        assert_eq!(looks().await, 0);
+        stage.bench.start();
+        stage.bench.serves().await;
+        assert_eq!([looks().await, looks().await], [1, 0]);
+    });
 }

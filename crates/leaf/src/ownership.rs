@@ -45,6 +45,8 @@ pub const PUBLISHED: &str = "kosmos.csi.io/published";
 /// it may still be on its way.
 pub const UNPUBLISHED: &str = "kosmos.csi.io/unpublished";
 
+/// On a copy of a pod: the UID of the host's pod. Without it no pod in a member is touched.
+pub const COPY_OF: &str = "kosmos.csi.io/pod-uid";
 /// On a leaf claim and its volume: UIDs of the claims in whose place it was made anew.
 pub const FORMER: &str = "kosmos.csi.io/former";
 /// On a leaf claim that was made anew: the version as of which the member's controller was pointed to it.

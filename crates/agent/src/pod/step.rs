@@ -12,9 +12,8 @@ use super::{
     rejection::{Here, PodRejection},
 };
 use domain::volume::DRIVER;
+pub(crate) use leaf::ownership::COPY_OF;
 
-/// On a copy: the UID of the pod it is a copy of. Without it no pod in a member is touched.
-pub(crate) const COPY_OF: &str = "kosmos.csi.io/pod-uid";
 /// In seconds. With none a member forgets a pod at once, while its containers run on; a kubelet never gives less.
 const LEAST_GRACE: u64 = 1;
 

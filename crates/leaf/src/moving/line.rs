@@ -2,37 +2,23 @@
 //! loopback of its pod alone. What comes from one is handed on in the messages in which it came.
 
 use std::{
-    io,
-    mem::replace,
     pin::pin,
     sync::atomic::{AtomicU64, Ordering},
 };
 
 use futures::{Sink, SinkExt, Stream, StreamExt, TryStreamExt};
-use k8s_openapi::api::core::v1::Pod;
-use kube::{Client, Resource, client::Connection, core::Request};
-use tokio::io::{AsyncRead, AsyncWrite};
-use tokio_tungstenite::{
-    WebSocketStream,
-    tungstenite::{
-        self as websocket, Message,
-        protocol::{Role, WebSocketConfig},
-    },
-};
+use kube::{Client, client::Connection};
+use tokio_tungstenite::tungstenite::{self as websocket, Message};
 
 use super::ends::Mover;
-use crate::MemberClient;
+use crate::{
+    MemberClient,
+    forward::{self, data_of, within_limits},
+};
 use domain::{error::Result, volume::moving::YARD};
 
 /// Where a mover listens.
 const PORT: u16 = 7740;
-/// The first byte of a message says which channel it is of: the port's data, or why there is none.
-const DATA: u8 = 0;
-const FAULT: u8 = 1;
-/// Of one message, in bytes: what a kubelet reads from a pod at once is 32 KiB.
-const LARGEST: usize = 1024 * 1024;
-/// Of what a server says of a fault, in bytes.
-const MOST_WORDS: usize = 1024;
 
 /// It ends with this.
 pub struct ToMover(Connection);
@@ -45,32 +31,19 @@ impl std::fmt::Debug for ToMover {
 
 /// By a client for long conversations.
 pub async fn reach(leaf: &MemberClient, client: Client, mover: &Mover) -> Result<ToMover> {
-    let pods = Request::new(Pod::url_path(&(), Some(YARD)));
-    let opened = match pods.portforward(&mover.name, &[PORT]) {
-        Ok(request) => client.connect(request).await,
-        Err(error) => Err(kube::Error::BuildRequest(error)),
-    };
+    let opened = forward::open(&client, YARD, &mover.name, PORT).await;
     opened.map(ToMover).map_err(|error| leaf.outcome(&format!("forward to pod {}", mover.name), &error))
 }
 
 /// Hands on what both say, until one of them has ended: then the other may hang for ever. What the sender has said is counted.
 pub async fn join(sender: ToMover, receiver: ToMover, carried: &AtomicU64) -> websocket::Result<()> {
-    let (to_sender, from_sender) = within_limits(sender).await.split();
-    let (to_receiver, from_receiver) = within_limits(receiver).await.split();
+    let (to_sender, from_sender) = within_limits(sender.0).await.split();
+    let (to_receiver, from_receiver) = within_limits(receiver.0).await.split();
     let back = AtomicU64::default();
     tokio::select! {
         ended = hand_on(from_sender, to_receiver, carried) => ended,
         ended = hand_on(from_receiver, to_sender, &back) => ended,
     }
-}
-
-/// What a member sends is held in memory until the other one takes it. Nothing was read yet.
-async fn within_limits(to: ToMover) -> WebSocketStream<impl AsyncRead + AsyncWrite + Unpin> {
-    let limits = WebSocketConfig::default()
-        .max_message_size(Some(LARGEST))
-        .max_frame_size(Some(LARGEST))
-        .max_write_buffer_size(4 * LARGEST);
-    WebSocketStream::from_raw_socket(to.0.into_stream().into_inner(), Role::Client, Some(limits)).await
 }
 
 /// What was said before the end is sent, whatever the end is.
@@ -100,24 +73,10 @@ where
     ended
 }
 
-/// The message, where it is for the other end. Each channel begins with one that says for which port it is.
-fn data_of(message: Message, is_open: &mut [bool; 2]) -> websocket::Result<Option<Message>> {
-    let Message::Binary(bytes) = &message else { return Ok(None) };
-    let channel = bytes.first().copied().unwrap_or(u8::MAX);
-    let Some(opened) = is_open.get_mut(usize::from(channel)) else { return Ok(None) };
-    match (replace(opened, true), channel) {
-        (true, DATA) => Ok(Some(message)),
-        (true, FAULT) => {
-            let words = String::from_utf8_lossy(&bytes[1..bytes.len().min(MOST_WORDS)]).into_owned();
-            Err(io::Error::other(words).into())
-        }
-        _ => Ok(None),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::forward::{DATA, FAULT, MOST_WORDS};
     use futures::{future::ready, sink, stream};
 
     const NAMES_THE_PORT: [u8; 2] = PORT.to_le_bytes();

@@ -1,0 +1,80 @@
+//! The agent's side: what a reader says, bounded, for a member answers.
+
+use std::pin::pin;
+
+use futures::{Stream, TryStreamExt};
+use kube::Client;
+use tokio_tungstenite::tungstenite::{self as websocket, Message};
+
+use super::{NAMESPACE, PORT, Told};
+use crate::forward::{self, data_of, within_limits};
+use cluster::with_causes;
+
+/// Of what it says, in bytes: some ten thousand volumes.
+const MOST: usize = 4 << 20;
+
+/// What the reader in this pod says, by a client for long conversations. It may never say anything.
+pub async fn ask(client: &Client, reader: &str) -> Result<Told, String> {
+    let opened = forward::open(client, NAMESPACE, reader, PORT).await;
+    let opened = opened.map_err(|error| format!("forward to pod {NAMESPACE}/{reader}: {}", with_causes(&error)))?;
+    let said = line(within_limits(opened).await).await.and_then(|line| {
+        serde_json::from_slice(&line).map_err(|error| format!("it says what cannot be read: {error}"))
+    });
+    said.map_err(|reason| format!("pod {NAMESPACE}/{reader}: {reason}"))
+}
+
+/// All that comes up to the end of a line.
+async fn line(said: impl Stream<Item = websocket::Result<Message>>) -> Result<Vec<u8>, String> {
+    let (mut said, mut is_open, mut line) = (pin!(said), [false; 2], Vec::new());
+    loop {
+        let message = said.try_next().await.map_err(|fault| fault.to_string())?;
+        let message = message.ok_or_else(|| "it has ended before it has said all".to_owned())?;
+        let Some(data) = data_of(message, &mut is_open).map_err(|fault| fault.to_string())? else { continue };
+        let data = data.into_data();
+        // The first byte says of which channel it is.
+        let piece = data.get(1..).unwrap_or_default();
+        let end = piece.iter().position(|byte| *byte == b'\n');
+        line.extend_from_slice(&piece[..end.unwrap_or(piece.len())]);
+        if line.len() > MOST {
+            return Err(format!("it says more than {} MiB", MOST >> 20));
+        }
+        if end.is_some() {
+            return Ok(line);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::{StreamExt, stream};
+
+    use super::*;
+    use crate::forward::{DATA, FAULT};
+
+    fn message(channel: u8, bytes: &[u8]) -> Message {
+        Message::binary([&[channel], bytes].concat())
+    }
+
+    async fn read(said: impl IntoIterator<Item = Message>) -> Result<String, String> {
+        let port = PORT.to_le_bytes();
+        let opened = [message(DATA, &port), message(FAULT, &port)];
+        let said = stream::iter(opened.into_iter().chain(said).map(Ok)).chain(stream::pending());
+        line(said).await.map(|line| String::from_utf8(line).unwrap())
+    }
+
+    #[tokio::test]
+    async fn line_is_read_in_whatever_pieces_it_comes_and_nothing_after_it_is_waited_for() {
+        let pieces = [message(DATA, b"{\"a\":"), message(DATA, b""), message(DATA, b"1}\nmore")];
+        assert_eq!(read(pieces).await.unwrap(), "{\"a\":1}");
+    }
+
+    #[tokio::test]
+    async fn reader_that_never_ends_its_line_is_not_read_to_its_end_and_one_that_is_not_there_is_named() {
+        let endless = std::iter::repeat_with(|| message(DATA, &b"x".repeat(1 << 20)));
+        assert!(read(endless).await.unwrap_err().contains("more than 4 MiB"));
+        let refused = read([message(FAULT, b"connection refused")]).await.unwrap_err();
+        assert!(refused.contains("connection refused"), "{refused}");
+        let ended = line(stream::iter([Ok(message(DATA, b"{"))])).await.unwrap_err();
+        assert!(ended.contains("has ended"), "{ended}");
+    }
+}

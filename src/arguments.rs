@@ -41,7 +41,7 @@ mod tests {
     use super::*;
 
     /// A command that ends is typed whole.
-    const GOES_ON: [&str; 4] = ["controller", "virtual-node", "node", "dev"];
+    const GOES_ON: [&str; 5] = ["controller", "virtual-node", "node", "volume-stats", "dev"];
 
     #[test]
     fn command_line_is_well_formed() {

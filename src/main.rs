@@ -63,6 +63,10 @@ async fn play() -> ExitCode {
             telemetry::start(LogFormat::Text);
             run::mover(command).await
         }
+        Command::Role(Role::VolumeStats(arguments)) => {
+            telemetry::start(LogFormat::Text);
+            run::volume_stats(arguments).await
+        }
         Command::Role(Role::Operator(command)) => return operate(&command).await,
         Command::Completion { shell } => return complete(shell),
         #[cfg(feature = "dev")]

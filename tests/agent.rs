@@ -46,6 +46,8 @@ mod level;
 mod node_mode;
 #[path = "agent/planted.rs"]
 mod planted;
+#[path = "agent/reader.rs"]
+mod reader;
 #[path = "agent/restored.rs"]
 mod restored;
 #[path = "agent/takeover.rs"]

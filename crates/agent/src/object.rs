@@ -11,7 +11,7 @@ use kube::{
 use serde_json::Value;
 
 use super::HOST;
-use domain::printable::one_line;
+pub(super) use domain::printable::short;
 
 /// Namespace and name; no namespace where the kind has none.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -37,13 +37,6 @@ impl std::fmt::Display for Place {
 /// A text in an object; empty where there is none.
 pub(super) fn text<'a>(object: &'a Value, pointer: &str) -> &'a str {
     object.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
-}
-
-/// A text of a member's, in one line of so many bytes at most.
-pub(super) fn short(text: &str, most: usize) -> String {
-    let mut line = one_line(text);
-    line.truncate(line.floor_char_boundary(most));
-    line
 }
 
 /// What a list in an object holds.

@@ -3,6 +3,7 @@
 mod address;
 pub mod mover;
 pub mod operator;
+pub mod volume_stats;
 
 use std::{
     net::{IpAddr, SocketAddr},
@@ -37,6 +38,8 @@ pub enum Role {
     /// Carry a volume's files to another member: the driver has pods of its own do that
     #[command(subcommand)]
     Mover(mover::Mover),
+    /// Tell in a member how full volumes of a host's pods are, as the kubelets there say: `member add --volume-stats` makes such a pod
+    VolumeStats(volume_stats::VolumeStats),
     #[command(flatten)]
     Operator(operator::Command),
 }

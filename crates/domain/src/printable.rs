@@ -18,6 +18,13 @@ pub fn one_line(text: &str) -> String {
     printable(text).replace(['\n', '\t'], " ")
 }
 
+/// The same in so many bytes at most.
+pub fn short(text: &str, most: usize) -> String {
+    let mut line = one_line(text);
+    line.truncate(line.floor_char_boundary(most));
+    line
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -32,5 +39,6 @@ mod tests {
     #[test]
     fn one_line_is_one() {
         assert_eq!(one_line("x\n  Normal\tScheduled \u{1b}[8m"), "x   Normal Scheduled �[8m");
+        assert_eq!((short("a\nb", 9), short("aäb", 2)), ("a b".to_owned(), "a".to_owned()));
     }
 }

@@ -8,6 +8,7 @@ pub mod mover;
 pub mod node;
 pub mod operator;
 pub mod virtual_node;
+pub mod volume_stats;
 
 use std::{
     net::SocketAddr,
@@ -31,6 +32,7 @@ pub use controller::controller;
 pub use mover::mover;
 pub use node::node;
 pub use virtual_node::virtual_node;
+pub use volume_stats::volume_stats;
 
 /// What only the person who started the process can mend.
 #[derive(Debug, thiserror::Error)]

@@ -2,12 +2,17 @@
 //! that for one host, and its agent asks the reader, by a port-forward to the loopback of its pod.
 
 mod ask;
+mod kubelet;
+mod reader;
+mod summary;
 
 use serde::{Deserialize, Serialize};
 
 use domain::volume::HostId;
 
 pub use ask::ask;
+pub use kubelet::{Kubelets, Trust};
+pub use reader::Reader;
 
 /// Where readers are, and what their pods' names begin with: one that is a host's own says whose, after that.
 pub const NAMESPACE: &str = "kosmos-csi";

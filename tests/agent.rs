@@ -54,6 +54,8 @@ mod restored;
 mod takeover;
 #[path = "agent/usage.rs"]
 mod usage;
+#[path = "agent/volume_stats.rs"]
+mod volume_stats;
 #[path = "agent/volumes.rs"]
 mod volumes;
 #[path = "agent/ways.rs"]

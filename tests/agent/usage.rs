@@ -7,6 +7,7 @@ use agent::{
     KubeletAddress,
     usage::{Page, Ports, Usage},
 };
+use cluster::Dial;
 use host::Host;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use member::{Registry, Scope, source::Account};
@@ -17,11 +18,11 @@ use tokio_util::sync::CancellationToken;
 use super::{SHOP, World, story, until};
 
 const METRICS: &str = "pods.metrics.k8s.io";
-const SHARED: u16 = 10250;
+pub(super) const SHARED: u16 = 10250;
 
 /// An agent whose nodes have ports, and somebody who asks there.
-struct Scraped {
-    world: World,
+pub(super) struct Scraped {
+    pub(super) world: World,
     usage: Arc<Usage>,
     host: Host,
     members: Registry,
@@ -30,12 +31,18 @@ struct Scraped {
 
 impl Scraped {
     async fn new() -> Self {
+        Self::by(|dial| dial).await
+    }
+
+    /// Who is asked there goes this way to the member.
+    pub(super) async fn by(way: impl FnOnce(Dial) -> Dial) -> Self {
         let world = World::new(1).await;
         let usage = Arc::new(Usage::new(Ports::new(SHARED + 1..=SHARED + 2)));
         let shared = format!("10.0.0.7:{SHARED}").parse().unwrap();
         world.start_at("first", Some(KubeletAddress { shared, usage: Some(Arc::clone(&usage)) }));
         until("the node is ready", || world.is_ready()).await;
-        let (mut tasks, clusters) = (JoinSet::new(), world.clusters("first"));
+        let (mut tasks, mut clusters) = (JoinSet::new(), world.clusters("first"));
+        clusters.dial = way(std::mem::take(&mut clusters.dial));
         let host = clusters.connect(&CancellationToken::new()).await.unwrap().unwrap();
         let (_, never_restored) = watch::channel(());
         let (members, _) = clusters.follow(&host, Account::VirtualNode, Scope::Nothing, &never_restored, &mut tasks);
@@ -50,7 +57,7 @@ impl Scraped {
         self.world.node().unwrap()["status"]["daemonEndpoints"]["kubeletEndpoint"]["Port"].as_u64().unwrap()
     }
 
-    async fn page(&self, page: Page, port: u16) -> String {
+    pub(super) async fn page(&self, page: Page, port: u16) -> String {
         // Longer than the member's word is believed.
         sleep(Duration::from_secs(11)).await;
         self.usage.page(page, &self.members, &self.host.id, port).await.unwrap()
@@ -84,7 +91,7 @@ impl Scraped {
     }
 }
 
-fn value(page: &str, series: &str) -> f64 {
+pub(super) fn value(page: &str, series: &str) -> f64 {
     let line = page.lines().find(|line| line.starts_with(series)).unwrap_or_else(|| panic!("no {series} in\n{page}"));
     line[series.len()..].split_whitespace().next().unwrap().parse().unwrap()
 }

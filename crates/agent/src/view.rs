@@ -127,6 +127,17 @@ impl HostCache {
         ours.map(|node| text(&node, "/metadata/name").to_owned()).collect()
     }
 
+    /// The names of pods that run in a namespace of the member, as the work on it knows them.
+    pub(super) fn running_in(&self, member: &str, namespace: &str) -> Vec<String> {
+        let Some(there) = self.concerned().of(member).last().cloned() else { return Vec::new() };
+        let runs =
+            |pod: &Arc<Value>| text(pod, "/metadata/namespace") == namespace && text(pod, "/status/phase") == "Running";
+        let mut names: Vec<String> =
+            there.pods.all().iter().filter(|pod| runs(pod)).map(|pod| Place::of(pod).name).collect();
+        names.sort();
+        names
+    }
+
     pub(super) fn enter<'a>(&'a self, member: &'a str) -> Entered<'a> {
         let cache = Arc::new(MemberCache::default());
         self.concerned().members.entry(member.to_owned()).or_default().push(Arc::clone(&cache));

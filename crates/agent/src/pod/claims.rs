@@ -45,7 +45,7 @@ pub(super) struct Leaves {
 }
 
 /// The claims a pod mounts, by its volumes, and whether one was made for the pod.
-fn claims_of(pod: &Value) -> Vec<(String, String, bool)> {
+pub(crate) fn claims_of(pod: &Value) -> Vec<(String, String, bool)> {
     let volumes = items(pod, "/spec/volumes").filter_map(|volume| {
         let name = text(volume, "/name").to_owned();
         let claim = text(volume, "/persistentVolumeClaim/claimName");

@@ -46,6 +46,7 @@ use super::{
 };
 pub(super) use allowance::Tellings;
 pub(super) use change::Turns;
+pub(super) use claims::claims_of;
 use cluster::with_causes;
 use config_sync::Synced;
 use copy::{Made, copy};

@@ -1,10 +1,15 @@
-//! What pods on virtual nodes use, for those who ask a kubelet for it: metrics-server and so `kubectl top` and autoscalers,
-//! Prometheus. The member is asked only while somebody asks here, for the copies of this host alone.
+//! What pods on virtual nodes use and how full their volumes are, for those who ask a kubelet for it: metrics-server and so `kubectl top`
+//! and autoscalers, Prometheus. The member is asked only while somebody asks here, for the copies of this host alone.
 
 mod counters;
+mod exposition;
+mod meter;
 mod pages;
 mod ports;
 mod reading;
+mod volume_meter;
+mod volume_pages;
+mod volumes;
 
 use std::{
     collections::HashMap,
@@ -13,32 +18,23 @@ use std::{
 };
 
 use k8s_openapi::jiff::Timestamp;
-use kube::{
-    api::{DynamicObject, ListParams, ObjectList},
-    core::Request,
-};
 use tokio::{
     sync::{Mutex, OwnedMutexGuard},
-    time::{Instant, timeout},
+    time::Instant,
 };
 
-use super::{
-    HOST,
-    object::{text, whole},
-    view::HostCache,
-    virtual_node::virtual_node_of,
-};
-use cluster::{Aside, with_causes};
-use counters::{Counters, STALE};
+use super::{object::text, view::HostCache, virtual_node::virtual_node_of};
+use counters::Counters;
 use domain::{
     error::{Error, Result},
     volume::HostId,
 };
-use member::{Member, Registry};
+use member::Registry;
+use meter::Meter;
 pub use pages::Page;
 pub use ports::Ports;
+use volume_meter::VolumeMeter;
 
-const METRICS: &str = "/apis/metrics.k8s.io/v1beta1/pods";
 /// How long a member's word is believed. metrics-server asks its kubelets every 15 s at the most often.
 const BELIEVED: Duration = Duration::from_secs(10);
 /// How long it is waited for: whoever asks here waits some ten seconds himself.
@@ -50,27 +46,23 @@ pub struct Usage {
     ports: Ports,
     /// Of the agent at work; gone with it.
     view: std::sync::Mutex<Weak<HostCache>>,
-    meters: std::sync::Mutex<HashMap<String, Arc<Mutex<Meter>>>>,
+    meters: Meters<Meter>,
+    volume_meters: Meters<VolumeMeter>,
 }
 
-/// What one member has said so far.
-#[derive(Debug, Default)]
-struct Meter {
-    asked: Option<Instant>,
-    counters: Counters,
-    /// Why it says nothing.
-    error: Option<String>,
-}
+/// What each member has said so far.
+type Meters<T> = std::sync::Mutex<HashMap<String, Arc<Mutex<T>>>>;
 
 impl Usage {
     pub fn new(ports: Ports) -> Self {
-        Self { ports, view: std::sync::Mutex::default(), meters: std::sync::Mutex::default() }
+        Self { ports, view: std::sync::Mutex::default(), meters: Meters::default(), volume_meters: Meters::default() }
     }
 
     /// An agent begins its work, and knows nothing of what one before it has said.
     pub(super) fn begin(&self, view: &Arc<HostCache>) {
         *self.view.lock().unwrap_or_else(PoisonError::into_inner) = Arc::downgrade(view);
         self.meters.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        self.volume_meters.lock().unwrap_or_else(PoisonError::into_inner).clear();
         self.ports.forget();
     }
 
@@ -94,27 +86,35 @@ impl Usage {
         let Some((name, virtual_node)) = stands_for else {
             return page.of_nobody().ok_or_else(|| Error::NotFound(format!("no virtual node has port {port}")));
         };
-        if !page.tells_usage() {
-            return Ok(page.of(&Counters::default().of_node(name, &[], Timestamp::now()), false));
-        }
-        let meter = self.meter(&virtual_node.member);
-        let asking = Asking {
-            member: virtual_node.member,
-            members: members.clone(),
-            host: host.clone(),
-            view: Arc::clone(&view),
+        let (view, member) = (&view, &virtual_node.member);
+        let asking =
+            || Asking { member: member.clone(), members: members.clone(), host: host.clone(), view: Arc::clone(view) };
+        let (usage, volumes) = tokio::join!(
+            asked(page.tells_usage(), asking().usage(meter_of(&self.meters, member))),
+            asked(page.tells_volumes(), asking().volumes(meter_of(&self.volume_meters, member))),
+        );
+        let (pods, now) = (view.pods.of(name), Timestamp::now());
+        let (usage, failed) = match usage? {
+            Some(meter) => (meter.counters.of_node(name, &pods, now), meter.error.is_some()),
+            None => (Counters::default().of_node(name, &[], now), false),
         };
-        // On its own: whoever asks here may hang up, and the member is to be asked to the end.
-        let meter = tokio::spawn(asking.ask(meter)).await;
-        let meter = meter.map_err(|error| Error::InProgress(format!("what pods use is not told: {error}")))?;
-        let usage = meter.counters.of_node(name, &view.pods.of(name), Timestamp::now());
-        Ok(page.of(&usage, meter.error.is_some()))
+        let volumes = volumes?.map(|meter| meter.volumes.of_pods(&pods, now)).unwrap_or_default();
+        Ok(page.of(&usage, &volumes, failed))
     }
+}
 
-    fn meter(&self, member: &str) -> Arc<Mutex<Meter>> {
-        let mut meters = self.meters.lock().unwrap_or_else(PoisonError::into_inner);
-        Arc::clone(meters.entry(member.to_owned()).or_default())
+fn meter_of<T: Default>(meters: &Meters<T>, member: &str) -> Arc<Mutex<T>> {
+    let mut meters = meters.lock().unwrap_or_else(PoisonError::into_inner);
+    Arc::clone(meters.entry(member.to_owned()).or_default())
+}
+
+/// On its own: whoever asks here may hang up, and the member is to be asked to the end. None where the page has nothing of it.
+async fn asked<T: Send + 'static>(wanted: bool, asking: impl Future<Output = T> + Send + 'static) -> Result<Option<T>> {
+    if !wanted {
+        return Ok(None);
     }
+    let asked = tokio::spawn(asking).await;
+    asked.map(Some).map_err(|error| Error::InProgress(format!("what pods use is not told: {error}")))
 }
 
 /// What it takes to ask a member.
@@ -126,10 +126,20 @@ struct Asking {
 }
 
 impl Asking {
-    /// What the member has said, not long ago.
-    async fn ask(self, meter: Arc<Mutex<Meter>>) -> OwnedMutexGuard<Meter> {
+    /// What the member has said of what its pods use, not long ago.
+    async fn usage(self, meter: Arc<Mutex<Meter>>) -> OwnedMutexGuard<Meter> {
         let mut meter = meter.lock_owned().await;
-        if meter.asked.is_none_or(|asked| asked.elapsed() >= BELIEVED) {
+        if is_due(meter.asked) {
+            let member = self.members.get(&self.member).await;
+            meter.ask(&self.member, member, &self.host, &self.view).await;
+        }
+        meter
+    }
+
+    /// And of volumes.
+    async fn volumes(self, meter: Arc<Mutex<VolumeMeter>>) -> OwnedMutexGuard<VolumeMeter> {
+        let mut meter = meter.lock_owned().await;
+        if is_due(meter.asked) {
             let member = self.members.get(&self.member).await;
             meter.ask(&self.member, member, &self.host, &self.view).await;
         }
@@ -137,59 +147,6 @@ impl Asking {
     }
 }
 
-impl Meter {
-    /// Asks the member, and says once why it does not tell.
-    async fn ask(&mut self, name: &str, member: Result<Arc<Member>>, host: &HostId, view: &HostCache) {
-        self.asked = Some(Instant::now());
-        let said = match member {
-            Ok(member) => said(&member, host).await,
-            Err(error) => Err(error.to_string()),
-        };
-        let error = match said {
-            Ok(metrics) => {
-                let readings: Vec<_> = metrics.iter().flat_map(reading::of_pod).collect();
-                let now = Timestamp::now();
-                self.counters.take(&readings, &view.nodes_of(name), &view.pods_for(name), now);
-                let old = "what it says of its pods is older than minutes: its clock is behind, or its metrics-server stands still";
-                let is_old = |reading: &reading::Reading| {
-                    now.duration_since(reading.at).as_secs() >= STALE.as_secs().cast_signed()
-                };
-                (!readings.is_empty() && readings.iter().all(is_old)).then(|| old.to_owned())
-            }
-            Err(reason) => Some(reason),
-        };
-        match &error {
-            Some(reason) if self.error != error => {
-                tracing::warn!(
-                    member = name,
-                    reason,
-                    "what pods use there is not known: kubectl top shows nothing of them"
-                );
-            }
-            None if self.error.is_some() => tracing::info!(member = name, "what pods use there is known again"),
-            _ => {}
-        }
-        self.error = error;
-    }
-}
-
-/// `PodMetrics` of this host's copies, which have their labels. That this takes long says nothing of the member: what serves it is no part
-/// of its API server.
-async fn said(member: &Member, host: &HostId) -> Result<Vec<serde_json::Value>, String> {
-    let client = member.leaf().map_err(|error| error.to_string())?.client.clone();
-    let ours = ListParams::default().labels(&format!("{HOST}={}", host.0));
-    let mut request = Request::new(METRICS).list(&ours).map_err(|error| error.to_string())?;
-    request.extensions_mut().insert(Aside);
-    let listed = timeout(PATIENCE, client.request::<ObjectList<DynamicObject>>(request)).await;
-    let listed = listed.map_err(|_| format!("list pods.metrics.k8s.io: no answer within {} s", PATIENCE.as_secs()))?;
-    let listed = listed.map_err(|error| match &error {
-        kube::Error::Api(status) if status.code == 404 => {
-            "it serves no metrics.k8s.io: metrics-server is not installed there".to_owned()
-        }
-        kube::Error::Api(status) if status.code == 403 => {
-            format!("{}: `kosmos-csi member add` gives the right", with_causes(&error))
-        }
-        _ => format!("list pods.metrics.k8s.io: {}", with_causes(&error)),
-    })?;
-    Ok(listed.items.into_iter().map(whole).collect())
+fn is_due(asked: Option<Instant>) -> bool {
+    asked.is_none_or(|asked| asked.elapsed() >= BELIEVED)
 }

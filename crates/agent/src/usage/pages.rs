@@ -1,11 +1,14 @@
 //! What a kubelet serves of itself and its pods, by the names that a kubelet has for it. Pure.
 
-use std::fmt::Write as _;
-
 use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::counters::{ContainerUsage, NodeUsage, PodUsage, Usage};
+use super::{
+    counters::{ContainerUsage, NodeUsage, PodUsage, Usage},
+    exposition::{Metrics, bytes},
+    volume_pages,
+    volumes::VolumeUsage,
+};
 
 /// What can be asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,6 +48,10 @@ impl Page {
         matches!(self, Self::Resource | Self::Cadvisor | Self::Summary)
     }
 
+    pub(super) fn tells_volumes(self) -> bool {
+        matches!(self, Self::Kubelet | Self::Summary)
+    }
+
     pub(crate) fn content_type(self) -> &'static str {
         match self {
             Self::Healthz => "text/plain; charset=utf-8",
@@ -62,43 +69,17 @@ impl Page {
         }
     }
 
-    /// `failed`: the member does not say anything just now.
-    pub(super) fn of(self, node: &NodeUsage, failed: bool) -> String {
+    /// `failed`: the member does not say anything just now of what its pods use.
+    pub(super) fn of(self, node: &NodeUsage, volumes: &[VolumeUsage], failed: bool) -> String {
         match self {
             Self::Healthz => "ok".to_owned(),
-            Self::Kubelet => kubelet(node),
+            Self::Kubelet => kubelet(node, volumes),
             Self::Resource => resource(node, failed),
             Self::Cadvisor => cadvisor(node),
             Self::Probes => String::new(),
-            Self::Summary => summary(node).to_string(),
+            Self::Summary => summary(node, volumes).to_string(),
         }
     }
-}
-
-/// In Prometheus' text format.
-#[derive(Default)]
-struct Metrics(String);
-
-impl Metrics {
-    fn family(&mut self, name: &str, kind: &str, help: &str) {
-        let _ = writeln!(self.0, "# HELP {name} {help}\n# TYPE {name} {kind}");
-    }
-
-    fn sample(&mut self, name: &str, labels: &[(&str, &str)], value: f64, at: Option<Timestamp>) {
-        let labels: Vec<String> = labels.iter().map(|(label, text)| format!("{label}=\"{}\"", escaped(text))).collect();
-        let labels = if labels.is_empty() { String::new() } else { format!("{{{}}}", labels.join(",")) };
-        let at = at.map(|at| format!(" {}", at.as_millisecond())).unwrap_or_default();
-        let _ = writeln!(self.0, "{name}{labels} {value}{at}");
-    }
-}
-
-fn escaped(text: &str) -> String {
-    text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
-}
-
-#[expect(clippy::cast_precision_loss, reason = "a measure of bytes, which metrics carry so")]
-fn bytes(count: u64) -> f64 {
-    count as f64
 }
 
 #[expect(clippy::cast_precision_loss, reason = "seconds since 1970 with their thousandths")]
@@ -188,14 +169,15 @@ fn cadvisor(node: &NodeUsage) -> String {
     page.0
 }
 
-fn kubelet(node: &NodeUsage) -> String {
+fn kubelet(node: &NodeUsage, volumes: &[VolumeUsage]) -> String {
     let mut page = Metrics::default();
     page.family("kubelet_node_name", "gauge", "The node; always 1");
     page.sample("kubelet_node_name", &[("node", &node.name)], 1.0, None);
+    volume_pages::families(&mut page, volumes);
     page.0
 }
 
-fn summary(node: &NodeUsage) -> Value {
+fn summary(node: &NodeUsage, volumes: &[VolumeUsage]) -> Value {
     let usage = |usage: &Usage| {
         let time = format!("{:.0}", usage.at);
         json!({
@@ -218,7 +200,8 @@ fn summary(node: &NodeUsage) -> Value {
         let whole = json!({"podRef": name, "startTime": since(pod.started), "containers": containers});
         with(whole, usage(&sum(pod)))
     };
-    let pods: Vec<Value> = node.pods.iter().map(of_pod).collect();
+    let mut pods: Vec<Value> = node.pods.iter().map(of_pod).collect();
+    volume_pages::put_into(&mut pods, volumes);
     json!({"node": with(json!({"nodeName": node.name}), usage(&node.usage)), "pods": pods})
 }
 
@@ -252,7 +235,7 @@ mod tests {
 
     #[test]
     fn resource_page_has_what_metrics_server_reads() {
-        let page = Page::Resource.of(&node(), false);
+        let page = Page::Resource.of(&node(), &[], false);
         for line in [
             "# TYPE container_cpu_usage_seconds_total counter",
             "container_cpu_usage_seconds_total{container=\"db\",namespace=\"shop\",pod=\"db-0\"} 12.5 1767323045000",
@@ -266,19 +249,19 @@ mod tests {
         ] {
             assert!(page.lines().any(|there| there == line), "{line}\n{page}");
         }
-        assert!(Page::Resource.of(&node(), true).contains("resource_scrape_error 1"));
+        assert!(Page::Resource.of(&node(), &[], true).contains("resource_scrape_error 1"));
     }
 
     #[test]
     fn cadvisors_page_names_the_image_whatever_is_in_its_name() {
-        let page = Page::Cadvisor.of(&node(), false);
+        let page = Page::Cadvisor.of(&node(), &[], false);
         assert!(page.contains("image=\"a\\\"b\\\\c\\nd\",namespace=\"shop\""), "{page}");
         assert!(page.lines().all(|line| line.starts_with('#') || line.starts_with("container_")), "{page}");
     }
 
     #[test]
     fn summary_says_the_same_in_json() {
-        let said: Value = serde_json::from_str(&Page::Summary.of(&node(), false)).unwrap();
+        let said: Value = serde_json::from_str(&Page::Summary.of(&node(), &[], false)).unwrap();
         assert_eq!(said["node"]["nodeName"], "kosmos-m");
         assert_eq!(said["node"]["cpu"]["usageCoreNanoSeconds"], 30_000_000_000_u64);
         let pod = &said["pods"][0];
@@ -289,9 +272,9 @@ mod tests {
 
     #[test]
     fn every_other_page_is_answered_so_that_nobodys_target_is_down() {
-        assert_eq!(Page::Healthz.of(&node(), false), "ok");
-        assert_eq!(Page::Probes.of(&node(), false), "");
-        assert!(Page::Kubelet.of(&node(), true).contains("kubelet_node_name{node=\"kosmos-m\"} 1"));
+        assert_eq!(Page::Healthz.of(&node(), &[], false), "ok");
+        assert_eq!(Page::Probes.of(&node(), &[], false), "");
+        assert!(Page::Kubelet.of(&node(), &[], true).contains("kubelet_node_name{node=\"kosmos-m\"} 1"));
         for path in ["/metrics/", "/metrics/cpu", "/stats", "/pods", "", "/healthz/ping"] {
             assert_eq!(Page::parse(path), None, "{path}");
         }

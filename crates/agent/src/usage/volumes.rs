@@ -1,0 +1,148 @@
+//! What volumes of the host's pods hold: which of a member's words are believed, and of which claim they are. Pure.
+
+use std::{
+    collections::{HashMap, HashSet},
+    sync::Arc,
+};
+
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
+use serde_json::Value;
+
+use super::{
+    super::{
+        object::{Place, text},
+        pod::{claims_of, had_copy},
+    },
+    counters::STALE,
+};
+use leaf::stats::{Figures, VolumeStats};
+
+/// A volume, by the UID of its pod and its name there.
+type VolumeId = (String, String);
+
+/// Of one member's pods.
+#[derive(Debug, Default)]
+pub(super) struct Volumes(HashMap<VolumeId, Known>);
+
+#[derive(Clone, Copy, Debug)]
+struct Known {
+    figures: Figures,
+    /// When the kubelet has looked, as it says.
+    looked: Timestamp,
+    told: Timestamp,
+}
+
+/// What a volume of a pod of the host holds, and which claim of the host it is.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct VolumeUsage {
+    pub(super) pod: Place,
+    pub(super) pod_uid: String,
+    pub(super) name: String,
+    pub(super) claim: String,
+    pub(super) figures: Figures,
+    pub(super) looked: Timestamp,
+}
+
+impl Volumes {
+    /// Takes what a member has said. Only claims that these pods of the host mount count, and of the pods only those that have a copy.
+    pub(super) fn take(&mut self, said: Vec<VolumeStats>, pods: &[Arc<Value>], now: Timestamp) {
+        let ids = |pod: &Arc<Value>| {
+            let uid = text(pod, "/metadata/uid").to_owned();
+            claims_of(pod).into_iter().map(move |(volume, ..)| (uid.clone(), volume))
+        };
+        let mounted: HashSet<VolumeId> = pods.iter().filter(|pod| had_copy(pod)).flat_map(ids).collect();
+        self.0.retain(|id, _| mounted.contains(id));
+        for VolumeStats { pod_uid, volume, time, figures } in said {
+            let id = (pod_uid, volume);
+            if mounted.contains(&id) {
+                let looked = time.parse::<Timestamp>().map_or(now, |looked| looked.min(now));
+                self.0.insert(id, Known { figures, looked, told: now });
+            }
+        }
+    }
+
+    /// What is told of these pods of the host, which are on one node.
+    pub(super) fn of_pods(&self, pods: &[Arc<Value>], now: Timestamp) -> Vec<VolumeUsage> {
+        let mut all: Vec<VolumeUsage> = pods.iter().flat_map(|pod| self.of_pod(pod, now)).collect();
+        all.sort_by(|one, other| (&one.pod, &one.name).cmp(&(&other.pod, &other.name)));
+        all
+    }
+
+    fn of_pod(&self, pod: &Value, now: Timestamp) -> Vec<VolumeUsage> {
+        let (place, pod_uid) = (Place::of(pod), text(pod, "/metadata/uid"));
+        let of_claim = |(name, claim, _): (String, String, bool)| {
+            let Known { figures, looked, told } = *self.0.get(&(pod_uid.to_owned(), name.clone()))?;
+            let fresh = now.duration_since(told) < SignedDuration::try_from(STALE).unwrap_or_default();
+            let (pod, pod_uid) = (place.clone(), pod_uid.to_owned());
+            fresh.then_some(VolumeUsage { pod, pod_uid, name, claim, figures, looked })
+        };
+        claims_of(pod).into_iter().filter_map(of_claim).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::{super::super::pod::COPIED, *};
+
+    fn time(seconds: i64) -> Timestamp {
+        Timestamp::from_second(1_800_000_000 + seconds).unwrap()
+    }
+
+    /// With a claim, one that was made for it, and a volume of another kind.
+    fn pod(name: &str, uid: &str) -> Arc<Value> {
+        let volumes = json!([{"name": "data", "persistentVolumeClaim": {"claimName": "db"}},
+            {"name": "scratch", "ephemeral": {"volumeClaimTemplate": {}}}, {"name": "tmp", "emptyDir": {}}]);
+        Arc::new(json!({
+            "metadata": {"namespace": "shop", "name": name, "uid": uid},
+            "spec": {"nodeName": "kosmos-m", "volumes": volumes},
+            "status": {"conditions": [{"type": COPIED, "status": "True"}]},
+        }))
+    }
+
+    fn said(uid: &str, volume: &str, used: u64, at: &str) -> VolumeStats {
+        let figures = Figures { used_bytes: Some(used), ..Figures::default() };
+        VolumeStats { pod_uid: uid.to_owned(), volume: volume.to_owned(), time: at.to_owned(), figures }
+    }
+
+    /// The claims that are told, each with how many bytes.
+    fn told(volumes: &Volumes, pods: &[Arc<Value>], now: i64) -> Vec<(String, Option<u64>)> {
+        volumes.of_pods(pods, time(now)).into_iter().map(|one| (one.claim, one.figures.used_bytes)).collect()
+    }
+
+    #[test]
+    fn figures_are_told_of_the_hosts_claim_that_the_pods_own_volume_names() {
+        let (mut volumes, pods) = (Volumes::default(), [pod("a", "u1")]);
+        volumes.take(vec![said("u1", "data", 1, ""), said("u1", "scratch", 2, "")], &pods, time(0));
+        assert_eq!(told(&volumes, &pods, 1), [("db".to_owned(), Some(1)), ("a-scratch".to_owned(), Some(2))]);
+        let one = &volumes.of_pods(&pods, time(1))[0];
+        assert_eq!((one.pod.to_string(), one.pod_uid.as_str(), one.looked), ("shop/a".to_owned(), "u1", time(0)));
+    }
+
+    #[test]
+    fn what_no_pod_of_the_host_mounts_there_is_neither_told_nor_kept() {
+        let (mut volumes, mut pods) = (Volumes::default(), [pod("a", "u1"), pod("b", "u2")]);
+        let mut bare = Value::clone(&pods[1]);
+        bare["status"] = json!({});
+        pods[1] = Arc::new(bare);
+        let lies = (0..1000).map(|number| said("u1", &format!("v{number}"), 1, ""));
+        let lies = lies.chain([said("u1", "tmp", 1, ""), said("u2", "data", 1, ""), said("u3", "data", 1, "")]);
+        volumes.take(lies.collect(), &pods, time(0));
+        assert!(told(&volumes, &pods, 0).is_empty() && volumes.0.is_empty());
+        volumes.take(vec![said("u1", "data", 1, "")], &pods, time(0));
+        volumes.take(vec![], &[pod("a", "u9")], time(1));
+        assert!(volumes.0.is_empty(), "a pod of the same name is another one");
+    }
+
+    #[test]
+    fn last_word_is_told_for_some_minutes_and_no_clock_of_a_member_makes_it_longer() {
+        let (mut volumes, pods) = (Volumes::default(), [pod("a", "u1")]);
+        volumes.take(vec![said("u1", "data", 1, "2999-01-01T00:00:00Z")], &pods, time(0));
+        assert_eq!(volumes.of_pods(&pods, time(0))[0].looked, time(0));
+        volumes.take(vec![said("u1", "data", 2, "2001-01-01T00:00:00Z")], &pods, time(10));
+        volumes.take(vec![], &pods, time(60));
+        assert_eq!(told(&volumes, &pods, 60), [("db".to_owned(), Some(2))]);
+        assert!(told(&volumes, &pods, 10 + i64::try_from(STALE.as_secs()).unwrap()).is_empty());
+    }
+}

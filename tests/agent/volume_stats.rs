@@ -1,0 +1,210 @@
+//! How full volumes are: a reader in the member says it, and the kubelet's pages of a virtual node have it by the host's claims. The
+//! reader is played, down to the port-forward by which it is asked.
+
+use std::sync::{
+    Arc, Mutex,
+    atomic::{AtomicUsize, Ordering},
+};
+
+use agent::usage::Page;
+use cluster::{Dial, Transport};
+use futures::{SinkExt, StreamExt};
+use http::{HeaderValue, Request, Response, Uri, header::SEC_WEBSOCKET_PROTOCOL};
+use http_body_util::BodyExt;
+use hyper_util::rt::TokioIo;
+use kube::client::{Body, DynBody};
+use leaf::stats::PORT;
+use serde_json::{Value, json};
+use tokio::{io::DuplexStream, time::Instant};
+use tokio_tungstenite::{
+    accept_hdr_async,
+    tungstenite::{Message, handshake::server},
+};
+use tower::{BoxError, ServiceExt, service_fn};
+
+use super::{
+    SHOP, lock, story, text, until,
+    usage::{SHARED, Scraped, value},
+};
+
+const NAMESPACE: &str = "kosmos-csi";
+const USED: &str = "kubelet_volume_stats_used_bytes{namespace=\"shop\",persistentvolumeclaim=\"data\"}";
+
+/// How the reader answers.
+#[derive(Clone, Default)]
+enum Reader {
+    #[default]
+    Silent,
+    Says(String),
+    Endless,
+    /// Nobody listens at its port.
+    Gone,
+}
+
+impl Reader {
+    /// Of volumes, by the UID of their pod, their name and the bytes in use.
+    fn says(volumes: &[(&str, &str, u64)]) -> Self {
+        let of = |(uid, volume, used): &(&str, &str, u64)| json!({"podUid": uid, "volume": volume, "usedBytes": used});
+        let volumes: Vec<Value> = volumes.iter().map(of).collect();
+        Self::Says(format!("{}\n", json!({"volumes": volumes})))
+    }
+
+    /// To whom the port is forwarded.
+    async fn answer(self, stream: DuplexStream) {
+        let mut socket = accept_hdr_async(stream, with_protocol).await.unwrap();
+        let [low, high] = PORT.to_le_bytes();
+        for channel in [0, 1] {
+            socket.send(Message::binary(vec![channel, low, high])).await.unwrap();
+        }
+        match self {
+            Self::Silent => {}
+            Self::Says(line) => socket.send(Message::binary([&[0_u8], line.as_bytes()].concat())).await.unwrap(),
+            Self::Gone => {
+                let fault = Message::binary([&[1_u8], "connection refused".as_bytes()].concat());
+                socket.send(fault).await.unwrap();
+            }
+            Self::Endless => while socket.send(Message::binary(b"\0x".repeat(1 << 15))).await.is_ok() {},
+        }
+        while socket.next().await.is_some_and(|message| message.is_ok()) {}
+    }
+}
+
+#[allow(clippy::result_large_err, clippy::unnecessary_wraps, reason = "as the library wants it")]
+fn with_protocol(_: &server::Request, mut answer: server::Response) -> Result<server::Response, server::ErrorResponse> {
+    answer.headers_mut().insert(SEC_WEBSOCKET_PROTOCOL, HeaderValue::from_static("v4.channel.k8s.io"));
+    Ok(answer)
+}
+
+/// An API server's answer to a port-forward, and what follows it.
+async fn forwarded(request: Request<Body>, reader: Reader) -> Result<Response<Box<DynBody>>, BoxError> {
+    let (ours, theirs) = tokio::io::duplex(1 << 16);
+    tokio::spawn(reader.answer(theirs));
+    let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(ours)).await?;
+    tokio::spawn(connection.with_upgrades());
+    let answer = sender.send_request(request).await?;
+    Ok(answer.map(|body| -> Box<DynBody> { Box::new(BodyExt::map_err(body, BoxError::from)) }))
+}
+
+/// A member with a reader for this host, a pod of the host's with a claim, and somebody who asks the node's kubelet.
+struct Told {
+    scraped: Scraped,
+    reader: Arc<Mutex<Reader>>,
+    asked: Arc<AtomicUsize>,
+}
+
+impl Told {
+    async fn new() -> Self {
+        let (reader, asked) = (Arc::<Mutex<Reader>>::default(), Arc::<AtomicUsize>::default());
+        let (of_way, counted) = (Arc::clone(&reader), Arc::clone(&asked));
+        let scraped = Scraped::by(move |dial| way(dial, of_way, counted)).await;
+        scraped.world.claim("data");
+        scraped.world.attach();
+        scraped.world.run_pod("a", Some("data"));
+        until("it runs", || scraped.world.phase("a") == "Running").await;
+        scraped.world.member.create("namespaces", json!({"metadata": {"name": NAMESPACE}})).unwrap();
+        Self { scraped, reader, asked }
+    }
+
+    async fn with_reader() -> Self {
+        let told = Self::new().await;
+        told.run_reader(&format!("kosmos-csi-stats-host-{}abcde", told.scraped.world.host_id())).await;
+        told
+    }
+
+    async fn run_reader(&self, name: &str) {
+        let spec = json!({"containers": [{"name": "volume-stats", "image": "i:1"}]});
+        let pod = json!({"metadata": {"namespace": NAMESPACE, "name": name}, "spec": spec});
+        let member = &self.scraped.world.member;
+        member.create("pods", pod).unwrap();
+        let phase = || text(&member.get("pods", NAMESPACE, name).unwrap(), "/status/phase").to_owned();
+        until("it runs", || phase() == "Running").await;
+    }
+
+    fn does(&self, reader: Reader) {
+        *lock(&self.reader) = reader;
+    }
+
+    fn uid(&self, pod: &str) -> String {
+        text(&self.scraped.world.pod(pod).unwrap(), "/metadata/uid").to_owned()
+    }
+
+    async fn page(&self, page: Page) -> String {
+        self.scraped.page(page, SHARED + 1).await
+    }
+}
+
+/// To the member as before, but for what is forwarded to a pod.
+fn way(dial: Dial, reader: Arc<Mutex<Reader>>, asked: Arc<AtomicUsize>) -> Dial {
+    let Dial::Within(open) = dial else { panic!("it is within") };
+    Dial::Within(Arc::new(move |address: &Uri| -> Transport {
+        let (open, address) = (Arc::clone(&open), address.clone());
+        let (reader, asked) = (Arc::clone(&reader), Arc::clone(&asked));
+        let serve = move |request: Request<Body>| {
+            let (open, address, reader) = (Arc::clone(&open), address.clone(), lock(&reader).clone());
+            let is_forward = request.uri().path().ends_with("/portforward");
+            if is_forward {
+                asked.fetch_add(1, Ordering::Relaxed);
+            }
+            async move { if is_forward { forwarded(request, reader).await } else { open(&address).oneshot(request).await } }
+        };
+        service_fn(serve).boxed()
+    }))
+}
+
+#[test]
+fn how_full_a_volume_is_in_the_member_is_told_of_the_hosts_claim_and_of_nothing_else() {
+    story(1, async {
+        let told = Told::with_reader().await;
+        let uid = told.uid("a");
+        told.does(Reader::says(&[(uid.as_str(), "data", 70), (uid.as_str(), "made-up", 1), ("another", "data", 2)]));
+        let page = told.page(Page::Kubelet).await;
+        assert!((value(&page, USED) - 70.0).abs() < 0.5, "{page}");
+        assert_eq!(page.lines().filter(|line| line.starts_with("kubelet_volume_stats")).count(), 1, "{page}");
+        let summary: Value = serde_json::from_str(&told.page(Page::Summary).await).unwrap();
+        assert_eq!(summary["pods"].as_array().unwrap().len(), 1, "{summary}");
+        let volume = &summary["pods"][0]["volume"][0];
+        assert_eq!((&volume["name"], &volume["usedBytes"]), (&json!("data"), &json!(70)));
+        assert_eq!(volume["pvcRef"], json!({"name": "data", "namespace": SHOP}));
+        assert_eq!(told.asked.load(Ordering::Relaxed), 2);
+        told.page(Page::Resource).await;
+        told.page(Page::Cadvisor).await;
+        assert_eq!(told.asked.load(Ordering::Relaxed), 2, "pages that have nothing of it");
+    });
+}
+
+#[test]
+fn reader_that_lies_is_silent_or_never_ends_takes_nothing_down_and_the_last_figures_stay() {
+    story(1, async {
+        let told = Told::with_reader().await;
+        told.does(Reader::says(&[(told.uid("a").as_str(), "data", 70)]));
+        told.page(Page::Kubelet).await;
+        let negative = json!({"volumes": [{"podUid": told.uid("a"), "volume": "data", "usedBytes": -1}]});
+        for reader in [
+            Reader::Silent,
+            Reader::Endless,
+            Reader::Gone,
+            Reader::Says("HTTP/1.1 200 OK\n".to_owned()),
+            Reader::Says(format!("{negative}\n")),
+        ] {
+            told.does(reader);
+            let began = Instant::now();
+            let page = told.page(Page::Kubelet).await;
+            assert!(began.elapsed().as_secs() < 18, "{:?}", began.elapsed());
+            assert!((value(&page, USED) - 70.0).abs() < 0.5, "{page}");
+        }
+        told.does(Reader::says(&[(told.uid("a").as_str(), "data", 71)]));
+        assert!((value(&told.page(Page::Kubelet).await, USED) - 71.0).abs() < 0.5);
+    });
+}
+
+#[test]
+fn member_without_a_reader_of_this_hosts_is_asked_nothing_and_all_else_is_told() {
+    story(1, async {
+        let told = Told::new().await;
+        told.run_reader("kosmos-csi-stats-host-anotherabcde").await;
+        let page = told.page(Page::Kubelet).await;
+        assert!(page.contains("kubelet_node_name") && !page.contains("kubelet_volume_stats"), "{page}");
+        told.page(Page::Summary).await;
+        assert_eq!(told.asked.load(Ordering::Relaxed), 0);
+    });
+}

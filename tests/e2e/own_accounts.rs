@@ -29,6 +29,8 @@ const CLOSED: &str = "apart-closed";
 const OWN: &str = "apart-own";
 const ANOTHERS: &str = "apart-anothers";
 
+/// Who would tell how full this host's volumes are.
+const READER: &str = "pods/kosmos-csi-stats-host-of-a-hostx7d2k";
 /// Of movers, of all hosts.
 const YARD: &str = "kosmos-csi-movers";
 
@@ -86,7 +88,7 @@ async fn leave(member: &Place<'_>) -> Result<()> {
     cluster.kubectl(&["delete", "namespace", NAMESPACE, OWN, ANOTHERS, CLOSED, YARD, "--wait=false"]).await?;
     cluster.kubectl(&["delete", "storageclass", CLASS, "--ignore-not-found"]).await?;
     cluster.kubectl(&["delete", "volumeattachment", ATTACHED[0], ATTACHED[1], "--ignore-not-found"]).await?;
-    let own = "clusterrolebinding,rolebinding,role,serviceaccount,secret";
+    let own = "clusterrolebinding,rolebinding,role,deployment,serviceaccount,secret";
     let of_hosts = format!("kosmos.csi.io/host in ({HOST}, {ENDS_ALIKE})");
     cluster.kubectl(&["delete", own, "-n", DRIVER_NAMESPACE, "-l", &of_hosts]).await.map(drop)
 }
@@ -217,6 +219,7 @@ async fn called_alike(member: &Place<'_>, volume: &str) -> Result<()> {
         ("DELETE", path(NAMESPACE, "pods/theirs"), Value::Null),
         ("CONNECT", path(ANOTHERS, "pods/any/exec?command=id&stdout=true"), Value::Null),
         ("CONNECT", path(CLOSED, "pods/any/attach?stdout=true"), Value::Null),
+        ("CONNECT", path(DRIVER_NAMESPACE, "pods/kosmos-csi-stats-host-anotherx7d2k/portforward"), Value::Null),
     ];
     is_kept_off(member, PODS_ACCOUNT, &attempts).await
 }
@@ -357,8 +360,14 @@ async fn agent(member: &Place<'_>) -> Result<()> {
         ("CONNECT", path(ANOTHERS, "pods/any/portforward"), Value::Null),
         ("POST", path(CLOSED, "pods"), copy(&json!({}))),
         ("CONNECT", path(CLOSED, "pods/any/attach?stdout=true"), Value::Null),
+        ("CONNECT", path(DRIVER_NAMESPACE, "pods/kosmos-csi-stats-host-anotherx7d2k/portforward"), Value::Null),
+        ("CONNECT", path(DRIVER_NAMESPACE, &format!("{READER}x7d2k/portforward")), Value::Null),
+        ("CONNECT", path(DRIVER_NAMESPACE, "pods/kosmos-csi-stats-7d9f-x7d2k/portforward"), Value::Null),
+        ("CONNECT", path(DRIVER_NAMESPACE, &format!("{READER}/exec?command=id&stdout=true")), Value::Null),
+        ("CONNECT", path("kube-system", &format!("{READER}/portforward")), Value::Null),
     ];
     account.is_refused(PODS_ACCOUNT, &attempts).await?;
     account.is_allowed("POST", &pods, &copy(&json!({}))).await?;
-    account.is_allowed("POST", &path(OWN, "pods"), &copy(&json!({}))).await
+    account.is_allowed("POST", &path(OWN, "pods"), &copy(&json!({}))).await?;
+    account.finds_none("CONNECT", &path(DRIVER_NAMESPACE, &format!("{READER}/portforward"))).await
 }

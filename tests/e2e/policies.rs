@@ -62,6 +62,14 @@ impl Account {
         Ok(())
     }
 
+    /// Nothing forbids it, and there is no such object.
+    pub async fn finds_none(&self, method: &str, path: &str) -> Result<()> {
+        match self.tries(method, path, &Value::Null).await {
+            Err(told) if told.contains("not found") => Ok(()),
+            other => bail!("{method} {path}: {other:?}"),
+        }
+    }
+
     pub async fn is_allowed(&self, method: &str, path: &str, body: &Value) -> Result<()> {
         let answer = self.tries(method, path, body).await;
         answer.map_err(|told| anyhow::anyhow!("{method} {path} {body}: {told}"))

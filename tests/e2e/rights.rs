@@ -1,10 +1,10 @@
-//! Rights that a release of the chart does not use in its short life, and those of the two accounts in members: the
+//! Rights that a release of the chart does not use in its short life, and those of the accounts in members: the
 //! tests here, all together, use them.
 
 use anyhow::{Error, Result, ensure};
 use futures::future::try_join_all;
 use operator::{
-    objects::{ACCOUNT, PODS_ACCOUNT, Uses},
+    objects::{ACCOUNT, PODS_ACCOUNT, STATS_ACCOUNT, Uses},
     rights::{Right, of},
 };
 
@@ -79,7 +79,7 @@ async fn all_of_members_are_used(rigs: Vec<&Rig>, of_release: Vec<AuditEntry>) -
     let members = rigs.iter().flat_map(|rig| rig.fleet.members());
     let entries = [try_join_all(members.map(Cluster::audit)).await?.concat(), of_release].concat();
     let mut idle = Vec::new();
-    for account in [ACCOUNT, PODS_ACCOUNT] {
+    for account in [ACCOUNT, PODS_ACCOUNT, STATS_ACCOUNT] {
         let asked: Vec<&AuditEntry> = entries.iter().filter(|entry| is_of(account, entry)).collect();
         let is_rare = |right: &str| RARE_IN_MEMBERS.iter().any(|rare| rare.role == account && rare.kind == right);
         let unused = of(&objects, account).into_iter().filter(|right| !asked.iter().any(|entry| uses(right, entry)));
@@ -93,7 +93,7 @@ async fn all_of_members_are_used(rigs: Vec<&Rig>, of_release: Vec<AuditEntry>) -
 }
 
 #[test]
-fn rights_of_both_accounts_in_members_are_used_by_all_these_tests() {
+fn rights_of_all_accounts_in_members_are_used_by_all_these_tests() {
     if std::env::var_os("KOSMOS_CSI_ALL_TESTS").is_none() {
         println!("left out: only all tests together use all rights");
         return;

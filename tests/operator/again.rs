@@ -61,6 +61,24 @@ async fn pods_get_an_account_in_a_member_that_joined_without_one_where_that_is_s
     assert!(!told.contains("as before") && bound(&clusters) == both, "{told}");
 }
 
+#[tokio::test]
+async fn whoever_tells_how_full_volumes_are_is_made_where_pods_run_and_stays_as_he_is_until_that_is_said_again() {
+    let clusters = Clusters::new(1);
+    let there = || clusters.members[0].list("deployments.apps");
+    clusters.does(&format!("{ADD} --volumes-only")).await;
+    clusters
+        .refuses(&format!("{ADD} --volume-stats"), &["do not run there", "say --pods", "Nothing was written"])
+        .await;
+    assert_eq!((there(), bound(&clusters)), (vec![], vec!["kosmos-csi ".to_owned()]));
+    clusters.does(&format!("{ADD} --pods --volume-stats --image=registry.example/kosmos-csi:1")).await;
+    let before = there();
+    assert_eq!(text(&before[0], "/spec/template/spec/containers/0/image"), "registry.example/kosmos-csi:1");
+    clusters.does(ADD).await;
+    assert_eq!(there(), before);
+    clusters.does(&format!("{ADD} --volume-stats --image=registry.example/kosmos-csi:2")).await;
+    assert_eq!(text(&there()[0], "/spec/template/spec/containers/0/image"), "registry.example/kosmos-csi:2");
+}
+
 /// The bindings there tell of it: no Secret of the former cluster does.
 #[tokio::test]
 async fn cluster_that_takes_over_gets_no_more_than_the_former_one_had() {

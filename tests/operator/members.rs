@@ -170,6 +170,34 @@ async fn pods_have_an_account_of_their_own_unless_only_volumes_are_wanted() {
 }
 
 #[tokio::test]
+async fn whoever_tells_how_full_volumes_are_tells_one_host_and_nobody_is_given_his_account() {
+    let clusters = Clusters::new(1);
+    let add = format!("{ADD} --volume-stats --image=registry.example/kosmos-csi:1 --kubelet-insecure-tls");
+    clusters.does(&add).await;
+    let (member, host) = (&clusters.members[0], identity(&clusters.host));
+    let name = format!("kosmos-csi-stats-host-{host}");
+    let deployment = member.get("deployments.apps", NAMESPACE, &name).unwrap();
+    let spec = &deployment["spec"]["template"]["spec"];
+    assert_eq!(
+        (text(spec, "/serviceAccountName"), text(spec, "/containers/0/image")),
+        (&*name, "registry.example/kosmos-csi:1")
+    );
+    let arguments = json!(["volume-stats", format!("--host={host}"), "--kubelet-insecure-tls"]);
+    assert_eq!(spec["containers"][0]["args"], arguments);
+    assert!(member.get("serviceaccounts", NAMESPACE, &name).is_some());
+    assert_eq!(clusters.asked.lock().unwrap().len(), 2, "tokens of driver and agent");
+    assert_eq!(clusters.does(&add).await.matches(" unchanged\n").count(), 21 + 5);
+    let class = json!({"metadata": {"name": "fast"}, "provisioner": "x.io"});
+    member.create("storageclasses.storage.k8s.io", class).unwrap();
+    let told = clusters.does("member check m0").await;
+    let row = told.lines().find(|row| row.starts_with("volume stats")).unwrap();
+    assert!(row.contains(" note ") && row.contains("`member add m0 --volume-stats`"), "{row}");
+    clusters.refuses("member check m0 --volume-stats", &["volume stats", "FAILED", "nobody tells"]).await;
+    clusters.does("member remove m0 --member-kubeconfig=$m0").await;
+    assert!(member.list("deployments.apps").is_empty() && member.list(ROLES).is_empty());
+}
+
+#[tokio::test]
 async fn member_joins_only_a_host_that_has_the_namespaces_for_its_accounts() {
     let clusters = Clusters::new(1);
     let elsewhere = format!("{ADD} --pods-namespace=elsewhere");

@@ -1,6 +1,6 @@
 //! Rights that tests need not use, and what they are for. Of the chart: those that the life of one release need not use; the tests on
-//! the shared fleet use them, and they are looked for in its audit log (tests/e2e/rights.rs). Of the driver's account
-//! in members: those that only simulated clusters see used.
+//! the shared fleet use them, and they are looked for in its audit log (tests/e2e/rights.rs). Of the accounts
+//! in members: those that only simulated clusters, or no API server, see used.
 
 /// A right of a role.
 pub struct Rare {
@@ -73,5 +73,6 @@ pub const RARE_IN_MEMBERS: &[Rare] = &[
     rare("kosmos-csi-virtual-node", "get pods/exec", "an API server before Kubernetes 1.30 passes a WebSocket on as it comes"),
     rare("kosmos-csi-virtual-node", "get pods/attach", "the same"),
     rare("kosmos-csi-virtual-node", "get pods/portforward", "the same"),
+    rare("kosmos-csi-stats", "get nodes/stats", "kubelets are asked for that themselves, which no audit log of an API server has"),
     rare("kosmos-csi-virtual-node", "patch configmaps", "a ConfigMap that changes while a pod has it: not in each order of these tests"),
 ];

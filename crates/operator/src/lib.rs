@@ -11,6 +11,7 @@ pub mod kubeconfig;
 pub mod listing;
 pub mod narrow;
 pub mod objects;
+pub mod reader;
 pub mod rights;
 pub mod status;
 pub mod table;

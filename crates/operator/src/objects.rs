@@ -3,6 +3,7 @@
 
 use serde_json::{Value, json};
 
+use super::reader;
 use leaf::ownership::HOST;
 
 /// Under this name our objects are applied, and by this annotation they are known: who else writes a field takes its place
@@ -17,6 +18,8 @@ pub const NAMESPACE: &str = "kosmos-csi";
 pub const ACCOUNT: &str = "kosmos-csi";
 /// That of the agent, which runs the host's pods there.
 pub const PODS_ACCOUNT: &str = "kosmos-csi-virtual-node";
+/// That of who tells of volumes there. It is its pod's alone: nobody is given a kubeconfig of it.
+pub const STATS_ACCOUNT: &str = leaf::stats::NAME;
 /// The ends of names by which a Role is known that is for its account alone.
 const TOKEN: &str = "-token";
 
@@ -24,9 +27,11 @@ const MEMBER: &str = include_str!("../../../deploy/member.yaml");
 const PODS: &str = include_str!("../../../deploy/member-virtual-node.yaml");
 const ATTACH: &str = include_str!("../../../deploy/member-attach.yaml");
 const MOVES: &str = include_str!("../../../deploy/member-mover.yaml");
+const VOLUME_STATS: &str = include_str!("../../../deploy/member-volume-stats.yaml");
 
 /// What a member is for, besides volumes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "each is wanted or not, whatever the others are")]
 pub struct Uses {
     /// Pods of the host run there, on its virtual node.
     pub pods: bool,
@@ -34,10 +39,12 @@ pub struct Uses {
     pub attach: bool,
     /// Volumes are moved from and to it.
     pub moves: bool,
+    /// The host is told how full volumes there are.
+    pub volume_stats: bool,
 }
 
 impl Uses {
-    pub const ALL: Self = Self { pods: true, attach: true, moves: true };
+    pub const ALL: Self = Self { pods: true, attach: true, moves: true, volume_stats: true };
 
     /// What is needed in the member for one host, in the order in which it is made: each has accounts of its own, which an admission
     /// policy keeps from what is another's. Without a host, for whoever has the kubeconfig.
@@ -51,7 +58,9 @@ impl Uses {
 
     fn objects(self) -> Result<Vec<Value>, String> {
         let mut objects = parse(MEMBER)?;
-        for (wanted, text) in [(self.pods, PODS), (self.attach, ATTACH), (self.moves, MOVES)] {
+        for (wanted, text) in
+            [(self.pods, PODS), (self.attach, ATTACH), (self.moves, MOVES), (self.volume_stats, VOLUME_STATS)]
+        {
             if wanted {
                 objects.append(&mut parse(text)?);
             }
@@ -71,13 +80,18 @@ pub fn own_name(name: &str, host: &str) -> String {
 /// Whether an object of a member is for one host and nobody else.
 pub fn is_own(object: &Value) -> bool {
     match word(object, "/kind") {
-        "ServiceAccount" | "ClusterRoleBinding" | "RoleBinding" | "Secret" => true,
+        "ServiceAccount" | "ClusterRoleBinding" | "RoleBinding" | "Secret" | "Deployment" => true,
         "Role" => word(object, "/metadata/name").contains(TOKEN),
         _ => false,
     }
 }
 
-/// The object as one host has it: accounts, and what gives rights to them.
+/// Whether kubeconfigs of an account are given out.
+pub fn is_given_out(account: &Value) -> bool {
+    !word(account, "/metadata/name").starts_with(STATS_ACCOUNT)
+}
+
+/// The object as one host has it: accounts, what gives rights to them, and what runs by one of them.
 fn own(mut object: Value, host: &str) -> Value {
     let rename = |name: &mut Value| {
         if let Some(old) = name.as_str() {
@@ -87,6 +101,9 @@ fn own(mut object: Value, host: &str) -> Value {
     if is_own(&object) {
         rename(&mut object["metadata"]["name"]);
         object["metadata"]["labels"] = json!({HOST: host});
+    }
+    if word(&object, "/kind") == "Deployment" {
+        reader::tell_of(&mut object, host);
     }
     for subject in object.get_mut("subjects").and_then(Value::as_array_mut).into_iter().flatten() {
         rename(&mut subject["name"]);
@@ -213,9 +230,12 @@ mod tests {
             ]
         );
         let more = Uses::ALL.objects().unwrap();
-        for role in
-            ["ClusterRole kosmos-csi-attach", "ClusterRole kosmos-csi-virtual-node", "ClusterRole kosmos-csi-movers"]
-        {
+        for role in [
+            "ClusterRole kosmos-csi-attach",
+            "ClusterRole kosmos-csi-virtual-node",
+            "ClusterRole kosmos-csi-movers",
+            "ClusterRole kosmos-csi-stats",
+        ] {
             assert!(more.iter().any(|object| title(object) == role));
         }
         assert!(more.iter().all(|object| !word(object, "/apiVersion").is_empty() && !word(object, "/kind").is_empty()));
@@ -224,7 +244,7 @@ mod tests {
     #[test]
     fn each_host_has_accounts_of_its_own_with_the_same_rights_and_nothing_else_of_its_own() {
         let (plain, own) = (Uses::ALL.objects().unwrap(), Uses::ALL.of(Some("h")).unwrap());
-        for account in [ACCOUNT, PODS_ACCOUNT] {
+        for account in [ACCOUNT, PODS_ACCOUNT, STATS_ACCOUNT] {
             let (name, before) = (own_name(account, "h"), crate::rights::of(&plain, account));
             let mut after = crate::rights::of(&own, &name);
             assert_eq!(crate::rights::of(&own, account), []);

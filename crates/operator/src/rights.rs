@@ -133,7 +133,7 @@ pub fn missing(answers: &[(Right, bool)]) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::objects::{ACCOUNT, PODS_ACCOUNT, Uses};
+    use crate::objects::{ACCOUNT, PODS_ACCOUNT, STATS_ACCOUNT, Uses};
 
     #[test]
     fn every_verb_of_every_resource_is_a_right() {
@@ -160,6 +160,18 @@ mod tests {
             rights.iter().any(|right| right.resource == "pods")
                 && rights.iter().all(|right| right.resource != "secrets")
         );
+    }
+
+    #[test]
+    fn nobody_is_given_the_kubelets_of_a_member_and_one_account_their_figures_alone() {
+        let objects = Uses::ALL.of(None).unwrap();
+        for account in [ACCOUNT, PODS_ACCOUNT] {
+            let of_kubelets = |right: &Right| right.resource == "nodes" && !right.subresource.is_empty();
+            assert!(!of(&objects, account).iter().any(of_kubelets), "{account}");
+        }
+        let told = of(&objects, STATS_ACCOUNT);
+        let told: Vec<String> = told.iter().map(|right| format!("{} {}", right.verb, right.subject())).collect();
+        assert_eq!(told, ["list pods", "get nodes", "get nodes/stats"]);
     }
 
     #[test]

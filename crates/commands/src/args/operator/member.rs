@@ -81,6 +81,19 @@ pub struct Add {
     #[arg(long, conflicts_with = "namespace")]
     pub moves: bool,
 
+    /// A pod there as well that tells how full volumes are, for `kubelet_volume_stats_…` of virtual nodes: by an account of its own it
+    /// reads what kubelets say of this host's pods (deploy/member-volume-stats.yaml)
+    #[arg(long, conflicts_with = "volumes_only")]
+    pub volume_stats: bool,
+
+    /// The image of that pod, as the member pulls it; without it localhost/kosmos-csi of this version, which no registry serves
+    #[arg(long, requires = "volume_stats", value_name = "IMAGE")]
+    pub image: Option<String>,
+
+    /// That pod takes whatever certificate a kubelet shows: for members whose kubelets have signed theirs themselves
+    #[arg(long, requires = "volume_stats")]
+    pub kubelet_insecure_tls: bool,
+
     /// Give the account rights in this namespace of the member, which must be there, and in no others: volumes are made in it
     /// alone; once for each. The agent of virtual nodes has to see all pods of a member, so there can be none of it
     #[arg(long, value_name = "NAMESPACE", value_parser = namespace, requires = "volumes_only")]
@@ -132,6 +145,10 @@ pub struct Check {
     /// The rights for moving volumes from and to it as well (deploy/member-mover.yaml)
     #[arg(long)]
     pub moves: bool,
+
+    /// The pod that tells how full volumes are as well (deploy/member-volume-stats.yaml)
+    #[arg(long)]
+    pub volume_stats: bool,
 }
 
 #[derive(Debug, clap::Args)]

@@ -22,7 +22,7 @@ use crate::{
 use cluster::{Dial, with_causes};
 use operator::{
     kubeconfig::{self, Reach},
-    objects::{NAMESPACE, PODS_ACCOUNT, title, word},
+    objects::{NAMESPACE, PODS_ACCOUNT, is_given_out, title, word},
     rights::{Right, of},
 };
 
@@ -40,7 +40,7 @@ pub(super) struct Account {
     pub(super) rights: Vec<(Right, bool)>,
 }
 
-/// Every account of a member, each by the way that the administrator has come: the host's own way may not be open from here.
+/// Every account of a member that a host is given, each by the way that the administrator has come: the host's own way may not be open from here.
 pub(super) async fn all(
     flags: &Add,
     admin: &Admin,
@@ -50,7 +50,8 @@ pub(super) async fn all(
 ) -> anyhow::Result<Vec<Account>> {
     let bound = bound(&admin.client, objects).await?;
     let mut accounts = Vec::new();
-    for account in objects.iter().filter(|object| word(object, "/kind") == "ServiceAccount") {
+    let is_account = |object: &&Value| word(object, "/kind") == "ServiceAccount" && is_given_out(object);
+    for account in objects.iter().filter(is_account) {
         let name = word(account, "/metadata/name").to_owned();
         let (token, ends) = token(flags, &name, &bound, &admin.client).await?;
         let client = as_account(flags, admin, &token, dial)?;

@@ -40,6 +40,7 @@ use operator::{
     kubeconfig::{self, Reach, until},
     narrow::narrowed,
     objects::{NAMESPACE, ObjectStep, Uses, title, tokens},
+    reader,
     rights::{Right, by_subject, missing},
     table::Table,
 };
@@ -54,9 +55,7 @@ pub(in crate::run::operator) async fn add(flags: &Add, dial: &Dial) -> anyhow::R
     let reach = reach(flags, &admin, &scope).await?;
     open::named(&admin.client, "--namespace", &flags.namespace).await?;
     bindings::nothing_is_outside(&admin.client, target.host(), &reach.namespaces).await?;
-    let uses = Uses { pods: scope.pods, attach: flags.attach, moves: flags.moves };
-    let objects = uses.of(target.host()).map_err(anyhow::Error::msg)?;
-    let mut objects = narrowed(objects, &reach.namespaces);
+    let mut objects = wanted(flags, &scope, target.host())?;
     let tokens = tokens(target.host(), target.record().map(|host| &*host.cluster));
     take_over::may_be_given(flags, &admin.client, target.record(), &tokens).await?;
     objects.push(tokens);
@@ -107,6 +106,15 @@ pub(in crate::run::operator) async fn add(flags: &Add, dial: &Dial) -> anyhow::R
     hand_over(flags, &admin.identity, &target, &accounts, &mut table).await?;
     let unheld = if unserved.is_empty() { "" } else { UNHELD };
     Ok(Report::well(closing(flags, &table, &accounts, &of_address(&admin, &reach, reached)) + &scope.told() + unheld))
+}
+
+/// What the member is to have of ours.
+fn wanted(flags: &Add, scope: &Scope, host: Option<&str>) -> anyhow::Result<Vec<Value>> {
+    let uses = Uses { pods: scope.pods, attach: flags.attach, moves: flags.moves, volume_stats: flags.volume_stats };
+    let objects = uses.of(host).map_err(anyhow::Error::msg)?;
+    let mut objects = narrowed(objects, &scope.namespaces);
+    reader::adapt(&mut objects, flags.image.as_deref(), flags.kubelet_insecure_tls);
+    Ok(objects)
 }
 
 /// Where the kubeconfigs go: into files, or into the Secrets of the host.

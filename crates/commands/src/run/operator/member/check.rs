@@ -1,8 +1,11 @@
 //! `member check`: a member from its kubeconfig to its storage classes, a line for each. What depends on something that
 //! has failed is not asked.
 
-use k8s_openapi::api::storage::v1::StorageClass;
-use kube::{Api, Client, api::ListParams};
+use std::time::Duration;
+
+use k8s_openapi::api::{core::v1::Pod, storage::v1::StorageClass};
+use kube::{Api, Client, ResourceExt, api::ListParams};
+use tokio::time::timeout;
 
 use super::{add::rights_table, rights};
 use crate::{
@@ -16,7 +19,10 @@ use crate::{
 use cluster::{Dial, with_causes};
 use domain::volume::namespaces::Namespaces;
 use host::{Host, pins};
-use leaf::Rows;
+use leaf::{
+    Rows,
+    stats::{self, Told},
+};
 use member::{
     kubeconfig as rules,
     source::{Account, MemberDefinition},
@@ -29,6 +35,9 @@ use operator::{
     rights::{Right, missing, of},
     table::Table,
 };
+
+/// For whoever tells how full volumes are.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The lines so far.
 struct Sheet {
@@ -166,7 +175,7 @@ async fn account(
     client: &Client,
     sheet: &mut Sheet,
 ) -> anyhow::Result<()> {
-    let uses = Uses { pods: false, attach: flags.attach, moves: flags.moves };
+    let uses = Uses { attach: flags.attach, moves: flags.moves, ..Uses::default() };
     let rights = needed(uses, ACCOUNT, definition, host)?;
     let of_any = Token::of(&definition.kubeconfig).is_some_and(|token| token.account() == Some((NAMESPACE, ACCOUNT)));
     if of_any {
@@ -217,9 +226,45 @@ async fn pods(
             }
             let rights = needed(Uses::ALL, PODS_ACCOUNT, own, host)?;
             granted("pods", "deploy/member-virtual-node.yaml", &client, &rights, sheet).await;
+            volume_stats(flags, host, &client, sheet).await;
         }
     }
     Ok(())
+}
+
+/// Who tells how full volumes are there, asked as the agent asks him. All else goes on without.
+async fn volume_stats(flags: &Check, host: &Host, client: &Client, sheet: &mut Sheet) {
+    let line = "volume stats";
+    match told(&flags.name, host, client).await {
+        Ok((reader, told)) if told.unread.is_empty() => {
+            sheet.ok(line, format!("pod {reader} tells of {} volumes", told.volumes.len()));
+        }
+        Ok((reader, told)) => {
+            let unread = told.unread.join("; ");
+            sheet.failed(
+                line,
+                format!("pod {reader} tells of {} volumes, and cannot of all: {unread}", told.volumes.len()),
+            );
+        }
+        Err(reason) if flags.volume_stats => sheet.failed(line, reason),
+        Err(reason) => sheet.note(line, reason),
+    }
+}
+
+async fn told(name: &str, host: &Host, client: &Client) -> Result<(String, Told), String> {
+    let pods = Api::<Pod>::namespaced(client.clone(), stats::NAMESPACE);
+    let running = ListParams::default().fields("status.phase=Running");
+    let running = pods.list_metadata(&running).await.map_err(|error| with_causes(&error))?;
+    let readers = stats::readers_of(running.iter().map(ResourceExt::name_any).collect(), &host.id);
+    let reader = readers.into_iter().next().ok_or_else(|| {
+        format!(
+            "nobody tells how full volumes are there, so virtual nodes have no kubelet_volume_stats_… of them: `member add {name} --volume-stats` \
+             makes a pod that does"
+        )
+    })?;
+    let told = timeout(PATIENCE, stats::ask(client, &reader)).await;
+    let told = told.unwrap_or_else(|_| Err(format!("pod {reader}: no answer within {} s", PATIENCE.as_secs())))?;
+    Ok((reader, told))
 }
 
 /// Why it is not the cluster that the agent has always known.

@@ -27,7 +27,7 @@ use leaf::{MemberClient, moving::kept, ownership::HOST};
 use member::source::Account;
 use operator::{
     narrow::shared_roles,
-    objects::{ACCOUNT, NAMESPACE, PODS_ACCOUNT, Uses, former_cluster, is_own, title, tokens, word},
+    objects::{ACCOUNT, NAMESPACE, PODS_ACCOUNT, STATS_ACCOUNT, Uses, former_cluster, is_own, title, tokens, word},
     table::Table,
 };
 
@@ -224,7 +224,7 @@ async fn has_others(host: &Host, admin: &Admin) -> anyhow::Result<bool> {
     let accounts = accounts.map_err(|error| anyhow!("list ServiceAccounts in {NAMESPACE}: {}", with_causes(&error)))?;
     Ok(accounts.items.iter().any(|account| {
         let of = account.labels().get(HOST);
-        of.is_some_and(|of| *of != host.id.0) || [ACCOUNT, PODS_ACCOUNT].contains(&&*account.name_any())
+        of.is_some_and(|of| *of != host.id.0) || [ACCOUNT, PODS_ACCOUNT, STATS_ACCOUNT].contains(&&*account.name_any())
     }))
 }
 

@@ -57,6 +57,11 @@ impl Scope {
         };
         (scope.pods, scope.namespaces) = before;
         scope.is_of_before = !scope.pods;
+        if flags.volume_stats && !scope.pods {
+            bail!(
+                "pods of this host do not run there, and --volume-stats tells of their volumes alone: say --pods as well. Nothing was written"
+            );
+        }
         if flags.moves && scope.namespaces != Namespaces::All {
             bail!(
                 "the account of this host has rights in {} alone, and moves need them in the whole member: say --volumes-only or --pods as \

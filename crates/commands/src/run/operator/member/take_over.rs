@@ -11,7 +11,7 @@ use crate::{
 };
 use host::Host;
 use operator::{
-    objects::{Uses, former_cluster, title, tokens, word},
+    objects::{Uses, former_cluster, is_given_out, title, tokens, word},
     table::Table,
 };
 
@@ -48,7 +48,8 @@ pub(super) async fn end(client: &Client, host: Option<&Host>, member: &str, tabl
     }
     let objects = Uses::ALL.of(Some(&host.id.0)).map_err(anyhow::Error::msg)?;
     // The Secret last: it tells whoever types this again that not all is done.
-    for object in objects.iter().filter(|object| word(object, "/kind") == "ServiceAccount").chain([&tokens]) {
+    let is_account = |object: &&Value| word(object, "/kind") == "ServiceAccount" && is_given_out(object);
+    for object in objects.iter().filter(is_account).chain([&tokens]) {
         let Some(live) = read(client, object).await? else { continue };
         delete(client, &live, object).await?;
         table.row([title(object).as_str(), member, "removed: its tokens end within ten seconds"]);

@@ -60,3 +60,4 @@ mod snapshots;
 mod tokens;
 mod two_hosts;
 mod usage;
+mod volume_stats;

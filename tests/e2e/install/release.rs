@@ -203,7 +203,7 @@ pub fn pack(folder: &Path, flavours: &[Flavour]) -> Result<Vec<PathBuf>> {
     flavours.iter().map(|flavour| Ok(pack(*flavour)?.archive)).collect()
 }
 
-async fn import(cluster: &Cluster, archive: &Path) -> Result<()> {
+pub async fn import(cluster: &Cluster, archive: &Path) -> Result<()> {
     let archive = archive.display().to_string();
     cluster.node_exec("ctr", &["-n", "k8s.io", "images", "import", &archive]).await.map(drop)
 }

@@ -22,7 +22,7 @@ use crate::{
 pub use freed::put_all_back;
 pub use host::{retain_later, use_again};
 use member::Held;
-pub use member::{delete_leaf, let_go, pod_ends};
+pub use member::{delete_leaf, hold_in, let_go, pod_ends};
 pub use mood::Mood;
 
 /// Somebody in the first member is not done with a claim there, or is.

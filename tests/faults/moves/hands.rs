@@ -18,13 +18,18 @@ use crate::{
     bench::{SHOP, lock},
     caller::Script,
     extent::drawn,
+    people::hold_in,
     reclaim::events,
     virtual_time,
 };
 
 const QUOTA: &str = "tight";
+/// A finalizer of somebody's.
+const THEIRS: &str = "people.example/keep";
 /// Longer than a move takes whose requests are slow.
 const TRIED: Duration = Duration::from_mins(2);
+/// More than a move that waits asks in a minute, and all work in the background beside it.
+const MOST_A_MINUTE: u64 = 600;
 
 async fn story() -> Story {
     Story::new(Script { places: vec![0], ..Script::new(CLAIM) }).await
@@ -72,6 +77,14 @@ fn delete(story: &Story, at: usize, is_meant: impl Fn(&Value) -> bool) {
         lock(&story.bench.guard.history).deleted_by_people(text(claim, "/metadata/uid"));
         // It may have been on its way out already, and held by nobody.
         let _ = member.delete(CLAIMS, namespace, name);
+    }
+}
+
+/// The mover is gone, and nobody has said how it ended: its node was taken away.
+fn loses_mover(story: &Story, at: usize) {
+    let member = &story.bench.members[at];
+    for pod in member.list("pods").iter().filter(|pod| is_in_the_yard(pod)) {
+        member.delete_now("pods", YARD, text(pod, "/metadata/name")).unwrap();
     }
 }
 
@@ -126,6 +139,44 @@ fn claim_that_somebody_deletes_while_a_mover_has_it_is_made_anew_and_the_volume_
             assert_eq!(at_the_end(&story, &[true]).await, [""; 0], "m{at}");
         });
     }
+}
+
+/// Its mover has gone, and another one would be begun and ended again and again.
+#[test]
+fn copy_whose_claim_stays_on_its_way_out_is_waited_for_in_peace() {
+    virtual_time::run(1, async {
+        let story = copying().await;
+        let (member, lent) = (&story.bench.members[1], story.lent());
+        hold_in(member, YARD, &lent, THEIRS, true);
+        delete(&story, 1, is_in_the_yard);
+        loses_mover(&story, 1);
+        sleep(TRIED).await;
+        let sent = story.bench.guard.sent();
+        sleep(Duration::from_mins(1)).await;
+        let sent = story.bench.guard.sent() - sent;
+        assert!(sent <= MOST_A_MINUTE, "{sent} requests in a minute: {}", story.trace());
+        assert_eq!(story.phase(), "Copying", "{}", story.trace());
+        assert!(story.status().contains("the copy's claim is made anew"), "{}", story.status());
+        hold_in(member, YARD, &lent, THEIRS, false);
+        story.play.is(Mood::Well);
+        assert_eq!(at_the_end(&story, &[true]).await, [""; 0]);
+    });
+}
+
+#[test]
+fn copy_whose_claim_cannot_be_made_anew_among_the_movers_is_waited_for_and_its_user_told_why() {
+    virtual_time::run(1, async {
+        let story = copying().await;
+        fill_quota(&story, 1, YARD);
+        delete(&story, 1, is_in_the_yard);
+        loses_mover(&story, 1);
+        sleep(TRIED).await;
+        assert_eq!(story.phase(), "Copying", "{}", story.trace());
+        is_said(&story, "exceeded quota: tight", 1, &format!("{YARD}/{}", story.lent()));
+        story.bench.members[1].delete("resourcequotas", YARD, QUOTA).unwrap();
+        story.play.is(Mood::Well);
+        assert_eq!(at_the_end(&story, &[true]).await, [""; 0]);
+    });
 }
 
 /// Nothing is in it then, and nobody but the move would let it go.
@@ -199,21 +250,23 @@ enum Obstacle {
 const OBSTACLES: [(Obstacle, &str); 2] =
     [(Obstacle::Name, "a claim of this name is there"), (Obstacle::Quota, "exceeded quota: tight")];
 
+fn fill_quota(story: &Story, at: usize, namespace: &str) {
+    let spec = json!({"hard": {"persistentvolumeclaims": "0"}});
+    let quota = json!({"metadata": {"name": QUOTA, "namespace": namespace}, "spec": spec});
+    story.bench.members[at].create("resourcequotas", quota).unwrap();
+}
+
 impl Obstacle {
     fn comes(self, story: &Story, at: usize) {
-        let member = &story.bench.members[at];
-        let (kind, object) = match self {
+        match self {
             Self::Name => {
                 let spec = json!({"accessModes": ["ReadWriteOnce"], "storageClassName": "nobody-serves-this",
                     "resources": {"requests": {"storage": "1Gi"}}});
-                (CLAIMS, json!({"metadata": {"name": CLAIM, "namespace": SHOP}, "spec": spec}))
+                let claim = json!({"metadata": {"name": CLAIM, "namespace": SHOP}, "spec": spec});
+                story.bench.members[at].create(CLAIMS, claim).unwrap();
             }
-            Self::Quota => {
-                let spec = json!({"hard": {"persistentvolumeclaims": "0"}});
-                ("resourcequotas", json!({"metadata": {"name": QUOTA, "namespace": SHOP}, "spec": spec}))
-            }
-        };
-        member.create(kind, object).unwrap();
+            Self::Quota => fill_quota(story, at, SHOP),
+        }
     }
 
     fn goes(self, story: &Story, at: usize) {
@@ -230,13 +283,16 @@ impl Obstacle {
     }
 }
 
+/// Where pods look for a leaf.
+const HOME: &str = "shop/data";
+
 /// By the condition of the move itself, and as an event on the claim.
-fn is_said(story: &Story, words: &str, at: usize) {
+fn is_said(story: &Story, words: &str, at: usize, claim: &str) {
     let of = story.bench.host.get(MOVES, SHOP, "to").unwrap();
     let condition = &of["status"]["conditions"][0];
     let message = text(condition, "/message");
     assert_eq!([text(condition, "/status"), text(condition, "/reason")], ["True", "LeafStuck"], "{condition}");
-    assert!(message.contains(words) && message.contains(&format!("member m{at}: leaf claim shop/data")), "{message}");
+    assert!(message.contains(words) && message.contains(&format!("member m{at}: leaf claim {claim}")), "{message}");
     let events = story.bench.host.list("events");
     let is_told = |event: &Value| text(event, "/reason") == "MoveStalled" && text(event, "/message").contains(words);
     for kind in ["VolumeMove", "PersistentVolumeClaim"] {
@@ -256,7 +312,7 @@ fn source_that_cannot_come_home_is_kept_and_its_user_told_why_until_it_can() {
             assert_eq!(story.phase(), "Cancelling", "{obstacle:?}: {}", story.trace());
             let told = told(&story);
             assert!(told.contains("LeafStuck: ") && told.contains(words) && told.contains("member m0"), "{told}");
-            is_said(&story, words, 0);
+            is_said(&story, words, 0, HOME);
             let source = story.bench.members[0].get(VOLUMES, "", story.caller.leaf_volume().unwrap()).unwrap();
             assert_eq!(text(&source, "/spec/persistentVolumeReclaimPolicy"), "Retain", "{obstacle:?}");
             assert_eq!(story.play.read(0, text(&source, "/metadata/name")), DATA, "{obstacle:?}");
@@ -277,7 +333,7 @@ fn copy_that_cannot_come_home_is_waited_for_and_its_user_told_why_until_it_can()
             assert_eq!(story.phase(), "Placing", "{obstacle:?}: {}", story.trace());
             let told = told(&story);
             assert!(told.contains(words) && told.contains("member m1"), "{obstacle:?}: {told}");
-            is_said(&story, words, 1);
+            is_said(&story, words, 1, HOME);
             obstacle.goes(&story, 1);
             assert_eq!(at_the_end(&story, &[true]).await, [""; 0], "{obstacle:?}");
         });

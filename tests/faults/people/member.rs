@@ -23,7 +23,7 @@ const HOLD: &str = "example.com/backup";
 const USE: &str = "example.com/use";
 
 /// Somebody in a member is not done with a claim there, or is.
-pub(super) fn hold_in(member: &Cluster, namespace: &str, claim: &str, finalizer: &str, held: bool) {
+pub fn hold_in(member: &Cluster, namespace: &str, claim: &str, finalizer: &str, held: bool) {
     let edit = |claim: &mut Value| {
         let mut finalizers = claim["metadata"]["finalizers"].as_array().cloned().unwrap_or_default();
         finalizers.retain(|there| there != finalizer);

@@ -286,8 +286,9 @@ fn copied(verified: bool, source: &SeenLeaf, copy: &SeenLeaf) -> Moving {
         _ if !source.is_with_movers() && source.has_end() => Moving::RemoveEnds,
         _ if !source.is_with_movers() => Moving::Await("the source is not in the yard"),
         (End::Copied(one), End::Copied(other)) if one == other => Moving::NoteVerified,
+        // No node begins a pod whose claim is on its way out, or not there.
+        (End::None, End::None) if copy.leaving || !copy.yard => Moving::Await("the copy's claim is made anew"),
         (End::None, End::None) => Moving::StartReceiver,
-        // No node begins a pod whose claim is on its way out.
         (_, End::Starting) if copy.leaving => Moving::RemoveEnds,
         (End::None, End::Starting | End::Ready) => Moving::StartSender,
         (End::Starting | End::Ready, End::Starting | End::Ready) => Moving::Await("the copy is not done yet"),

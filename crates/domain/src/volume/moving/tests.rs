@@ -144,3 +144,26 @@ fn mover_that_keeps_a_claim_which_somebody_deletes_is_ended() {
         assert_eq!(next(&seen), expected, "{seen:?}");
     }
 }
+
+/// A mover that is begun for such a claim would be ended at once, and begun again.
+#[test]
+fn receiver_is_begun_once_the_claim_of_its_copy_is_there_to_stay() {
+    let well = SeenLeaf { yard: true, whole: true, ..SeenLeaf::default() };
+    let waits = Moving::Await("the copy's claim is made anew");
+    for (copy, expected) in [
+        (well, Moving::StartReceiver),
+        (SeenLeaf { leaving: true, whole: false, ..well }, waits),
+        (SeenLeaf { yard: false, whole: false, ..well }, waits),
+    ] {
+        let seen = Seen {
+            phase: Phase::Copying,
+            called_off: false,
+            may_switch: true,
+            verified: false,
+            switched: false,
+            source: Some(well),
+            copy: Some(copy),
+        };
+        assert_eq!(next(&seen), expected, "{seen:?}");
+    }
+}

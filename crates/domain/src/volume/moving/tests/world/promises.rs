@@ -33,8 +33,22 @@ impl World {
         let unread = Some(SeenLeaf::default());
         let source = if self.phase.goes_by_source() { seen.source } else { unread };
         let copy = if self.phase.goes_by_copy() { seen.copy } else { unread };
-        let is_same = next(&Seen { source, copy, ..seen }) == next(&seen);
-        if is_same { Ok(()) } else { Err("what is next goes by a leaf that is not looked at") }
+        let step = next(&seen);
+        if next(&Seen { source, copy, ..seen }) != step {
+            return Err("what is next goes by a leaf that is not looked at");
+        }
+        self.begins_in_time(step)
+    }
+
+    /// No node would begin it.
+    fn begins_in_time(&self, step: Moving) -> Result<(), &'static str> {
+        let claimed = match step {
+            Moving::StartReceiver => &self.copy.seen,
+            Moving::StartSender => &self.source.seen,
+            _ => return Ok(()),
+        };
+        let is_there = claimed.yard && !claimed.leaving;
+        if is_there { Ok(()) } else { Err("a mover is begun whose claim is not there, or on its way out") }
     }
 
     /// Nothing happens any more but what the driver does, and movers that do well: whether it succeeds, and by which steps.

@@ -93,6 +93,8 @@ struct Job {
     fresh_since: Option<Instant>,
     /// What else was read since then, and no step has changed.
     reusable: look::Reusable,
+    /// When the host's volume was seen to be what it was.
+    volume_seen: Option<Instant>,
     /// While its movers are there, and since when.
     slot: Option<(OwnedSemaphorePermit, Instant)>,
     /// What the movers failed of, until they have not.
@@ -140,6 +142,7 @@ impl Movers {
                         told: tell::Told::default(),
                         fresh_since: None,
                         reusable: look::Reusable::default(),
+                        volume_seen: None,
                         slot: None,
                         failure: None,
                         before: None,

@@ -11,7 +11,9 @@ use simulate::{
 use tokio::time::sleep;
 
 use super::{
-    CLAIM, CLAIMS, DATA, MOMENTS, MOVES, SOME, STEP, Story, VOLUMES, YARD, at_the_end, disturbed, none_is_wrong,
+    CLAIM, CLAIMS, DATA, MOMENTS, MOVES, SOME, STEP, Story, VOLUMES, YARD, at_the_end, disturbed,
+    killed::{PHASES, story_in},
+    none_is_wrong,
     play::Mood,
 };
 use crate::{
@@ -219,25 +221,81 @@ fn move_whose_volume_its_user_deletes_in_the_host_at_any_moment_is_done_or_can_b
             let _ = story.bench.host.delete(VOLUMES, "", story.caller.volume());
             sleep(TRIED).await;
             if !story.is_over() {
+                let is_stalled =
+                    text(&story.bench.host.get(MOVES, SHOP, "to").unwrap(), "/status/conditions/0/status") == "True";
+                assert!(is_stalled, "it goes on and on: {}\n{}", story.status(), story.trace());
                 calls_off(story);
             }
         })
     }));
 }
 
+/// It is called off by itself in that phase, where its volume in the host is what somebody has made of it.
+async fn called_off_in(phase: &str, why: &str, loses: impl Fn(&Story)) -> Story {
+    let story = story_in(phase).await;
+    loses(&story);
+    story.bench.host.change(MOVES, SHOP, "to", |of| of["spec"]["approved"] = json!(true)).unwrap();
+    sleep(TRIED).await;
+    let why = format!("called off, as the host's volume {why}");
+    assert!(told(&story).contains(&why), "{phase}: {}\n{}", told(&story), story.trace());
+    assert_eq!(story.phase(), "Cancelled", "{phase}: {}", story.trace());
+    story
+}
+
 #[test]
 fn move_whose_volume_its_user_deletes_in_the_host_before_the_switch_is_called_off_and_says_why() {
-    virtual_time::run(1, async {
-        let story = story().await;
-        story.asks(1, &json!({"cutover": "Manual"}));
-        story.comes_to("Ready").await;
-        story.bench.host.delete(VOLUMES, "", story.caller.volume()).unwrap();
-        story.bench.host.change(MOVES, SHOP, "to", |of| of["spec"]["approved"] = json!(true)).unwrap();
-        sleep(TRIED).await;
-        assert!(told(&story).contains("called off, as the host's volume is being deleted"), "{}", told(&story));
-        assert_eq!(story.phase(), "Cancelled", "{}", story.trace());
-        assert_eq!(at_the_end(&story, &[false]).await, [""; 0]);
-    });
+    for phase in PHASES {
+        virtual_time::run(1, async {
+            let loses = |story: &Story| story.bench.host.delete(VOLUMES, "", story.caller.volume()).unwrap();
+            let story = called_off_in(phase, "is being deleted", loses).await;
+            assert_eq!(at_the_end(&story, &[false]).await, [""; 0], "{phase}");
+        });
+    }
+}
+
+/// Its finalizers are taken off, as a claim has it. What it was.
+fn deletes_by_force(story: &Story) -> Value {
+    let (host, name) = (&story.bench.host, story.caller.volume());
+    let volume = host.change(VOLUMES, "", name, |volume| volume["metadata"]["finalizers"] = json!([])).unwrap();
+    host.delete(VOLUMES, "", name).unwrap();
+    Value::clone(&volume)
+}
+
+#[test]
+fn move_whose_volume_somebody_makes_again_in_the_host_is_called_off_and_says_why() {
+    for phase in PHASES {
+        virtual_time::run(1, async {
+            let loses = |story: &Story| {
+                let mut again = deletes_by_force(story);
+                let metadata = again["metadata"].as_object_mut().unwrap();
+                metadata.retain(|key, _| ["name", "labels", "annotations"].contains(&key.as_str()));
+                story.bench.host.create(VOLUMES, again).unwrap();
+            };
+            let story = called_off_in(phase, "is gone", loses).await;
+            assert_eq!(at_the_end(&story, &[false]).await, [""; 0], "{phase}");
+        });
+    }
+}
+
+/// Nobody knows whether its data is wanted, so it stays.
+#[test]
+fn move_whose_volume_is_gone_in_the_host_is_called_off_and_its_data_stays_in_the_member_where_it_was() {
+    for phase in PHASES {
+        virtual_time::run(1, async {
+            let loses = |story: &Story| {
+                drop(deletes_by_force(story));
+                lock(&story.bench.guard.history).let_go(story.caller.volume());
+            };
+            let story = called_off_in(phase, "is gone", loses).await;
+            assert_eq!(story.left(), [""; 0], "{phase}: {}", story.trace());
+            let held = |at: usize| {
+                let volumes = story.bench.members[at].list(VOLUMES).into_iter();
+                volumes.map(|one| story.play.read(at, text(&one, "/metadata/name"))).collect::<Vec<_>>()
+            };
+            assert_eq!((held(0), held(1)), (vec![DATA.to_owned()], Vec::new()), "{phase}: {}", story.trace());
+            assert_eq!(story.bench.guard.wrong(), [""; 0], "{phase}");
+        });
+    }
 }
 
 /// A claim of somebody's where a leaf is to be, or no room in a quota for one; and what is to be said then.

@@ -1,6 +1,8 @@
 //! What there is of a move, read just now: in the host, and in both members as far as they answer.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
+
+use tokio::time::Instant;
 
 use super::Job;
 use domain::{
@@ -26,6 +28,9 @@ use leaf::{
     ownership::PUBLISHED,
 };
 use member::Member;
+
+/// So old may be what is known of the host's volume while a copy is made of it: nothing else goes by that then.
+const VOLUME_SEEN: Duration = Duration::from_secs(30);
 
 /// One of the two members, and what it has of the volume.
 #[derive(Debug)]
@@ -106,6 +111,8 @@ pub(super) struct Looked {
     pub(super) status: MoveStatus,
     /// The host's claim, and its volume where a copy is made or switched to; none where the claim has gone, or another one has its name.
     pub(super) subject: Option<Subject>,
+    /// What has become of the host's volume, where the move is called off for that.
+    pub(super) loss: Option<&'static str>,
     pub(super) source: Result<Half>,
     pub(super) copy: Result<Half>,
     /// While that is waited for.
@@ -137,25 +144,18 @@ pub(super) async fn look(job: &mut Job) -> Result<Looked> {
     else {
         return Err(Error::Refused(format!("{}: its status was changed by somebody else", job.name())));
     };
-    let claim = moves::claim_of(&job.of);
     // The step that decides goes by what is read just before it.
     let known = if phase == Phase::Ready { Reusable::default() } else { known };
-    let subject = match known.subject {
-        _ if phase >= Phase::Switching => None,
-        Some(known) => Some(known),
-        None => {
-            let with_volume = matches!(phase, Phase::Preparing | Phase::Closing | Phase::Ready);
-            read_subject(&job.movers.host, &claim, with_volume).await?
-        }
-    };
-    let subject = subject.filter(|subject| subject.claim_uid == pinned.claim_uid);
+    let subject = subject(job, phase, &pinned, known.subject).await?;
+    let loss = subject.as_ref().and_then(|(_, loss)| *loss);
+    let subject = subject.map(|(subject, _)| subject);
     let hash = VolumeHash::new(&job.movers.host.id, &pinned.name);
     let (source, copy) = tokio::join!(
         half(job, &from, hash, phase.goes_by_source().then_some(Part::Source), known.source),
         half(job, &to, hash, phase.goes_by_copy().then_some(Part::Copy), known.copy)
     );
     // Nobody takes back that a volume is being deleted, and its pods are not to wait for that.
-    let is_wanted = subject.as_ref().is_some_and(|subject| !subject.is_leaving && !subject.is_volume_leaving());
+    let is_wanted = subject.as_ref().is_some_and(|subject| !subject.is_leaving && loss.is_none());
     let mut seen = Seen {
         phase,
         called_off: job.of.metadata.deletion_timestamp.is_some() || phase < Phase::Switching && !is_wanted,
@@ -178,7 +178,37 @@ pub(super) async fn look(job: &mut Job) -> Result<Looked> {
     let ends = ends_of(&movers(&source), &movers(&copy), status.attempt);
     seen.source.as_mut().into_iter().for_each(|leaf| leaf.end = ends.0);
     seen.copy.as_mut().into_iter().for_each(|leaf| leaf.end = ends.1);
-    Ok(Looked { seen, pinned, hash, status, subject, source, copy, users, is_noted: false })
+    Ok(Looked { seen, pinned, hash, status, subject, loss, source, copy, users, is_noted: false })
+}
+
+/// The host's claim, where it is the one that is moved, and what has become of its volume if that is no more what it was. From the switch on
+/// the move goes by neither.
+async fn subject(
+    job: &mut Job,
+    phase: Phase,
+    pinned: &PinnedVolume,
+    known: Option<Subject>,
+) -> Result<Option<(Subject, Option<&'static str>)>> {
+    if phase >= Phase::Switching {
+        return Ok(None);
+    }
+    let with_volume = matches!(phase, Phase::Preparing | Phase::Closing | Phase::Ready)
+        || job.volume_seen.is_none_or(|seen| seen.elapsed() > VOLUME_SEEN);
+    let subject = match known.filter(|known| !with_volume || known.volume_uid().is_some()) {
+        Some(known) => Some(known),
+        None => read_subject(&job.movers.host, &moves::claim_of(&job.of), with_volume).await?,
+    };
+    let Some(subject) = subject.filter(|subject| subject.claim_uid == pinned.claim_uid) else { return Ok(None) };
+    let loss = match () {
+        () if subject.is_volume_leaving() => Some("is being deleted"),
+        () if with_volume && subject.volume_uid().as_ref() != Some(&pinned.uid) => Some("is gone"),
+        () => None,
+    };
+    // What is lost is read at the next look as well: the step that calls the move off may come to nothing.
+    if with_volume && loss.is_none() {
+        job.volume_seen = Some(Instant::now());
+    }
+    Ok(Some((subject, loss)))
 }
 
 /// Not looked at where what is next does not go by it.

@@ -9,7 +9,7 @@ use domain::volume::moving::{Outcome, Part, Phase, Sum};
 use host::{
     Host,
     events::{About, News},
-    moves::{self, Progress, VolumeMove, subject::Subject},
+    moves::{self, Progress, VolumeMove},
 };
 use leaf::moving::ends::{Mover, State};
 
@@ -117,8 +117,7 @@ impl Job {
                 ("Moved", format!("the volume is in member {to}; what was in member {from} {fate}"))
             }
             Phase::Cancelling => {
-                let is_volume_leaving = looked.subject.as_ref().is_some_and(Subject::is_volume_leaving);
-                let why = if is_volume_leaving { ", as the host's volume is being deleted" } else { "" };
+                let why = looked.loss.map(|loss| format!(", as the host's volume {loss}")).unwrap_or_default();
                 ("MoveCancelled", format!("the move is called off{why}: the volume stays in member {from}"))
             }
             _ => return,

@@ -217,6 +217,7 @@ impl Job {
         tracing::debug!(of = self.name(), ?step, seen = ?seen.seen, "moves");
         // Acted, and nothing has changed: looking on would be asking in circles.
         let circles = self.before.replace((step, seen.seen)) == Some((step, seen.seen));
+        let circles = circles.then(|| seen.awaited("what was written is seen"));
         match step {
             Moving::Nothing => {
                 self.of = moves::release(&self.movers.host, &self.of).await?;
@@ -231,9 +232,9 @@ impl Job {
             step => {
                 let went = Box::pin(act::take(self, step, &mut seen)).await?;
                 self.reusable = look::Reusable::after(step, seen);
-                Ok(match went {
-                    Went::On if circles => Went::Waits("what was written is seen".to_owned()),
-                    went => went,
+                Ok(match (went, circles) {
+                    (Went::On, Some(what)) => Went::Waits(what),
+                    (went, _) => went,
                 })
             }
         }

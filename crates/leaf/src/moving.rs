@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 
 pub use self::{
     copy::try_claim,
-    sight::{Sight, look},
+    sight::{Leaving, Sight, look},
     write::{Moved, Written},
 };
 use super::{MemberClient, consumer::has_node, ownership::POLICY_BEFORE, row::Row, saved::policy_of};

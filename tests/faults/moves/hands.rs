@@ -82,6 +82,12 @@ fn delete(story: &Story, at: usize, is_meant: impl Fn(&Value) -> bool) {
     }
 }
 
+/// What is told of a claim in the yard that somebody's finalizer holds.
+fn kept_by(story: &Story, at: usize) -> String {
+    let claim = format!("{YARD}/{}", story.lent());
+    format!("the one that is on its way out is kept by finalizer {THEIRS} of claim {claim} in member m{at}")
+}
+
 /// The mover is gone, and nobody has said how it ended: its node was taken away.
 fn loses_mover(story: &Story, at: usize) {
     let member = &story.bench.members[at];
@@ -158,9 +164,44 @@ fn copy_whose_claim_stays_on_its_way_out_is_waited_for_in_peace() {
         let sent = story.bench.guard.sent() - sent;
         assert!(sent <= MOST_A_MINUTE, "{sent} requests in a minute: {}", story.trace());
         assert_eq!(story.phase(), "Copying", "{}", story.trace());
-        assert!(story.status().contains("the copy's claim is made anew"), "{}", story.status());
+        let awaited = format!("the copy's claim is made anew; {}", kept_by(&story, 1));
+        assert!(story.status().contains(&awaited), "{}", story.status());
         hold_in(member, YARD, &lent, THEIRS, false);
         story.play.is(Mood::Well);
+        assert_eq!(at_the_end(&story, &[true]).await, [""; 0]);
+    });
+}
+
+#[test]
+fn whoever_keeps_a_claim_of_the_copy_that_is_to_go_is_named_while_its_move_is_undone() {
+    virtual_time::run(1, async {
+        let story = copying().await;
+        hold_in(&story.bench.members[1], YARD, &story.lent(), THEIRS, true);
+        calls_off(&story);
+        sleep(TRIED).await;
+        assert_eq!(story.phase(), "Cancelling", "{}", story.trace());
+        let awaited = format!("member m1 removes what was made for the copy; {}", kept_by(&story, 1));
+        assert!(story.status().contains(&awaited), "{}", story.status());
+        hold_in(&story.bench.members[1], YARD, &story.lent(), THEIRS, false);
+        assert_eq!(at_the_end(&story, &[false]).await, [""; 0]);
+    });
+}
+
+#[test]
+fn whoever_keeps_the_claim_by_which_the_source_was_lent_is_named_once_the_volume_is_switched() {
+    virtual_time::run(1, async {
+        let story = story_in("Ready").await;
+        hold_in(&story.bench.members[0], YARD, &story.lent(), THEIRS, true);
+        story.bench.host.change(MOVES, SHOP, "to", |of| of["spec"]["approved"] = json!(true)).unwrap();
+        sleep(TRIED).await;
+        assert_eq!(
+            (story.phase().as_str(), story.found()),
+            ("Finishing", Ok((1, DATA.to_owned()))),
+            "{}",
+            story.trace()
+        );
+        assert!(story.status().contains(&kept_by(&story, 0)), "{}", story.status());
+        hold_in(&story.bench.members[0], YARD, &story.lent(), THEIRS, false);
         assert_eq!(at_the_end(&story, &[true]).await, [""; 0]);
     });
 }

@@ -79,7 +79,10 @@ async fn change(job: &Job, step: Moving, looked: &mut Looked, part: Part) -> Res
             Went::On
         }
         Written::Now => Went::On,
-        Written::Awaited => Went::Waits(format!("member {} removes what was made for the copy", leaf.member)),
+        Written::Awaited => {
+            let what = format!("member {} removes what was made for the copy", leaf.member);
+            Went::Waits(looked.awaited(&what))
+        }
         Written::Nowhere => Went::Waits(format!("the leaf in member {} is as it has to be", leaf.member)),
     })
 }

@@ -8,7 +8,7 @@ use super::Job;
 use domain::{
     error::{Error, Result},
     volume::{
-        VolumeHash,
+        LeafPlace, VolumeHash,
         moving::{End, Moving, Outcome, Part, Phase, Seen, SeenLeaf},
     },
 };
@@ -21,7 +21,7 @@ use host::{
 };
 use leaf::{
     moving::{
-        Sight,
+        Leaving, Sight,
         ends::{Mover, State, movers},
         pods_with,
     },
@@ -41,12 +41,12 @@ pub(super) struct Half {
     pub(super) movers: Vec<Mover>,
 }
 
-/// Who keeps the source.
+/// Who keeps a leaf.
 #[derive(Debug)]
 pub(super) enum Users {
-    /// Its claim is to stay, and these have it: pods of the member, whoever made them, and nodes of the host.
+    /// The claim of the source is to stay, and these have it: pods of the member, whoever made them, and nodes of the host.
     Have(Vec<String>),
-    /// These keep it from going: pods, and finalizers of others.
+    /// These keep a claim from going: pods, and finalizers of others.
     Keep(Vec<String>),
 }
 
@@ -92,14 +92,21 @@ impl Half {
     }
 
     /// Nothing is decided by that.
-    async fn keepers(&self) -> Vec<String> {
+    async fn keepers(&self, leaving: Leaving) -> Vec<String> {
+        let Leaving { place, is_used, finalizers } = leaving;
+        let pods = if is_used { self.pods_on(&place).await } else { Vec::new() };
+        // A claim in the yard has a name that nobody has heard of.
+        let is_at_home = place == self.side.home();
+        let of = if is_at_home { String::new() } else { format!(" of claim {place} in member {}", self.side.member) };
+        pods.into_iter().chain(finalizers.into_iter().map(|name| format!("finalizer {name}{of}"))).collect()
+    }
+
+    async fn pods_on(&self, place: &LeafPlace) -> Vec<String> {
         let Ok(leaf) = self.member.leaf() else { return Vec::new() };
-        let pods = pods_with(leaf, &self.side.home(), true).await.unwrap_or_else(|error| {
+        pods_with(leaf, place, true).await.unwrap_or_else(|error| {
             tracing::debug!(member = self.side.member, %error, "what keeps a leaf claim is not told");
             Vec::new()
-        });
-        let finalizers = self.sight.others_finalizers().into_iter().map(|name| format!("finalizer {name}"));
-        pods.into_iter().chain(finalizers).collect()
+        })
     }
 }
 
@@ -165,15 +172,7 @@ pub(super) async fn look(job: &mut Job) -> Result<Looked> {
         source: seen_of(job, &source, phase.goes_by_source()),
         copy: seen_of(job, &copy, phase.goes_by_copy()),
     };
-    let users = match (&mut seen.source, &source) {
-        (Some(_), Ok(half)) if half.sight.is_leaving() => Users::Keep(half.keepers().await),
-        (Some(leaf), Ok(half)) if phase == Phase::Waiting && !seen.called_off => {
-            let users = half.users().await?;
-            leaf.used = leaf.used || !users.is_empty();
-            Users::Have(users)
-        }
-        _ => Users::Have(Vec::new()),
-    };
+    let users = users_of(&mut seen, [&source, &copy]).await?;
     let movers = |half: &Result<Half>| half.as_ref().map(|half| half.movers.clone()).unwrap_or_default();
     let ends = ends_of(&movers(&source), &movers(&copy), status.attempt);
     seen.source.as_mut().into_iter().for_each(|leaf| leaf.end = ends.0);
@@ -209,6 +208,26 @@ async fn subject(
         job.volume_seen = Some(Instant::now());
     }
     Ok(Some((subject, loss)))
+}
+
+/// Those of the source first, as its user waits for it.
+async fn users_of(seen: &mut Seen, halves: [&Result<Half>; 2]) -> Result<Users> {
+    for half in halves.into_iter().flatten() {
+        let keepers = match half.sight.leaving() {
+            Some(leaving) => half.keepers(leaving).await,
+            None => Vec::new(),
+        };
+        if !keepers.is_empty() {
+            return Ok(Users::Keep(keepers));
+        }
+    }
+    let is_asked = seen.phase == Phase::Waiting && !seen.called_off;
+    let (Some(leaf), Ok(half), true) = (&mut seen.source, halves[0], is_asked) else {
+        return Ok(Users::Have(Vec::new()));
+    };
+    let users = half.users().await?;
+    leaf.used = leaf.used || !users.is_empty();
+    Ok(Users::Have(users))
 }
 
 /// Not looked at where what is next does not go by it.

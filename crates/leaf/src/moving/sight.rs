@@ -41,6 +41,16 @@ pub struct Sight {
     pub is_taken: bool,
 }
 
+/// A claim that is on its way out, and what holds it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Leaving {
+    pub place: LeafPlace,
+    /// Pods of its member.
+    pub is_used: bool,
+    /// The finalizers of others.
+    pub finalizers: Vec<String>,
+}
+
 #[derive(Clone, Debug)]
 pub struct Stray {
     pub(super) claim: PersistentVolumeClaim,
@@ -253,15 +263,15 @@ impl Sight {
         self.claim().map(|claim| ClaimRow::new(claim).life.published).unwrap_or_default()
     }
 
-    /// The claim at home is on its way out.
-    pub fn is_leaving(&self) -> bool {
-        self.home.as_ref().is_some_and(is_leaving)
-    }
-
-    /// The finalizers of others on the claim at home.
-    pub fn others_finalizers(&self) -> Vec<String> {
+    /// The claim that is on its way out, where one is.
+    pub fn leaving(&self) -> Option<Leaving> {
+        let claim = [&self.home, &self.yard].into_iter().flatten().find(|claim| is_leaving(claim))?;
         let of_others = |name: &&String| ![ownership::FINALIZER, PROTECTION].contains(&name.as_str());
-        self.home.iter().flat_map(ResourceExt::finalizers).filter(of_others).cloned().collect()
+        Some(Leaving {
+            place: ClaimRow::new(claim).place,
+            is_used: claim.finalizers().iter().any(|name| name == PROTECTION),
+            finalizers: claim.finalizers().iter().filter(of_others).cloned().collect(),
+        })
     }
 
     pub fn is_held(&self) -> bool {

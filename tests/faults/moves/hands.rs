@@ -40,13 +40,23 @@ async fn story() -> Story {
 /// All that was decided at its beginning, and both movers run and come to no end.
 async fn copying() -> Story {
     let story = story().await;
+    copies(&story).await;
+    story
+}
+
+async fn copies(story: &Story) {
     story.play.is(Mood::Linger);
     story.asks(1, &json!({}));
     story.comes_to("Copying").await;
-    while !(has_mover(&story, 0) && has_mover(&story, 1)) {
+    while !(has_mover(story, 0) && has_mover(story, 1)) {
         sleep(STEP).await;
     }
-    story
+}
+
+/// By their UIDs.
+fn movers(story: &Story) -> Vec<String> {
+    let pods = story.bench.members.iter().flat_map(|member| member.list("pods"));
+    pods.filter(|pod| is_in_the_yard(pod)).map(|pod| text(&pod, "/metadata/uid").to_owned()).collect()
 }
 
 /// That runs.
@@ -147,6 +157,32 @@ fn claim_that_somebody_deletes_while_a_mover_has_it_is_made_anew_and_the_volume_
             assert_eq!(at_the_end(&story, &[true]).await, [""; 0], "m{at}");
         });
     }
+}
+
+/// From a backup, with what it said of the leaf: no volume is bound to it.
+#[test]
+fn claim_that_somebody_restores_where_that_of_the_source_was_ends_no_copy() {
+    virtual_time::run(1, async {
+        let story = story().await;
+        let member = &story.bench.members[0];
+        let mut backup = Value::clone(&member.get(CLAIMS, SHOP, CLAIM).unwrap());
+        let metadata = backup["metadata"].as_object_mut().unwrap();
+        metadata.retain(|key, _| ["name", "namespace", "labels", "annotations"].contains(&key.as_str()));
+        let annotations = metadata["annotations"].as_object_mut().unwrap();
+        annotations.retain(|key, _| key.starts_with("kosmos.csi.io/"));
+        backup["status"] = json!({});
+        copies(&story).await;
+        let before = movers(&story);
+        let restored = member.create(CLAIMS, backup).unwrap();
+        lock(&story.bench.guard.history).plant(&restored);
+        sleep(TRIED).await;
+        assert_eq!(movers(&story), before, "{}", story.trace());
+        let told = "a claim that is where the leaf claim of the source was has to go";
+        assert!(story.status().contains(told), "{}", story.status());
+        member.delete(CLAIMS, SHOP, CLAIM).unwrap();
+        story.play.is(Mood::Well);
+        assert_eq!(at_the_end(&story, &[true]).await, [""; 0]);
+    });
 }
 
 /// Its mover has gone, and another one would be begun and ended again and again.

@@ -45,7 +45,7 @@ pub struct SeenLeaf {
     pub yard: bool,
     /// The claim is bound to its volume, and nobody makes it anew.
     pub whole: bool,
-    /// Somebody has deleted its claim, which is still there.
+    /// Somebody has deleted its claim in the yard, which is still there.
     pub leaving: bool,
     /// A claim in the yard that nobody's leaf is bound to, made late for a leaf that is at home or a move that is over.
     pub stray: bool,
@@ -283,7 +283,11 @@ fn copied(verified: bool, source: &SeenLeaf, copy: &SeenLeaf) -> Moving {
     match (source.end, copy.end) {
         _ if verified => Moving::Enter(Phase::Placing),
         // A pod keeps a claim that somebody deletes, also once it has ended: it is made anew only then.
-        _ if !source.is_with_movers() && source.has_end() => Moving::RemoveEnds,
+        _ if source.has_end() && (source.leaving || !source.yard) => Moving::RemoveEnds,
+        // No volume is bound to it, as to one that was restored from a backup: the movers' claim has it.
+        _ if source.yard && source.home => {
+            Moving::Await("a claim that is where the leaf claim of the source was has to go")
+        }
         _ if !source.is_with_movers() => Moving::Await("the source is not in the yard"),
         (End::Copied(one), End::Copied(other)) if one == other => Moving::NoteVerified,
         // No node begins a pod whose claim is on its way out, or not there.

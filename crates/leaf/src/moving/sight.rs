@@ -305,7 +305,7 @@ impl Sight {
             stray: self.stray.is_some(),
             taken: self.is_taken,
             whole: self.is_whole(),
-            leaving: self.claim().is_some_and(is_leaving),
+            leaving: self.yard.as_ref().is_some_and(is_leaving),
             mark: match mark.filter(|mark| mark.uid == of.uid).map(|mark| mark.part) {
                 Some(Part::Source) => Mark::Closed,
                 Some(Part::IsolatedSource) => Mark::Isolated,

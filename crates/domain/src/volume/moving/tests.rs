@@ -127,11 +127,18 @@ fn leaf_whose_move_is_gone_becomes_what_the_hosts_volume_says_it_is() {
 #[test]
 fn mover_that_keeps_a_claim_which_somebody_deletes_is_ended() {
     let well = SeenLeaf { yard: true, whole: true, end: End::Ready, ..SeenLeaf::default() };
-    let deleted = SeenLeaf { whole: false, ..well };
-    let gone = SeenLeaf { yard: false, end: End::None, ..deleted };
+    let deleted = SeenLeaf { leaving: true, whole: false, ..well };
+    let gone = SeenLeaf { yard: false, whole: false, ..well };
     let waits = Moving::Await("the source is not in the yard");
-    let copied = SeenLeaf { end: End::Copied(1), ..deleted };
-    for (source, expected) in [(deleted, Moving::RemoveEnds), (copied, Moving::RemoveEnds), (gone, waits)] {
+    let is_restored = Moving::Await("a claim that is where the leaf claim of the source was has to go");
+    for (source, expected) in [
+        (deleted, Moving::RemoveEnds),
+        (SeenLeaf { end: End::Copied(1), ..deleted }, Moving::RemoveEnds),
+        (gone, Moving::RemoveEnds),
+        (SeenLeaf { end: End::None, ..gone }, waits),
+        // Another claim beside it, to which nothing is bound.
+        (SeenLeaf { home: true, whole: false, ..well }, is_restored),
+    ] {
         let seen = Seen {
             phase: Phase::Copying,
             called_off: false,

@@ -176,7 +176,7 @@ impl Job {
                 }
                 Ok(Went::On) => {}
                 // What has come a moment later is no news.
-                Ok(Went::Waits(_)) if pause == SOON => {}
+                Ok(Went::Waits(_) | Went::Stuck(_)) if pause == SOON => {}
                 Ok(Went::Waits(why)) => self.tell_of_waiting(&why).await,
                 Ok(Went::Stuck(why)) => self.tell_of_trouble("LeafStuck", why).await,
                 // It was changed meanwhile, which is looked at.

@@ -475,6 +475,32 @@ fn copy_that_cannot_come_home_is_waited_for_and_its_user_told_why_until_it_can()
     }
 }
 
+/// That of the copy, once its move is called off; nobody is to remove somebody's claim for it.
+#[test]
+fn obstacle_that_is_in_nobodys_way_any_more_is_told_no_more() {
+    virtual_time::run(1, async {
+        let story = copying().await;
+        Obstacle::Name.comes(&story, 1);
+        story.play.is(Mood::Well);
+        sleep(TRIED).await;
+        is_said(&story, OBSTACLES[0].1, 1, HOME);
+        hold_in(&story.bench.members[0], YARD, &story.lent(), THEIRS, true);
+        calls_off(&story);
+        // Until the copy has gone. What was found before is still no older than a minute then.
+        sleep(STEP * 100).await;
+        for _ in 0..100 {
+            assert_eq!(story.phase(), "Cancelling", "{}", story.trace());
+            assert!(!story.status().contains("LeafStuck"), "{}\n{}", story.status(), story.trace());
+            sleep(STEP * 5).await;
+        }
+        assert!(story.bench.members[1].list(VOLUMES).is_empty(), "{}", story.trace());
+        assert!(story.status().contains(&kept_by(&story, 0)), "{}", story.status());
+        hold_in(&story.bench.members[0], YARD, &story.lent(), THEIRS, false);
+        Obstacle::Name.goes(&story, 1);
+        assert_eq!(at_the_end(&story, &[false]).await, [""; 0]);
+    });
+}
+
 #[test]
 fn move_to_where_a_quota_is_used_up_is_refused_and_says_so() {
     virtual_time::run(1, async {

@@ -72,7 +72,12 @@ async fn change(job: &Job, step: Moving, looked: &mut Looked, part: Part) -> Res
     let of = moves::mark(&job.of, Part::Source);
     let leaf = half.member.leaf()?;
     let moved = Moved { leaf, hash: looked.hash, sight: &half.sight, home: &home, of: &of, handle };
-    Ok(match moved.write(step).await? {
+    let written = moved.write(step).await?;
+    if step == Moving::RemoveCopy {
+        // What keeps it from coming home is in nobody's way any more, and nobody looks there again.
+        job.movers.obstacles.forget(&leaf.member, looked.hash);
+    }
+    Ok(match written {
         Written::Changed(now) => {
             half.sight = std::mem::take(&mut half.sight).with(now);
             looked.is_noted = true;

@@ -16,7 +16,7 @@ use kube::{
     },
 };
 
-/// Where nobody is killed meanwhile: alerts wait for longer.
+/// Where nobody is killed meanwhile, and nothing else keeps the controller busy: alerts wait for longer.
 pub const MOST: Duration = Duration::from_secs(2);
 
 /// What comes of some work, and how long the claim was lost each time, by a watch on it.

@@ -23,33 +23,57 @@ const KILLED: i32 = 128 + 9;
 
 #[derive(Default)]
 pub(super) struct Kills {
+    /// How many have ended as they had to.
     pub(super) done: usize,
     /// Who was killed last: he holds the lease until that is over.
     last: Option<String>,
+    /// Whose end nobody has looked at yet: a trip may be over before that.
+    struck: Option<(Pod, ContainerStatus)>,
 }
 
 impl Kills {
     /// So many in all. It has no end.
     pub(super) async fn go_on(&mut self, host: &Cluster) -> Result<Infallible> {
-        while self.done < KILLS {
+        loop {
+            if let Some((pod, container)) = &self.struck {
+                let ended = Box::pin(was_killed(host, pod, container)).await;
+                ended.with_context(|| format!("kill the controller in {}", pod.name_any()))?;
+                self.done += 1;
+                eprintln!("kill {}: {}", self.done, pod.name_any());
+                self.struck = None;
+            }
+            if self.done >= KILLS {
+                return pending().await;
+            }
             sleep(Duration::from_millis(fastrand::u64(BETWEEN))).await;
-            let pods = controllers(host).await?;
-            let pods = pods.list(&ListParams::default().labels("app.kubernetes.io/component=controller")).await?.items;
-            make_way(host, &pods).await?;
-            let leader = leader(host).await?;
-            let is_leader = |pod: &&Pod| {
-                let process = format!("{}_", pod.name_any());
-                leader.as_ref().is_some_and(|leader| leader.starts_with(&process))
-            };
-            let Some(pod) = pods.iter().find(is_leader).filter(|_| leader != self.last) else { continue };
-            let Some(container) = driver(pod).filter(|container| is_running(container)) else { continue };
-            self.last.clone_from(&leader);
-            let killed = Box::pin(kill(host, pod, container)).await;
-            killed.with_context(|| format!("kill the controller in {}", pod.name_any()))?;
-            self.done += 1;
-            eprintln!("kill {}: {}", self.done, pod.name_any());
+            Box::pin(self.strike(host)).await?;
         }
-        pending().await
+    }
+
+    /// Nobody, where the one that leads has changed meanwhile.
+    async fn strike(&mut self, host: &Cluster) -> Result<()> {
+        let leader = leader(host).await?;
+        let pods = controllers(host).await?;
+        let pods = pods.list(&ListParams::default().labels("app.kubernetes.io/component=controller")).await?.items;
+        make_way(host, &pods).await?;
+        let is_leader = |pod: &&Pod| {
+            let process = format!("{}_", pod.name_any());
+            leader.as_ref().is_some_and(|leader| leader.starts_with(&process))
+        };
+        let Some(pod) = pods.iter().find(is_leader).filter(|_| leader != self.last) else { return Ok(()) };
+        let Some(container) = driver(pod).filter(|container| is_running(container)) else { return Ok(()) };
+        let id = container.container_id.as_deref().context("its container has no ID")?;
+        let task = id.trim_start_matches("containerd://");
+        match host.node_exec("ctr", &["-n", "k8s.io", "tasks", "kill", "--signal", "SIGKILL", task]).await {
+            Ok(_) => {
+                self.struck = Some((pod.clone(), container.clone()));
+                self.last = leader;
+                Ok(())
+            }
+            // It has ended by itself, as after a kill before.
+            Err(error) if format!("{error:#}").contains("not found") => Ok(()),
+            Err(error) => Err(error.context(format!("kill the controller in {}", pod.name_any()))),
+        }
     }
 
     /// All of them were, and the controllers are as before.
@@ -92,10 +116,9 @@ async fn make_way(host: &Cluster, pods: &[Pod]) -> Result<()> {
     Ok(())
 }
 
-async fn kill(host: &Cluster, pod: &Pod, container: &ContainerStatus) -> Result<()> {
+/// And was not told to stop.
+async fn was_killed(host: &Cluster, pod: &Pod, container: &ContainerStatus) -> Result<()> {
     let (name, id) = (pod.name_any(), container.container_id.clone().context("its container has no ID")?);
-    let task = id.trim_start_matches("containerd://");
-    host.node_exec("ctr", &["-n", "k8s.io", "tasks", "kill", "--signal", "SIGKILL", task]).await?;
     let pods = controllers(host).await?;
     let code = wait_for("the kubelet has seen its end", PATIENCE, || async {
         let pod = pods.get(&name).await?;

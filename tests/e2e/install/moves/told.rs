@@ -35,8 +35,8 @@ pub(super) struct Told {
     /// Of each member.
     since: Vec<AuditMark>,
     keys: Vec<Key>,
-    /// Of movers, whose logs go with them.
-    logs: Vec<String>,
+    /// Of movers, whose logs go with them: what each pod has said.
+    logs: Vec<(String, String)>,
     /// With which all handles of the volume end.
     volume: String,
 }
@@ -57,19 +57,22 @@ impl Told {
     pub(super) async fn listen(&mut self, fleet: &Fleet) -> Result<()> {
         let known = &self.keys;
         let heard = try_join_all(fleet.members().iter().map(|member| heard(member, known))).await?;
-        for (key, log) in heard {
+        for (key, pod, log) in heard {
             self.keys.push(key);
-            self.logs.push(log);
+            self.logs.push((pod, log));
         }
         Ok(())
     }
 
     /// Before the claim is deleted.
     pub(super) async fn is_nothing_wrong(&self, fleet: &Fleet) -> Result<()> {
-        let heard = self.logs.iter().filter(|log| !log.is_empty()).count();
-        ensure!(self.keys.len() >= 2 && heard >= 2, "{} keys were read, and {heard} movers heard", self.keys.len());
-        let mut places = Vec::new();
-        places.extend(self.logs.iter().any(|log| self.has_key(log)).then(|| "the log of a mover".to_owned()));
+        let heard = self.logs.iter().filter(|(_, log)| !log.is_empty());
+        let heard: Vec<&str> = heard.map(|(pod, _)| pod.as_str()).collect();
+        let has_heard = |role: &str| heard.iter().any(|pod| pod.starts_with(role));
+        let are_both = has_heard("send-") && has_heard("receive-");
+        ensure!(self.keys.len() >= 2 && are_both, "{} keys were read, and of movers heard {heard:?}", self.keys.len());
+        let with_key = self.logs.iter().filter(|(_, log)| self.has_key(log));
+        let mut places: Vec<String> = with_key.map(|(pod, _)| format!("the log of {pod}")).collect();
         for cluster in fleet.clusters() {
             places.extend(self.keys_in(cluster).await?);
         }
@@ -122,8 +125,8 @@ impl Told {
     }
 }
 
-/// The next key that a mover gets in this member, and what the mover says until it ends: nothing, where it is made anew before.
-async fn heard(member: &Cluster, known: &[Key]) -> Result<(Key, String)> {
+/// The next key that a mover gets in this member, its pod, and what that says until it ends: nothing, where it is made anew before.
+async fn heard(member: &Cluster, known: &[Key]) -> Result<(Key, String, String)> {
     let secrets: Api<Secret> = Api::namespaced(member.client().await?, YARD);
     let secrets = watcher(secrets, watcher::Config::default()).default_backoff().applied_objects();
     let next = async {
@@ -143,7 +146,7 @@ async fn heard(member: &Cluster, known: &[Key]) -> Result<(Key, String)> {
         Ok(Some(said).filter(|said| !said.is_empty()))
     })
     .await;
-    Ok((key, said.unwrap_or_default()))
+    Ok((key, pod, said.unwrap_or_default()))
 }
 
 fn key_of(secret: &Secret) -> Option<Key> {

@@ -1,14 +1,19 @@
 //! `member add` of a member that has joined: what nobody says anew stays as it is.
 
+use std::fs;
+
 use serde_json::{Value, json};
 use simulate::text;
 
 use crate::{
-    clusters::{Clusters, NAMESPACE, PODS_NAMESPACE, SECRETS, identity},
-    members::{bound, kubeconfig_of},
+    authority::AUTHORITY,
+    clusters::{Clusters, NAMESPACE, PODS_NAMESPACE, SECRETS, identity, kubeconfig},
+    members::{bound, kubeconfig_in, kubeconfig_of},
 };
 
 const ADD: &str = "member add m0 --member-kubeconfig=$m0";
+/// Of a load balancer's or a tunnel's.
+const ANOTHER_AUTHORITY: &str = "LS0tLS1CRUdJTiBDRVJUSUZJQ0FURS0tLS0tCkJCQkIKLS0tLS1FTkQgQ0VSVElGSUNBVEUtLS0tLQo=";
 const ELSEWHERE: &str = "https://elsewhere:6443";
 const NARROW: [&str; 2] = ["kosmos-csi-cluster-scoped ", "kosmos-csi-namespaced shop"];
 
@@ -44,6 +49,30 @@ async fn member_that_is_added_again_keeps_its_namespaces_its_address_and_to_volu
         .await;
     clusters.does(&format!("{ADD} --server=https://m0")).await;
     assert_eq!((bound(&clusters), server(&clusters)), (NARROW.map(str::to_owned).to_vec(), "https://m0".to_owned()));
+}
+
+#[tokio::test]
+async fn member_whose_administrator_comes_another_way_keeps_the_address_and_the_authority_that_go_together() {
+    let clusters = Clusters::new(1);
+    clusters.join().await;
+    let ways = || [NAMESPACE, PODS_NAMESPACE].map(|of| kubeconfig_in(&clusters, of)["clusters"][0]["cluster"].clone());
+    let usual = |authority: &str| json!({"server": "https://m0", "certificate-authority-data": authority});
+    assert_eq!(ways(), [usual(AUTHORITY), usual(AUTHORITY)]);
+    let tunnel = kubeconfig("https://127.0.0.1:6443");
+    let authority = format!("certificate-authority-data: {AUTHORITY}");
+    for another in [
+        tunnel.replace(AUTHORITY, ANOTHER_AUTHORITY),
+        tunnel.replace(&authority, "insecure-skip-tls-verify: true"),
+        tunnel.replace(&authority, &format!("tls-server-name: tunnel, {authority}")),
+    ] {
+        fs::write(clusters.file("another"), another).unwrap();
+        let told = clusters.does("member add m0 --member-kubeconfig=$another").await;
+        assert!(told.contains("reaches it by https://m0"), "{told}");
+        assert_eq!(ways(), [usual(AUTHORITY), usual(AUTHORITY)]);
+    }
+    fs::write(clusters.file("m0"), kubeconfig("https://m0").replace(AUTHORITY, ANOTHER_AUTHORITY)).unwrap();
+    clusters.does(ADD).await;
+    assert_eq!(ways(), [usual(ANOTHER_AUTHORITY), usual(ANOTHER_AUTHORITY)], "the same address has a new authority");
 }
 
 #[tokio::test]

@@ -112,7 +112,11 @@ async fn account_of_a_host_has_rights_in_the_namespaces_that_are_named_and_loses
 }
 
 pub fn kubeconfig_of(clusters: &Clusters) -> Value {
-    let secret = clusters.host.get(SECRETS, NAMESPACE, "m0").unwrap();
+    kubeconfig_in(clusters, NAMESPACE)
+}
+
+pub fn kubeconfig_in(clusters: &Clusters, namespace: &str) -> Value {
+    let secret = clusters.host.get(SECRETS, namespace, "m0").unwrap();
     let bytes: k8s_openapi::ByteString = serde_json::from_value(secret["data"]["kubeconfig"].clone()).unwrap();
     serde_json::from_slice(&bytes.0).unwrap()
 }

@@ -69,14 +69,32 @@ pub struct Told {
 
 /// Reads what may be shown; the token itself is not among it.
 pub fn read(text: &str) -> Told {
-    let Ok(kubeconfig) = serde_saphyr::from_str::<Value>(text) else { return Told::default() };
+    let Some(cluster) = cluster(text) else { return Told::default() };
+    Told { server: word(&cluster, "/cluster/server").to_owned(), token: Token::of(text) }
+}
+
+/// How its cluster is reached, where it says that; in which namespaces is not looked at.
+pub fn reach(text: &str) -> Option<Reach> {
+    let cluster = cluster(text)?;
+    let said = |path: &str| Some(word(&cluster, path).to_owned()).filter(|said| !said.is_empty());
+    Some(Reach {
+        server: said("/cluster/server")?,
+        authority: said("/cluster/certificate-authority-data"),
+        server_name: said("/cluster/tls-server-name"),
+        insecure: cluster["cluster"]["insecure-skip-tls-verify"] == true,
+        ..Reach::default()
+    })
+}
+
+/// The cluster of its current context.
+fn cluster(text: &str) -> Option<Value> {
+    let kubeconfig: Value = serde_saphyr::from_str(text).ok()?;
     let named = |list: &str, name: &str| {
         let entries = kubeconfig[list].as_array().into_iter().flatten();
         entries.into_iter().find(|entry| word(entry, "/name") == name).cloned().unwrap_or_default()
     };
     let context = named("contexts", word(&kubeconfig, "/current-context"));
-    let cluster = named("clusters", word(&context, "/context/cluster"));
-    Told { server: word(&cluster, "/cluster/server").to_owned(), token: Token::of(text) }
+    Some(named("clusters", word(&context, "/context/cluster")))
 }
 
 /// The time from now to then, in words.
@@ -115,6 +133,17 @@ mod tests {
         for token in ["", "a", "a.b.c", "a.%%%.c", "e30.e30.e30"] {
             assert_eq!(read(&text("cluster38", &reach, token)).token, None, "{token}");
         }
+    }
+
+    #[test]
+    fn way_to_a_cluster_is_read_as_it_was_written() {
+        let bare = Reach { server: "https://10.0.0.1:6443".to_owned(), ..Reach::default() };
+        let (authority, server_name) = (Some("QQ==".to_owned()), Some("api".to_owned()));
+        let whole = Reach { authority, server_name, insecure: true, ..bare.clone() };
+        for way in [bare, whole] {
+            assert_eq!(reach(&text("cluster38", &way, TOKEN)), Some(way));
+        }
+        assert_eq!((reach("this is no kubeconfig"), reach("{}")), (None, None));
     }
 
     #[test]

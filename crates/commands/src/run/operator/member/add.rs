@@ -199,12 +199,26 @@ async fn target(flags: &Add, admin: &Admin, dial: &Dial) -> anyhow::Result<(Targ
     Ok((Target::Host(places), scope))
 }
 
-/// How the host is to reach the member: judged by the rules that the controller has for a Secret.
+/// How the host is to reach the member: judged by the rules that the controller has for a Secret. Where the administrator comes another way,
+/// such as by a tunnel, the host's own stays as it is, for another address has another authority.
 async fn reach(flags: &Add, admin: &Admin, scope: &Scope) -> anyhow::Result<Reach> {
+    let before = scope.reach.as_ref().filter(|before| flags.server.is_none() && is_another(admin, before));
+    let (reach, whose) = match before {
+        Some(before) => (before.clone(), "the kubeconfig that the host has of it".to_owned()),
+        None => (said(flags, admin)?, format!("--member-kubeconfig {}", flags.member.member_kubeconfig.display())),
+    };
+    let reach = Reach { namespaces: scope.namespaces.clone(), ..reach };
+    let judged = rules::parse(&kubeconfig::text(&flags.name, &reach, "none"), KubeconfigSource::Object).await;
+    judged
+        .map_err(|reason| Misuse(format!("{whose}: {reason} (--server https://ADDRESS:PORT says another address)")))?;
+    Ok(reach)
+}
+
+/// By the administrator's own file, but for an address that he says besides.
+fn said(flags: &Add, admin: &Admin) -> anyhow::Result<Reach> {
     let entry = &admin.entry;
-    let named = flags.server.as_ref().or(scope.server.as_ref());
-    let server = named.or(entry.server.as_ref()).cloned().unwrap_or_default();
-    if named.is_none() && kubeconfig::is_loopback(&server) {
+    let server = flags.server.as_ref().or(entry.server.as_ref()).cloned().unwrap_or_default();
+    if flags.server.is_none() && kubeconfig::is_loopback(&server) {
         let file = flags.member.member_kubeconfig.display();
         return Err(Misuse(format!(
             "clusters[].cluster.server of {file} is {server}, which means another machine to each who uses it: give \
@@ -218,14 +232,7 @@ async fn reach(flags: &Add, admin: &Admin, scope: &Scope) -> anyhow::Result<Reac
         (None, None) => None,
     };
     let insecure = entry.insecure_skip_tls_verify == Some(true);
-    let namespaces = scope.namespaces.clone();
-    let reach = Reach { server, authority, server_name: entry.tls_server_name.clone(), insecure, namespaces };
-    let judged = rules::parse(&kubeconfig::text(&flags.name, &reach, "none"), KubeconfigSource::Object).await;
-    judged.map_err(|reason| {
-        let file = flags.member.member_kubeconfig.display();
-        Misuse(format!("--member-kubeconfig {file}: {reason} (--server https://ADDRESS:PORT says another address)"))
-    })?;
-    Ok(reach)
+    Ok(Reach { server, authority, server_name: entry.tls_server_name.clone(), insecure, ..Reach::default() })
 }
 
 fn embedded(path: &str) -> anyhow::Result<String> {

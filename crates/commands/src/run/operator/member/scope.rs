@@ -11,15 +11,15 @@ use crate::{
 use domain::volume::namespaces::Namespaces;
 use host::Host;
 use member::kubeconfig as rules;
-use operator::kubeconfig;
+use operator::kubeconfig::{self, Reach};
 
 pub(super) struct Scope {
     /// An account runs pods there.
     pub(super) pods: bool,
     /// Where the driver's account has rights.
     pub(super) namespaces: Namespaces,
-    /// The address of before, where none is said.
-    pub(super) server: Option<String>,
+    /// How the host has reached it until now.
+    pub(super) reach: Option<Reach>,
     is_of_before: bool,
 }
 
@@ -27,7 +27,7 @@ impl Scope {
     pub(super) fn said(flags: &Add) -> Result<Self, Misuse> {
         let namespaces = Namespaces::named(flags.namespace.iter().map(String::as_str));
         let namespaces = namespaces.map_err(|reason| Misuse(format!("--namespace: {reason}")))?;
-        Ok(Self { pods: !flags.volumes_only, namespaces, server: None, is_of_before: false })
+        Ok(Self { pods: !flags.volumes_only, namespaces, reach: None, is_of_before: false })
     }
 
     /// `secret`: by which the host's driver knows the member already. A former cluster of this host has given its Secrets to nobody, and
@@ -41,7 +41,7 @@ impl Scope {
     ) -> anyhow::Result<Self> {
         let mut scope = Self::said(flags)?;
         let text = secret.and_then(secret::kubeconfig);
-        scope.server = text.as_deref().map(|text| kubeconfig::read(text).server).filter(|server| !server.is_empty());
+        scope.reach = text.as_deref().and_then(kubeconfig::reach);
         let is_said = flags.pods || flags.volumes_only || !flags.pods_in.is_empty();
         if is_said || secret.is_none() && !flags.take_over {
             return Ok(scope);

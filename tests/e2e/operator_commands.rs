@@ -78,6 +78,7 @@ async fn without_account(rig: &Rig) -> Result<()> {
         validatingadmissionpolicy";
     let names = [
         "kosmos-csi",
+        "kosmos-csi-attachments",
         "kosmos-csi-classes",
         "kosmos-csi-token",
         "kosmos-csi-tokens",
@@ -139,9 +140,9 @@ async fn added_and_removed(rig: &Rig) -> Result<()> {
     let admin = member_kubeconfig(rig);
     let add = ["member", "add", MEMBER, &admin];
     let first = does(rig, &add).await?;
-    ensure!(first.matches(" made\n").count() == 20, "accounts, policies, roles, bindings and Secrets: {first}");
+    ensure!(first.matches(" made\n").count() == 24, "accounts, policies, roles, bindings and Secrets: {first}");
     let again = does(rig, &add).await?;
-    ensure!(again.matches(" unchanged\n").count() == 19 && again.contains(" renewed\n"), "{again}");
+    ensure!(again.matches(" unchanged\n").count() == 23 && again.contains(" renewed\n"), "{again}");
     ensure!(!first.contains("eyJ") && !again.contains("eyJ"), "a token is printed");
     serves(rig, "operator-member").await?;
     let checked = does(rig, &["member", "check", MEMBER]).await?;

@@ -88,6 +88,7 @@ async fn leave(member: &Place<'_>) -> Result<()> {
     cluster.kubectl(&["delete", "namespace", NAMESPACE, OWN, ANOTHERS, CLOSED, YARD, "--wait=false"]).await?;
     cluster.kubectl(&["delete", "storageclass", CLASS, "--ignore-not-found"]).await?;
     cluster.kubectl(&["delete", "volumeattachment", ATTACHED[0], ATTACHED[1], "--ignore-not-found"]).await?;
+    cluster.kubectl(&["delete", "persistentvolume", FREE[0], FREE[1], "--ignore-not-found"]).await?;
     let own = "clusterrolebinding,rolebinding,role,deployment,serviceaccount,secret";
     let of_hosts = format!("kosmos.csi.io/host in ({HOST}, {ENDS_ALIKE})");
     cluster.kubectl(&["delete", own, "-n", DRIVER_NAMESPACE, "-l", &of_hosts]).await.map(drop)
@@ -171,26 +172,36 @@ async fn driver(member: &Place<'_>, volume: &str) -> Result<()> {
 /// For another host, and by the member's own controller.
 const ATTACHED: [&str; 2] = ["apart-anothers", "apart-of-nobody"];
 
+/// Volumes of the host, and of the member alone.
+const FREE: [&str; 2] = ["apart-own", "apart-free"];
+
 /// What a volume is attached by, and so what detaches it.
+fn attachment(name: &str, labels: Value, volume: &str) -> Value {
+    json!({"apiVersion": "storage.k8s.io/v1", "kind": "VolumeAttachment", "metadata": {"name": name, "labels": labels},
+        "spec": {"attacher": "nobody.example", "nodeName": "nowhere", "source": {"persistentVolumeName": volume}}})
+}
+
 async fn attachments(member: &Place<'_>, volume: &str) -> Result<()> {
     let account = Account::of(member, DRIVER_NAMESPACE, &own_name(ACCOUNT, HOST)).await?;
-    let attachment = |name: &str, labels: Value| {
-        let source = json!({"persistentVolumeName": volume});
-        json!({"apiVersion": "storage.k8s.io/v1", "kind": "VolumeAttachment", "metadata": {"name": name, "labels": labels},
-            "spec": {"attacher": "nobody.example", "nodeName": "nowhere", "source": source}})
-    };
     let [anothers, nobodys] = ATTACHED;
-    for there in [attachment(anothers, of_another()), attachment(nobodys, json!({}))] {
+    let [own, free] = FREE;
+    for there in [attachment(anothers, of_another(), volume), attachment(nobodys, json!({}), volume)] {
         member.cluster.apply(&there.to_string()).await?;
+    }
+    for (name, labels) in [(own, labels()), (free, json!({}))] {
+        let spec = json!({"accessModes": ["ReadWriteOnce"], "capacity": {"storage": "1Gi"}, "persistentVolumeReclaimPolicy": "Retain",
+            "csi": {"driver": "nobody.example", "volumeHandle": name}});
+        let volume = json!({"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": name, "labels": labels}, "spec": spec});
+        member.cluster.apply(&volume.to_string()).await?;
     }
     let all = "/apis/storage.k8s.io/v1/volumeattachments";
     let at = |name: &str| format!("{all}/{name}");
     let note = json!({"metadata": {"annotations": {"a": "b"}}});
     let csi = json!({"csi": {"driver": "nobody.example", "volumeHandle": "x"}, "accessModes": ["ReadWriteOnce"]});
-    let inline = but(attachment("new", labels()), &[("spec.source", json!({"inlineVolumeSpec": csi}))]);
+    let inline = but(attachment("new", labels(), own), &[("spec.source", json!({"inlineVolumeSpec": csi}))]);
     let attempts = [
-        ("POST", all.to_owned(), attachment("new", json!({}))),
-        ("POST", all.to_owned(), attachment("new", of_another())),
+        ("POST", all.to_owned(), attachment("new", json!({}), own)),
+        ("POST", all.to_owned(), attachment("new", of_another(), own)),
         ("POST", all.to_owned(), inline),
         ("PATCH", at(anothers), note.clone()),
         ("PATCH", at(anothers), json!({"metadata": {"labels": labels()}})),
@@ -201,7 +212,14 @@ async fn attachments(member: &Place<'_>, volume: &str) -> Result<()> {
     ];
     wait_for("the policy is in force", PATIENCE, || async { account.is_refused(ACCOUNT, &attempts).await.map(Some) })
         .await?;
-    account.is_allowed("POST", all, &attachment("new", labels())).await
+    // As it would be attached where that host has it, to be detached there.
+    let of_anothers = [("POST", all, attachment("new", labels(), volume))];
+    wait_for("the policy is in force", PATIENCE, || async {
+        account.is_refused("kosmos-csi-attachments", &of_anothers).await.map(Some)
+    })
+    .await?;
+    account.is_allowed("POST", all, &attachment("new", labels(), own)).await?;
+    account.is_allowed("POST", all, &attachment("new", labels(), free)).await
 }
 
 /// Whose an account is, the whole of its name says.

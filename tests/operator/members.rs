@@ -29,17 +29,13 @@ async fn member_is_added_once_and_renewed_after_that() {
     assert!(clusters.host.get(SECRETS, NAMESPACE, "m0").is_none() && clusters.members[0].list(ROLES).is_empty());
 
     let first = clusters.does(ADD).await;
-    assert_eq!(
-        first.matches(" made\n").count(),
-        23,
-        "twenty objects, what the tokens end with, and two Secrets: {first}"
-    );
+    assert_eq!(first.matches(" made\n").count(), 25, "22 objects, what the tokens end with, and two Secrets: {first}");
     let secret = clusters.host.get(SECRETS, NAMESPACE, "m0").unwrap();
     assert_eq!(secret["metadata"]["labels"]["kosmos.csi.io/member"], "m0");
     let role = clusters.members[0].get(ROLES, "", "kosmos-csi").unwrap();
 
     let second = clusters.does(ADD).await;
-    assert_eq!((second.matches(" unchanged\n").count(), second.matches(" renewed\n").count()), (21, 2), "{second}");
+    assert_eq!((second.matches(" unchanged\n").count(), second.matches(" renewed\n").count()), (23, 2), "{second}");
     let after = clusters.members[0].get(ROLES, "", "kosmos-csi").unwrap();
     assert_eq!(role["metadata"]["resourceVersion"], after["metadata"]["resourceVersion"]);
     for told in [first, second] {
@@ -146,13 +142,13 @@ async fn member_without_admission_policies_joins_and_it_is_told_what_nothing_hol
     clusters.denied.lock().unwrap().insert("/apis/admissionregistration.k8s.io/v1".to_owned());
     for typed in [&format!("{ADD} --dry-run"), ADD] {
         let told = clusters.does(typed).await;
-        assert_eq!(told.matches("left out: the cluster has no such kind").count(), 8, "{told}");
+        assert_eq!(told.matches("left out: the cluster has no such kind").count(), 10, "{told}");
     }
     let told = clusters.does(ADD).await;
     assert!(told.contains("Kubernetes 1.30") && told.contains("may write every claim"), "{told}");
     clusters.denied.lock().unwrap().clear();
     let told = clusters.does(ADD).await;
-    assert!(!told.contains("Kubernetes 1.30") && told.matches(" made\n").count() == 8, "{told}");
+    assert!(!told.contains("Kubernetes 1.30") && told.matches(" made\n").count() == 10, "{told}");
 }
 
 #[tokio::test]

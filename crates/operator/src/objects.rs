@@ -222,6 +222,8 @@ mod tests {
                 "ValidatingAdmissionPolicyBinding kosmos-csi",
                 "ValidatingAdmissionPolicy kosmos-csi-classes",
                 "ValidatingAdmissionPolicyBinding kosmos-csi-classes",
+                "ValidatingAdmissionPolicy kosmos-csi-attachments",
+                "ValidatingAdmissionPolicyBinding kosmos-csi-attachments",
                 "ValidatingAdmissionPolicy kosmos-csi-tokens",
                 "ValidatingAdmissionPolicyBinding kosmos-csi-tokens",
                 "ClusterRoleBinding kosmos-csi",

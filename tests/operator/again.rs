@@ -108,6 +108,53 @@ async fn whoever_tells_how_full_volumes_are_is_made_where_pods_run_and_stays_as_
     assert_eq!(text(&there()[0], "/spec/template/spec/containers/0/image"), "registry.example/kosmos-csi:2");
 }
 
+const EVERYWHERE: &str = "clusterrolebindings.rbac.authorization.k8s.io";
+const WITHIN: &str = "rolebindings.rbac.authorization.k8s.io";
+
+#[tokio::test]
+async fn rights_that_somebody_has_taken_away_in_the_member_are_given_again() {
+    let clusters = Clusters::new(1);
+    clusters.join().await;
+    let (member, host) = (&clusters.members[0], identity(&clusters.host));
+    let all = bound(&clusters);
+    for lost in [&["kosmos-csi-virtual-node"][..], &["kosmos-csi"], &["kosmos-csi", "kosmos-csi-virtual-node"]] {
+        for name in lost {
+            member.delete(EVERYWHERE, "", &format!("{name}-host-{host}")).unwrap();
+        }
+        let told = clusters.does(ADD).await;
+        assert!(!told.contains("as before") && told.matches(" renewed\n").count() == 2, "{lost:?}: {told}");
+        assert_eq!(bound(&clusters), all, "{lost:?}");
+    }
+}
+
+#[tokio::test]
+async fn rights_in_a_namespace_that_somebody_has_taken_away_in_the_member_are_given_again() {
+    let clusters = narrow("https://m0").await;
+    let member = &clusters.members[0];
+    member.create("namespaces", json!({"metadata": {"name": "bank"}})).unwrap();
+    clusters.does(&format!("{ADD} --volumes-only --namespace=shop --namespace=bank")).await;
+    let all = bound(&clusters);
+    assert_eq!(all.len(), 3, "{all:?}");
+    let own = format!("kosmos-csi-namespaced-host-{}", identity(&clusters.host));
+    for lost in [&["shop"][..], &["bank", "shop"]] {
+        for namespace in lost {
+            member.delete(WITHIN, namespace, &own).unwrap();
+        }
+        let told = clusters.does(ADD).await;
+        assert!(told.contains("volumes in bank, shop alone, as before"), "{told}");
+        assert_eq!((bound(&clusters), namespaces(&clusters)), (all.clone(), json!(["bank", "shop"])));
+    }
+    member.delete(WITHIN, "bank", &own).unwrap();
+    member.delete("namespaces", "", "bank").unwrap();
+    clusters
+        .refuses(
+            ADD,
+            &["namespace bank, in which this host had rights, is gone", "--volumes-only", "Nothing was written"],
+        )
+        .await;
+    assert_eq!(namespaces(&clusters), json!(["bank", "shop"]));
+}
+
 /// The bindings there tell of it: no Secret of the former cluster does.
 #[tokio::test]
 async fn cluster_that_takes_over_gets_no_more_than_the_former_one_had() {

@@ -1,7 +1,7 @@
 //! Rights of the driver's account that an earlier `member add` has bound elsewhere, in the whole member or in other namespaces.
 
 use anyhow::{anyhow, bail};
-use k8s_openapi::api::rbac::v1::RoleBinding;
+use k8s_openapi::api::{core::v1::Namespace, rbac::v1::RoleBinding};
 use kube::{
     Api, Client, ResourceExt,
     api::{DynamicObject, ListParams},
@@ -57,6 +57,22 @@ pub(super) async fn given(client: &Client, host: &str) -> anyhow::Result<Option<
     };
     let pods = read(client, &binding("ClusterRoleBinding", "", &own_name(PODS_ACCOUNT, host))).await?;
     Ok(Some((pods.is_some(), namespaces)))
+}
+
+/// Rights of before can be given again in namespaces that are there; which of them a host is to do without, somebody has to say.
+pub(super) async fn are_there(client: &Client, namespaces: &Namespaces) -> anyhow::Result<()> {
+    let Namespaces::Only(names) = namespaces else { return Ok(()) };
+    for name in names {
+        let found = cluster::read(Api::<Namespace>::all(client.clone()).get(name).await, name);
+        let found = found.map_err(|error| anyhow!("get namespace {name}: {}", with_causes(&error)))?;
+        if found.is_none_or(|found| found.metadata.deletion_timestamp.is_some()) {
+            bail!(
+                "namespace {name}, in which this host had rights, is gone, or goes: make it again, or say with --volumes-only and --namespace where \
+                 the host is to have them. Nothing was written"
+            );
+        }
+    }
+    Ok(())
 }
 
 fn binding(kind: &str, namespace: &str, name: &str) -> Value {

@@ -46,15 +46,9 @@ impl Scope {
         if is_said || secret.is_none() && !flags.take_over {
             return Ok(scope);
         }
-        let before = match (bindings::given(&admin.client, &host.id.0).await?, text) {
-            (Some(given), _) => given,
-            // Its account is any host's.
-            (None, Some(text)) => {
-                let has_agents = !secret::of_member(agents, &flags.name).await?.is_empty();
-                (has_agents, rules::namespaces(&text).map_err(anyhow::Error::msg)?)
-            }
-            (None, None) => return Ok(scope),
-        };
+        let said = text.as_deref().map(rules::namespaces).transpose().map_err(anyhow::Error::msg)?;
+        let has_agents = !secret::of_member(agents, &flags.name).await?.is_empty();
+        let Some(before) = before(admin, host, said, has_agents).await? else { return Ok(scope) };
         (scope.pods, scope.namespaces) = before;
         scope.is_of_before = !scope.pods;
         if flags.volume_stats && !scope.pods {
@@ -85,4 +79,27 @@ impl Scope {
             ),
         }
     }
+}
+
+/// Pods, and namespaces. What the host's Secrets say counts first, as a right that somebody has taken away in the member is to be given again;
+/// its bindings tell what no Secret does.
+async fn before(
+    admin: &Admin,
+    host: &Host,
+    said: Option<Namespaces>,
+    has_agents: bool,
+) -> anyhow::Result<Option<(bool, Namespaces)>> {
+    let given = bindings::given(&admin.client, &host.id.0);
+    Ok(match said {
+        None => given.await?,
+        Some(Namespaces::All) => {
+            let (pods, namespaces) = given.await?.unwrap_or_default();
+            Some((pods || has_agents && namespaces == Namespaces::All, namespaces))
+        }
+        // The agent's account is held to no namespaces.
+        Some(only @ Namespaces::Only(_)) => {
+            bindings::are_there(&admin.client, &only).await?;
+            Some((false, only))
+        }
+    })
 }

@@ -27,9 +27,10 @@ use domain::{
     volume::{HostId, LeafPlace, VolumeHash, moving::YARD},
 };
 
-/// Where a leaf is while a move has it. By the end of the claim's name an admission policy of the member tells whose it is.
+/// Where a leaf is while a move has it. By the end of the claim's name an admission policy of the member tells whose it is. All of it may be the
+/// value of a label, as storage drivers make it one.
 pub fn yard(host: &HostId, hash: VolumeHash) -> LeafPlace {
-    LeafPlace { namespace: YARD.to_owned(), claim: format!("{hash}-{host}") }
+    LeafPlace { namespace: YARD.to_owned(), claim: format!("{}-{host}", hash.prefix()) }
 }
 
 /// And where one is that a move has had since names did not say that.
@@ -142,4 +143,17 @@ fn kept(volume: &PersistentVolume) -> Value {
 
 fn place_of(place: &LeafPlace) -> Value {
     json!(format!("{}/{}", place.namespace, place.claim))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn name_of_a_claim_in_the_yard_ends_with_its_host_and_is_short_enough_for_a_label() {
+        let host = HostId("3f0c1b9e-6a5d-4c27-9b1e-0d8f7a6b5c4d".to_owned());
+        let claim = yard(&host, VolumeHash::new(&host, "pvc-1")).claim;
+        assert!(claim.ends_with(&format!("-{host}")) && claim.len() <= 63, "{claim}");
+        assert_ne!(claim, yard(&host, VolumeHash::new(&host, "pvc-2")).claim);
+    }
 }

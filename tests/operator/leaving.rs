@@ -102,11 +102,46 @@ async fn member_in_which_pods_of_the_host_run_is_closed_and_not_removed() {
     let mut copy = pod("db-0", json!([]));
     copy["metadata"]["labels"] =
         json!({"app.kubernetes.io/managed-by": "kosmos.csi.io", "kosmos.csi.io/host": identity(host)});
-    member.create("pods", copy).unwrap();
+    let mut consumer = copy.clone();
+    consumer["metadata"]["name"] = json!("kosmos-csi-consumer-1");
+    copy["metadata"]["annotations"] = json!({"kosmos.csi.io/pod-uid": "u"});
+    for pod in [copy, consumer] {
+        member.create("pods", pod).unwrap();
+    }
     clusters.refuses("member remove m0", &["copies of the host's pods are there (shop/db-0)", "--force"]).await;
     for namespace in [NAMESPACE, PODS_NAMESPACE] {
         assert!(host.get(SECRETS, namespace, "m0").is_some());
     }
     member.change("pods", "shop", "db-0", |pod| pod["metadata"]["labels"] = json!({})).unwrap();
+    let told = "pods of the driver are there, movers or consumers (shop/kosmos-csi-consumer-1)";
+    clusters.refuses("member remove m0", &[told, "--force"]).await;
+    member.change("pods", "shop", "kosmos-csi-consumer-1", |pod| pod["metadata"]["labels"] = json!({})).unwrap();
     clusters.does("member remove m0").await;
+}
+
+/// As where somebody has deleted them, or where the command was ended in between.
+#[tokio::test]
+async fn accounts_stay_in_a_member_with_pods_or_leaves_of_the_host_also_where_its_secrets_have_gone() {
+    let clusters = Clusters::new(1);
+    clusters.join().await;
+    let (host, member) = (&clusters.host, &clusters.members[0]);
+    for namespace in [NAMESPACE, PODS_NAMESPACE] {
+        host.delete(SECRETS, namespace, "m0").unwrap();
+    }
+    crate::orphans::leaf(&clusters, "db", "pvc-1");
+    let labels = json!({"app.kubernetes.io/managed-by": "kosmos.csi.io", "kosmos.csi.io/host": identity(host)});
+    let metadata =
+        json!({"name": "db-0", "namespace": "shop", "labels": labels, "annotations": {"kosmos.csi.io/pod-uid": "u"}});
+    member
+        .create("pods", json!({"metadata": metadata, "spec": {"containers": [{"name": "c", "image": "i"}]}}))
+        .unwrap();
+    let remove = "member remove m0 --member-kubeconfig=$m0";
+    clusters.refuses(remove, &["copies of the host's pods are there (shop/db-0)", "--force"]).await;
+    member.delete("pods", "shop", "db-0").unwrap();
+    clusters.refuses(remove, &["1 leaf claims (db)", "--force"]).await;
+    let own = format!("kosmos-csi-tokens-{}", identity(host));
+    let has_accounts = || member.get(SECRETS, NAMESPACE, &own).is_some() && !member.list(ROLES).is_empty();
+    assert!(has_accounts());
+    clusters.does(&format!("{remove} --force")).await;
+    assert!(!has_accounts());
 }

@@ -1,18 +1,17 @@
 //! Pods of the host that run in a member. Who takes the agent's account away leaves nobody to end them, nor the ConfigMaps and Secrets that
 //! were copied for them.
 
-use std::collections::BTreeMap;
-
 use anyhow::anyhow;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::{Api, ResourceExt, api::ListParams};
 
-use crate::run::operator::connect;
-use cluster::{Dial, with_causes};
+use cluster::with_causes;
 use domain::volume::{DRIVER, MEMBER_KEY};
 use host::Host;
-use leaf::ownership::{self, MANAGED_BY};
-use member::source::MemberDefinition;
+use leaf::{
+    MemberClient,
+    ownership::{self, COPY_OF, MANAGED_BY},
+};
 
 /// By this the agent's virtual nodes of a member are known. Those of clustertree are for that to drain.
 pub(super) fn selector(member: &str) -> String {
@@ -38,22 +37,23 @@ fn is_of_daemon_set(pod: &Pod) -> bool {
     pod.owner_references().iter().any(|owner| owner.kind == "DaemonSet" && owner.controller == Some(true))
 }
 
-/// What runs in the member, by the account that runs it: the driver's may list no pods.
-pub(super) async fn there(
-    host: &Host,
-    member: &str,
-    definition: &MemberDefinition,
-    record: &BTreeMap<String, String>,
-    dial: &Dial,
-) -> Result<Vec<String>, String> {
-    let known = connect::known(host, member, definition, record, dial).await?;
-    let ours = ListParams::default().labels(&ownership::selector(&host.id));
-    match Api::<Pod>::all(known.leaf.client).list(&ours).await {
-        Ok(pods) => Ok(pods.iter().map(place).collect()),
-        // In a folder of members it may be the driver's.
-        Err(kube::Error::Api(status)) if status.code == 403 && definition.secret.is_none() => Ok(Vec::new()),
-        Err(error) => Err(with_causes(&error)),
-    }
+/// What runs in a member.
+pub(super) struct There {
+    pub(super) copies: Vec<String>,
+    /// The driver's: movers, and consumers of claims.
+    pub(super) own: Vec<String>,
+}
+
+/// By whom may list pods: the driver's account may not. Where it is not certain that this one is another, it sees none.
+pub(super) async fn there(leaf: &MemberClient, is_certain: bool) -> Result<There, String> {
+    let ours = ListParams::default().labels(&ownership::selector(&leaf.host));
+    let pods = match Api::<Pod>::all(leaf.client.clone()).list(&ours).await {
+        Ok(pods) => pods.items,
+        Err(kube::Error::Api(status)) if status.code == 403 && !is_certain => Vec::new(),
+        Err(error) => return Err(with_causes(&error)),
+    };
+    let (copies, own): (Vec<&Pod>, Vec<&Pod>) = pods.iter().partition(|pod| pod.annotations().contains_key(COPY_OF));
+    Ok(There { copies: copies.into_iter().map(place).collect(), own: own.into_iter().map(place).collect() })
 }
 
 fn place(pod: &Pod) -> String {

@@ -8,6 +8,7 @@ pub(super) mod check;
 mod copies;
 pub(super) mod cordon;
 pub(super) mod forget;
+mod left;
 pub(super) mod list;
 mod open;
 pub(super) mod remove;

@@ -6,16 +6,14 @@ use anyhow::{anyhow, bail};
 use k8s_openapi::api::core::v1::{Secret, ServiceAccount};
 use kube::{Api, ResourceExt, api::ListParams};
 
-use super::{belongings::Belongings, bindings, copies, secret};
+use super::{belongings::Belongings, bindings, left, secret};
 use crate::{
     args::operator::{MemberAccess, Remove},
     run::operator::{
         Report,
         connect::{self, Admin},
-        look::leaf_claims,
         objects::{Done, read, remove as remove_object},
         print::patiently,
-        snapshots,
     },
 };
 use cluster::{Dial, with_causes};
@@ -23,17 +21,12 @@ use host::{
     Host,
     pins::{self, Pin},
 };
-use leaf::{MemberClient, moving::kept, ownership::HOST};
-use member::source::Account;
+use leaf::ownership::HOST;
 use operator::{
     narrow::shared_roles,
     objects::{ACCOUNT, NAMESPACE, PODS_ACCOUNT, STATS_ACCOUNT, Uses, former_cluster, is_own, title, tokens, word},
     table::Table,
 };
-
-const BY_FORCE: &str = "say --force to remove it all the same";
-const COPIES_END: &str =
-    "The agent ends those whose pods have gone: type this again then. With --force nobody ends them any more";
 
 pub(in crate::run::operator) async fn remove(flags: &Remove, dial: &Dial) -> anyhow::Result<Report> {
     let host = connect::host(&flags.members.host, dial).await?;
@@ -58,7 +51,7 @@ pub(in crate::run::operator) async fn remove(flags: &Remove, dial: &Dial) -> any
         secret::cordon(&host, secret, true).await?;
     }
     if !flags.force
-        && let Some(why) = still_there(flags, &host, &agents, dial).await?
+        && let Some(why) = left::told(flags, &host, &agents, admin.as_ref(), dial).await?
     {
         let closed = format!("Member {} is closed to new volumes now, and not removed", flags.name);
         return Ok(Report::new(format!("{closed}: {why}.\n"), false));
@@ -120,72 +113,6 @@ async fn nothing(flags: &Remove, host: &Host) -> anyhow::Result<Report> {
     let pinned = pins::pins(host).await?.contains_key(name);
     let known = if pinned { "it was removed before; `member forget` forgets it" } else { "there never was one" };
     Ok(Report::new(format!("No Secret in {} names a member {name}: {known}.\n", host.namespace), false))
-}
-
-/// Now that no new volume is made there: what was made meanwhile, runs there, or is there without the host's knowing it.
-async fn still_there(flags: &Remove, host: &Host, agents: &Host, dial: &Dial) -> anyhow::Result<Option<String>> {
-    let name = &flags.name;
-    let left = Belongings::of(host, name).await?;
-    if !left.is_empty() {
-        return Ok(Some(format!("it has {left}")));
-    }
-    let bound = copies::bound(host, name).await?;
-    if !bound.is_empty() {
-        return Ok(Some(format!(
-            "pods of the host run there ({}). Have them run elsewhere: kubectl drain -l {} --ignore-daemonsets --delete-emptydir-data. With \
-             --force nobody ends them any more",
-            first(&bound),
-            copies::selector(name)
-        )));
-    }
-    let named = connect::members(host, &flags.members).await?;
-    let for_pods = connect::members_as(host, &flags.members, Account::VirtualNode).await?;
-    // The driver's word counts first: where the agent's is another, it has no pods there.
-    let mut record = pins::pins(agents).await?;
-    record.extend(pins::pins(host).await?);
-    if let Some(definition) = for_pods.get(name) {
-        match copies::there(host, name, definition, &record, dial).await {
-            Ok(copies) if copies.is_empty() => {}
-            Ok(copies) => {
-                return Ok(Some(format!("copies of the host's pods are there ({}). {COPIES_END}", first(&copies))));
-            }
-            Err(why) => {
-                return Ok(Some(format!("whether pods of the host run there cannot be seen ({why}); {BY_FORCE}")));
-            }
-        }
-    }
-    let Some(definition) = named.get(name) else { return Ok(None) };
-    let leaves = match connect::known(host, name, definition, &record, dial).await {
-        Ok(known) => leaves(&known.leaf).await,
-        Err(reason) => Err(reason),
-    };
-    Ok(match leaves {
-        Ok(leaves) if leaves.is_empty() => None,
-        Ok(leaves) => Some(format!(
-            "of this host are there {}. `kosmos-csi doctor` tells of leaf claims that are orphans, and `kosmos-csi volume discard` of what \
-             moves have kept; {BY_FORCE}",
-            leaves.join(", ")
-        )),
-        Err(reason) => Some(format!("whether leaves of this host are there cannot be seen ({reason}); {BY_FORCE}")),
-    })
-}
-
-/// What a member has of this host, as people are told of it.
-async fn leaves(leaf: &MemberClient) -> Result<Vec<String>, String> {
-    let claims = names(&leaf_claims(leaf).await?);
-    let snapshots = names(&snapshots::of_member(leaf).await?);
-    let kept = names(&kept::list(leaf).await.map_err(|error| error.to_string())?);
-    let all = [("leaf claims", claims), ("leaf snapshots", snapshots), ("volumes that moves have kept", kept)];
-    let told = |(what, names): (&str, Vec<String>)| format!("{} {what} ({})", names.len(), first(&names));
-    Ok(all.into_iter().filter(|(_, names)| !names.is_empty()).map(told).collect())
-}
-
-fn names(objects: &[impl ResourceExt]) -> Vec<String> {
-    objects.iter().map(ResourceExt::name_any).collect()
-}
-
-fn first(names: &[String]) -> String {
-    names.iter().take(5).map(String::as_str).collect::<Vec<_>>().join(", ")
 }
 
 async fn remove_secrets(host: &Host, secrets: &[Secret], table: &mut Table) -> anyhow::Result<()> {

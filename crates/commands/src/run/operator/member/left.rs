@@ -1,0 +1,135 @@
+//! What a member that is to be removed has of the host, now that nothing new comes there: what was made meanwhile, what runs there, and what
+//! is there without the host's knowing it.
+
+use kube::ResourceExt;
+
+use super::{
+    belongings::Belongings,
+    copies::{self, There},
+};
+use crate::{
+    args::operator::Remove,
+    run::operator::{
+        connect::{self, Admin},
+        look::leaf_claims,
+        snapshots,
+    },
+};
+use cluster::Dial;
+use host::{Host, pins};
+use leaf::{MemberClient, moving::kept};
+use member::source::Account;
+
+const BY_FORCE: &str = "say --force to remove it all the same";
+const COPIES_END: &str =
+    "The agent ends those whose pods have gone: type this again then. With --force nobody ends them any more";
+const OWN_END: &str = "It ends them itself: type this again then. With --force nobody ends them any more";
+
+/// None where it may be removed. Its administrator, where he is here, sees what no account of the host may see or is there to look for.
+pub(super) async fn told(
+    flags: &Remove,
+    host: &Host,
+    agents: &Host,
+    admin: Option<&Admin>,
+    dial: &Dial,
+) -> anyhow::Result<Option<String>> {
+    let name = &flags.name;
+    let left = Belongings::of(host, name).await?;
+    if !left.is_empty() {
+        return Ok(Some(format!("it has {left}")));
+    }
+    let bound = copies::bound(host, name).await?;
+    if !bound.is_empty() {
+        return Ok(Some(format!(
+            "pods of the host run there ({}). Have them run elsewhere: kubectl drain -l {} --ignore-daemonsets --delete-emptydir-data. With \
+             --force nobody ends them any more",
+            first(&bound),
+            copies::selector(name)
+        )));
+    }
+    if let Some(way) = way(flags, host, agents, admin, Account::VirtualNode, dial).await?
+        && let Some(why) = running(way).await
+    {
+        return Ok(Some(why));
+    }
+    let way = way(flags, host, agents, admin, Account::Driver, dial).await?;
+    let Some(way) = way else { return Ok(None) };
+    let leaves = match way {
+        Ok(way) => leaves(&way.leaf).await,
+        Err(reason) => Err(reason),
+    };
+    Ok(match leaves {
+        Ok(leaves) if leaves.is_empty() => None,
+        Ok(leaves) => Some(format!(
+            "of this host are there {}. `kosmos-csi doctor` tells of leaf claims that are orphans, and `kosmos-csi volume discard` of what \
+             moves have kept; {BY_FORCE}",
+            leaves.join(", ")
+        )),
+        Err(reason) => Some(format!("whether leaves of this host are there cannot be seen ({reason}); {BY_FORCE}")),
+    })
+}
+
+/// By whom the member is looked at.
+struct Way {
+    leaf: MemberClient,
+    /// An account of a folder of members may be the driver's, whoever is asked for.
+    is_certain: bool,
+}
+
+/// None where the host has no such account; or why the member cannot be looked at.
+async fn way(
+    flags: &Remove,
+    host: &Host,
+    agents: &Host,
+    admin: Option<&Admin>,
+    account: Account,
+    dial: &Dial,
+) -> anyhow::Result<Option<Result<Way, String>>> {
+    let name = &flags.name;
+    if let Some(admin) = admin {
+        let leaf = MemberClient::new(name, host.id.clone(), admin.client.clone());
+        return Ok(Some(Ok(Way { leaf, is_certain: true })));
+    }
+    let named = connect::members_as(host, &flags.members, account).await?;
+    let Some(definition) = named.get(name) else { return Ok(None) };
+    // The driver's word counts first: where the agent's is another, it has no pods there.
+    let mut record = pins::pins(agents).await?;
+    record.extend(pins::pins(host).await?);
+    let known = connect::known(host, name, definition, &record, dial).await;
+    Ok(Some(known.map(|known| Way { leaf: known.leaf, is_certain: definition.secret.is_some() })))
+}
+
+async fn running(way: Result<Way, String>) -> Option<String> {
+    let there = match way {
+        Ok(way) => copies::there(&way.leaf, way.is_certain).await,
+        Err(why) => Err(why),
+    };
+    match there {
+        Ok(There { copies, .. }) if !copies.is_empty() => {
+            Some(format!("copies of the host's pods are there ({}). {COPIES_END}", first(&copies)))
+        }
+        Ok(There { own, .. }) if !own.is_empty() => {
+            Some(format!("pods of the driver are there, movers or consumers ({}). {OWN_END}", first(&own)))
+        }
+        Ok(_) => None,
+        Err(why) => Some(format!("whether pods of the host run there cannot be seen ({why}); {BY_FORCE}")),
+    }
+}
+
+/// As people are told of them.
+async fn leaves(leaf: &MemberClient) -> Result<Vec<String>, String> {
+    let claims = names(&leaf_claims(leaf).await?);
+    let snapshots = names(&snapshots::of_member(leaf).await?);
+    let kept = names(&kept::list(leaf).await.map_err(|error| error.to_string())?);
+    let all = [("leaf claims", claims), ("leaf snapshots", snapshots), ("volumes that moves have kept", kept)];
+    let told = |(what, names): (&str, Vec<String>)| format!("{} {what} ({})", names.len(), first(&names));
+    Ok(all.into_iter().filter(|(_, names)| !names.is_empty()).map(told).collect())
+}
+
+fn names(objects: &[impl ResourceExt]) -> Vec<String> {
+    objects.iter().map(ResourceExt::name_any).collect()
+}
+
+fn first(names: &[String]) -> String {
+    names.iter().take(5).map(String::as_str).collect::<Vec<_>>().join(", ")
+}

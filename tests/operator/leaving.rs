@@ -61,7 +61,7 @@ async fn member_with_snapshots_or_with_what_moves_have_kept_is_removed_and_forgo
     member.create("namespaces", json!({"metadata": {"name": "shop"}})).unwrap();
     let leaf = json!({"metadata": {"name": "s-1", "namespace": "shop", "labels": labels}, "spec": {"source": {}}});
     member.create(SNAPSHOTS, leaf).unwrap();
-    clusters.refuses("member remove m0", &["closed to new volumes now", "1 leaf snapshots (s-1)"]).await;
+    clusters.refuses("member remove m0", &["closed to new volumes and pods now", "1 leaf snapshots (s-1)"]).await;
     member.delete(SNAPSHOTS, "shop", "s-1").unwrap();
     let labels = json!({"kosmos.csi.io/host": identity(host), "kosmos.csi.io/moved": "0".repeat(32)});
     let kept = json!({"metadata": {"name": "pv-old", "labels": labels}, "spec": {"accessModes": ["ReadWriteOnce"],
@@ -96,7 +96,18 @@ async fn member_in_which_pods_of_the_host_run_is_closed_and_not_removed() {
     host.create("pods", pod("log-1", set)).unwrap();
     host.create("pods", pod("db-0", json!([]))).unwrap();
     let drain = "kubectl drain -l app.kubernetes.io/managed-by=kosmos.csi.io,topology.kosmos.csi.io/member=m0";
-    clusters.refuses("member remove m0", &["closed to new volumes now", "run there (shop/db-0)", drain]).await;
+    clusters
+        .refuses(
+            "member remove m0",
+            &["closed to new volumes and pods now", "run there (shop/db-0)", drain, "kubectl uncordon"],
+        )
+        .await;
+    let node = || host.get("nodes", "", "kosmos-m0").unwrap();
+    let is_agents = || node()["metadata"]["annotations"]["kosmos.csi.io/cordoned"] == "true";
+    assert!(
+        node()["spec"]["unschedulable"] == true && !is_agents(),
+        "it takes no pods from before the look at them on"
+    );
     host.change("pods", "shop", "db-0", |pod| pod["spec"]["nodeName"] = json!("another")).unwrap();
 
     let mut copy = pod("db-0", json!([]));
@@ -116,7 +127,9 @@ async fn member_in_which_pods_of_the_host_run_is_closed_and_not_removed() {
     let told = "pods of the driver are there, movers or consumers (shop/kosmos-csi-consumer-1)";
     clusters.refuses("member remove m0", &[told, "--force"]).await;
     member.change("pods", "shop", "kosmos-csi-consumer-1", |pod| pod["metadata"]["labels"] = json!({})).unwrap();
+    assert!(!is_agents(), "the agent would open it");
     clusters.does("member remove m0").await;
+    assert!(node()["spec"]["unschedulable"] == true && is_agents(), "it is open again when the member comes back");
 }
 
 /// As where somebody has deleted them, or where the command was ended in between.

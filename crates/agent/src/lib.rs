@@ -26,8 +26,8 @@ use host::Host;
 use leaf::ownership::{HOST, MANAGED_BY};
 use member::{Member, MemberTasks, Registry, registry::names, renewal};
 use member_agent::MemberAgent;
-pub use node::NodeMode;
 use node::Nodes;
+pub use node::{CORDONED, NodeMode};
 use usage::Usage;
 use view::{HostCache, watch_host};
 

@@ -32,6 +32,7 @@ use host::{
     events::{About, News},
 };
 use member::Member;
+pub use plan::CORDONED;
 pub(super) use plan::patch_of;
 use plan::{Leave, NodeStep};
 pub(super) use room::{is_open, reduce};

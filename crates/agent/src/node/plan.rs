@@ -15,8 +15,8 @@ use domain::volume::DRIVER;
 
 /// Of one member's nodes.
 const MOST_OF_A_MEMBER: usize = 1000;
-/// On a Node of ours that this program, and no person, has closed to new pods.
-const CORDONED: &str = "kosmos.csi.io/cordoned";
+/// On a Node of ours that this program, and no person, has closed to new pods while its member is away.
+pub const CORDONED: &str = "kosmos.csi.io/cordoned";
 /// Without it no VolumeAttachment is made for the node.
 const ATTACHED_BY_CONTROLLER: &str = "volumes.kubernetes.io/controller-managed-attach-detach";
 

@@ -3,8 +3,13 @@
 
 use anyhow::anyhow;
 use k8s_openapi::api::core::v1::{Node, Pod};
-use kube::{Api, ResourceExt, api::ListParams};
+use kube::{
+    Api, ResourceExt,
+    api::{ListParams, Patch, PatchParams},
+};
+use serde_json::{Value, json};
 
+use agent::CORDONED;
 use cluster::with_causes;
 use domain::volume::{DRIVER, MEMBER_KEY};
 use host::Host;
@@ -18,13 +23,36 @@ pub(super) fn selector(member: &str) -> String {
     format!("{MANAGED_BY}={DRIVER},{MEMBER_KEY}={member}")
 }
 
-/// What is bound to these nodes. Pods of DaemonSets are not run, and go with the node.
-pub(super) async fn bound(host: &Host, member: &str) -> anyhow::Result<Vec<String>> {
+async fn nodes(host: &Host, member: &str) -> anyhow::Result<Vec<String>> {
     let nodes = Api::<Node>::all(host.client.clone());
     let nodes = nodes.list_metadata(&ListParams::default().labels(&selector(member))).await;
     let nodes = nodes.map_err(|error| anyhow!("list nodes of member {member}: {}", with_causes(&error)))?;
+    Ok(nodes.iter().map(ResourceExt::name_any).collect())
+}
+
+/// They take no pods any more, as after `kubectl cordon`. Whether there are any.
+pub(super) async fn close(host: &Host, member: &str) -> anyhow::Result<bool> {
+    change(host, member, json!({"spec": {"unschedulable": true}})).await
+}
+
+/// It is the agent's word from now on, as with any member that leaves: it opens them when the member comes back.
+pub(super) async fn leave_closed(host: &Host, member: &str) -> anyhow::Result<()> {
+    change(host, member, json!({"metadata": {"annotations": {CORDONED: "true"}}})).await.map(drop)
+}
+
+async fn change(host: &Host, member: &str, change: Value) -> anyhow::Result<bool> {
+    let (nodes, change) = (nodes(host, member).await?, Patch::Merge(change));
+    for node in &nodes {
+        let changed = Api::<Node>::all(host.client.clone()).patch(node, &PatchParams::default(), &change).await;
+        cluster::read(changed, node).map_err(|error| anyhow!("patch node {node}: {}", with_causes(&error)))?;
+    }
+    Ok(!nodes.is_empty())
+}
+
+/// What is bound to these nodes. Pods of DaemonSets are not run, and go with the node.
+pub(super) async fn bound(host: &Host, member: &str) -> anyhow::Result<Vec<String>> {
     let mut bound = Vec::new();
-    for node in nodes.iter().map(ResourceExt::name_any) {
+    for node in nodes(host, member).await? {
         let there = ListParams::default().fields(&format!("spec.nodeName={node}"));
         let pods = Api::<Pod>::all(host.client.clone()).list(&there).await;
         let pods = pods.map_err(|error| anyhow!("list pods of node {node}: {}", with_causes(&error)))?;

@@ -6,7 +6,7 @@ use anyhow::{anyhow, bail};
 use k8s_openapi::api::core::v1::{Secret, ServiceAccount};
 use kube::{Api, ResourceExt, api::ListParams};
 
-use super::{belongings::Belongings, bindings, left, secret};
+use super::{belongings::Belongings, bindings, copies, left, secret};
 use crate::{
     args::operator::{MemberAccess, Remove},
     run::operator::{
@@ -50,18 +50,32 @@ pub(in crate::run::operator) async fn remove(flags: &Remove, dial: &Dial) -> any
     for secret in &secrets {
         secret::cordon(&host, secret, true).await?;
     }
-    if !flags.force
-        && let Some(why) = left::told(flags, &host, &agents, admin.as_ref(), dial).await?
-    {
-        let closed = format!("Member {} is closed to new volumes now, and not removed", flags.name);
-        return Ok(Report::new(format!("{closed}: {why}.\n"), false));
+    if !flags.force {
+        let has_nodes = copies::close(&host, &flags.name).await?;
+        if let Some(why) = left::told(flags, &host, &agents, admin.as_ref(), dial).await? {
+            return Ok(Report::new(closed(flags, has_nodes, &why), false));
+        }
     }
     remove_secrets(&agents, &of_agents, &mut table).await?;
     remove_secrets(&host, &secrets, &mut table).await?;
     if let Some(admin) = admin {
         remove_account(flags, &host, &admin, &mut table).await?;
     }
+    copies::leave_closed(&host, &flags.name).await?;
     Ok(Report::well(closing(flags, &host, &table, &left)))
+}
+
+fn closed(flags: &Remove, has_nodes: bool, why: &str) -> String {
+    let name = &flags.name;
+    let nodes = if has_nodes {
+        format!(", and `kubectl uncordon -l {}` its virtual nodes", copies::selector(name))
+    } else {
+        String::new()
+    };
+    format!(
+        "Member {name} is closed to new volumes and pods now, and not removed: {why}.\nIf it is to stay, `kosmos-csi member uncordon {name}` \
+         opens it{nodes}.\n"
+    )
 }
 
 /// The way to take away what `member add` has made there: never in a cluster that is another member, or that the name does not mean.

@@ -1,7 +1,8 @@
 //! What keeps a member from being removed and forgotten, and what is never taken away with it.
 
+use domain::volume::{HostId, VolumeHash};
 use serde_json::{Value, json};
-use simulate::storage::definitions;
+use simulate::{storage::definitions, text};
 
 use crate::clusters::{Clusters, NAMESPACE, PODS_NAMESPACE, SECRETS, VOLUMES, identity};
 
@@ -35,6 +36,7 @@ async fn member_with_snapshots_or_with_what_moves_have_kept_is_removed_and_forgo
     const CONTENTS: &str = "volumesnapshotcontents.snapshot.storage.k8s.io";
     const GROUP_CONTENTS: &str = "volumegroupsnapshotcontents.groupsnapshot.storage.k8s.io";
     const SNAPSHOTS: &str = "volumesnapshots.snapshot.storage.k8s.io";
+    const GROUPS: &str = "volumegroupsnapshots.groupsnapshot.storage.k8s.io";
     let clusters = Clusters::new(1);
     clusters.join().await;
     let (host, member) = (&clusters.host, &clusters.members[0]);
@@ -61,13 +63,41 @@ async fn member_with_snapshots_or_with_what_moves_have_kept_is_removed_and_forgo
     member.create("namespaces", json!({"metadata": {"name": "shop"}})).unwrap();
     let leaf = json!({"metadata": {"name": "s-1", "namespace": "shop", "labels": labels}, "spec": {"source": {}}});
     member.create(SNAPSHOTS, leaf).unwrap();
-    clusters.refuses("member remove m0", &["closed to new volumes and pods now", "1 leaf snapshots (s-1)"]).await;
+    clusters
+        .refuses(
+            "member remove m0",
+            &["closed to new volumes and pods now", "it has one leaf snapshot of the host (s-1)"],
+        )
+        .await;
+    let retained = |name: &str, of: &str| {
+        let reference = json!({"namespace": "shop", "name": of});
+        let spec = json!({"deletionPolicy": "Retain", "volumeSnapshotRef": reference});
+        member.create(CONTENTS, json!({"metadata": {"name": name, "labels": labels}, "spec": spec})).unwrap();
+    };
+    retained("of-one", "s-1");
+    clusters.refuses("member remove m0", &["it has one leaf snapshot of the host (s-1). "]).await;
+    for number in 0..6 {
+        retained(&format!("of-none-{number}"), "gone");
+    }
     member.delete(SNAPSHOTS, "shop", "s-1").unwrap();
+    let seven =
+        "it has 7 retained snapshot contents of the host (of-none-0, of-none-1, of-none-2, of-none-3, of-none-4, …)";
+    clusters.refuses("member remove m0", &[seven, "for who administers the member"]).await;
+    for content in member.list(CONTENTS) {
+        member.delete(CONTENTS, "", text(&content, "/metadata/name")).unwrap();
+    }
+    let hash = VolumeHash::new(&HostId(identity(host)), "both").to_string();
+    let mut labels = labels;
+    labels["kosmos.csi.io/group"] = json!(hash);
+    let group = json!({"metadata": {"name": format!("g-{hash}"), "namespace": "shop", "labels": labels}, "spec": {"source": {}}});
+    member.create(GROUPS, group).unwrap();
+    clusters.refuses("member remove m0", &["one leaf group of snapshots of the host (g-"]).await;
+    member.delete(GROUPS, "shop", &format!("g-{hash}")).unwrap();
     let labels = json!({"kosmos.csi.io/host": identity(host), "kosmos.csi.io/moved": "0".repeat(32)});
     let kept = json!({"metadata": {"name": "pv-old", "labels": labels}, "spec": {"accessModes": ["ReadWriteOnce"],
         "capacity": {"storage": "1Gi"}, "csi": {"driver": "x.io", "volumeHandle": "x"}}});
     member.create(VOLUMES, kept).unwrap();
-    clusters.refuses("member remove m0", &["1 volumes that moves have kept (pv-old)", "volume discard"]).await;
+    clusters.refuses("member remove m0", &["one kept volume of the host (pv-old)", "volume discard"]).await;
     assert!(host.get(SECRETS, NAMESPACE, "m0").is_some());
 
     content("late", "kosmos.csi.io", "m0");
@@ -99,7 +129,12 @@ async fn member_in_which_pods_of_the_host_run_is_closed_and_not_removed() {
     clusters
         .refuses(
             "member remove m0",
-            &["closed to new volumes and pods now", "run there (shop/db-0)", drain, "kubectl uncordon"],
+            &[
+                "closed to new volumes and pods now",
+                "it runs one pod of the host (shop/db-0)",
+                drain,
+                "kubectl uncordon",
+            ],
         )
         .await;
     let node = || host.get("nodes", "", "kosmos-m0").unwrap();
@@ -119,12 +154,12 @@ async fn member_in_which_pods_of_the_host_run_is_closed_and_not_removed() {
     for pod in [copy, consumer] {
         member.create("pods", pod).unwrap();
     }
-    clusters.refuses("member remove m0", &["copies of the host's pods are there (shop/db-0)", "--force"]).await;
+    clusters.refuses("member remove m0", &["one copied pod of the host (shop/db-0)", "--force"]).await;
     for namespace in [NAMESPACE, PODS_NAMESPACE] {
         assert!(host.get(SECRETS, namespace, "m0").is_some());
     }
     member.change("pods", "shop", "db-0", |pod| pod["metadata"]["labels"] = json!({})).unwrap();
-    let told = "pods of the driver are there, movers or consumers (shop/kosmos-csi-consumer-1)";
+    let told = "one pod of the driver of the host (shop/kosmos-csi-consumer-1)";
     clusters.refuses("member remove m0", &[told, "--force"]).await;
     member.change("pods", "shop", "kosmos-csi-consumer-1", |pod| pod["metadata"]["labels"] = json!({})).unwrap();
     assert!(!is_agents(), "the agent would open it");
@@ -149,9 +184,9 @@ async fn accounts_stay_in_a_member_with_pods_or_leaves_of_the_host_also_where_it
         .create("pods", json!({"metadata": metadata, "spec": {"containers": [{"name": "c", "image": "i"}]}}))
         .unwrap();
     let remove = "member remove m0 --member-kubeconfig=$m0";
-    clusters.refuses(remove, &["copies of the host's pods are there (shop/db-0)", "--force"]).await;
+    clusters.refuses(remove, &["one copied pod of the host (shop/db-0)", "--force"]).await;
     member.delete("pods", "shop", "db-0").unwrap();
-    clusters.refuses(remove, &["1 leaf claims (db)", "--force"]).await;
+    clusters.refuses(remove, &["one leaf claim of the host (db)", "--force"]).await;
     let own = format!("kosmos-csi-tokens-{}", identity(host));
     let has_accounts = || member.get(SECRETS, NAMESPACE, &own).is_some() && !member.list(ROLES).is_empty();
     assert!(has_accounts());

@@ -441,7 +441,12 @@ async fn member_with_leaves_that_the_host_does_not_know_is_closed_and_not_remove
     let clusters = Clusters::new(1);
     clusters.join().await;
     crate::orphans::leaf(&clusters, "db", "pvc-1");
-    clusters.refuses("member remove m0", &["closed to new volumes and pods now", "1 leaf claims", "doctor"]).await;
+    clusters
+        .refuses(
+            "member remove m0",
+            &["closed to new volumes and pods now", "one leaf claim of the host (db)", "doctor"],
+        )
+        .await;
     let secret = clusters.host.get(SECRETS, NAMESPACE, "m0").unwrap();
     assert_eq!(text(&secret, "/metadata/annotations/kosmos.csi.io~1cordon"), "true");
 }

@@ -10,7 +10,10 @@ use super::{
     whole::{whole, whole_of},
 };
 use host::Host;
-use leaf::{MemberClient, ownership, snapshot::kinds::VolumeSnapshot};
+use leaf::{
+    MemberClient, ownership,
+    snapshot::kinds::{VolumeSnapshot, VolumeSnapshotContent},
+};
 use operator::compare::HostSnapshots;
 
 /// The host's records, and their kinds.
@@ -57,12 +60,31 @@ pub(super) async fn of_member(leaf: &MemberClient) -> Result<Vec<VolumeSnapshot>
     for namespace in leaf.namespaces.each() {
         match whole_of(leaf.within(namespace), &ours).await {
             Ok(mut found) => all.append(&mut found),
-            Err(reason) => {
-                // Who is left out is not named, and nothing else follows from it.
-                let served = serves(&leaf.client, "snapshot.storage.k8s.io/v1", "VolumeSnapshot").await;
-                return if matches!(served, Ok(false)) { Ok(Vec::new()) } else { Err(reason) };
-            }
+            Err(reason) => return none_if_unserved(leaf, "VolumeSnapshot", reason).await,
         }
     }
     Ok(all)
+}
+
+/// What stands behind snapshots that have gone, where their class retains it.
+pub(super) async fn outlived(
+    leaf: &MemberClient,
+    snapshots: &[VolumeSnapshot],
+) -> Result<Vec<VolumeSnapshotContent>, String> {
+    let ours = ListParams::default().labels(&ownership::selector(&leaf.host));
+    let mut found = match whole_of(Api::<VolumeSnapshotContent>::all(leaf.client.clone()), &ours).await {
+        Ok(found) => found,
+        Err(reason) => return none_if_unserved(leaf, "VolumeSnapshotContent", reason).await,
+    };
+    found.retain(|content| {
+        let of = &content.spec.volume_snapshot_ref;
+        !snapshots.iter().any(|one| one.name_any() == of.name && one.namespace().as_ref() == Some(&of.namespace))
+    });
+    Ok(found)
+}
+
+/// Who is left out is not named, and nothing else follows from it.
+async fn none_if_unserved<K>(leaf: &MemberClient, kind: &str, reason: String) -> Result<Vec<K>, String> {
+    let served = serves(&leaf.client, "snapshot.storage.k8s.io/v1", kind).await;
+    if matches!(served, Ok(false)) { Ok(Vec::new()) } else { Err(reason) }
 }

@@ -6,6 +6,7 @@ use kube::ResourceExt;
 use super::{
     belongings::Belongings,
     copies::{self, There},
+    counted_as,
 };
 use crate::{
     args::operator::Remove,
@@ -17,13 +18,13 @@ use crate::{
 };
 use cluster::Dial;
 use host::{Host, pins};
-use leaf::{MemberClient, moving::kept};
+use leaf::{MemberClient, moving::kept, snapshot::served};
 use member::source::Account;
 
 const BY_FORCE: &str = "say --force to remove it all the same";
 const COPIES_END: &str =
     "The agent ends those whose pods have gone: type this again then. With --force nobody ends them any more";
-const OWN_END: &str = "It ends them itself: type this again then. With --force nobody ends them any more";
+const OWN_END: &str = "The driver ends them itself: type this again then. With --force nobody ends them any more";
 
 /// None where it may be removed. Its administrator, where he is here, sees what no account of the host may see or is there to look for.
 pub(super) async fn told(
@@ -41,9 +42,9 @@ pub(super) async fn told(
     let bound = copies::bound(host, name).await?;
     if !bound.is_empty() {
         return Ok(Some(format!(
-            "pods of the host run there ({}). Have them run elsewhere: kubectl drain -l {} --ignore-daemonsets --delete-emptydir-data. With \
-             --force nobody ends them any more",
-            first(&bound),
+            "it runs {}. Have them run elsewhere: kubectl drain -l {} --ignore-daemonsets --delete-emptydir-data (and --force for pods that \
+             nothing makes anew). With `member remove --force` nobody ends them any more",
+            counted_as("pods", &bound),
             copies::selector(name)
         )));
     }
@@ -61,8 +62,8 @@ pub(super) async fn told(
     Ok(match leaves {
         Ok(leaves) if leaves.is_empty() => None,
         Ok(leaves) => Some(format!(
-            "of this host are there {}. `kosmos-csi doctor` tells of leaf claims that are orphans, and `kosmos-csi volume discard` of what \
-             moves have kept; {BY_FORCE}",
+            "it has {}. `kosmos-csi doctor` tells of leaf claims and leaf snapshots that are orphans, and `kosmos-csi volume discard` of what \
+             moves have kept; contents of snapshots that have gone are for who administers the member; {BY_FORCE}",
             leaves.join(", ")
         )),
         Err(reason) => Some(format!("whether leaves of this host are there cannot be seen ({reason}); {BY_FORCE}")),
@@ -106,11 +107,12 @@ async fn running(way: Result<Way, String>) -> Option<String> {
     };
     match there {
         Ok(There { copies, .. }) if !copies.is_empty() => {
-            Some(format!("copies of the host's pods are there ({}). {COPIES_END}", first(&copies)))
+            Some(format!("it runs {}. {COPIES_END}", counted_as("copied pods", &copies)))
         }
-        Ok(There { own, .. }) if !own.is_empty() => {
-            Some(format!("pods of the driver are there, movers or consumers ({}). {OWN_END}", first(&own)))
-        }
+        Ok(There { own, .. }) if !own.is_empty() => Some(format!(
+            "it runs {}, which move volumes or wait for them. {OWN_END}",
+            counted_as("pods of the driver", &own)
+        )),
         Ok(_) => None,
         Err(why) => Some(format!("whether pods of the host run there cannot be seen ({why}); {BY_FORCE}")),
     }
@@ -119,17 +121,24 @@ async fn running(way: Result<Way, String>) -> Option<String> {
 /// As people are told of them.
 async fn leaves(leaf: &MemberClient) -> Result<Vec<String>, String> {
     let claims = names(&leaf_claims(leaf).await?);
-    let snapshots = names(&snapshots::of_member(leaf).await?);
+    let snapshots = snapshots::of_member(leaf).await?;
+    let contents = names(&snapshots::outlived(leaf, &snapshots).await?);
     let kept = names(&kept::list(leaf).await.map_err(|error| error.to_string())?);
-    let all = [("leaf claims", claims), ("leaf snapshots", snapshots), ("volumes that moves have kept", kept)];
-    let told = |(what, names): (&str, Vec<String>)| format!("{} {what} ({})", names.len(), first(&names));
-    Ok(all.into_iter().filter(|(_, names)| !names.is_empty()).map(told).collect())
+    let all = [
+        ("leaf claims", claims),
+        ("leaf snapshots", names(&snapshots)),
+        ("leaf groups of snapshots", groups(leaf).await.map_err(|error| error.to_string())?),
+        ("retained snapshot contents", contents),
+        ("kept volumes", kept),
+    ];
+    Ok(all.iter().filter(|(_, names)| !names.is_empty()).map(|(kinds, names)| counted_as(kinds, names)).collect())
+}
+
+async fn groups(leaf: &MemberClient) -> domain::error::Result<Vec<String>> {
+    let Some(groups) = served::groups(leaf).await? else { return Ok(Vec::new()) };
+    Ok(groups.ours().await?.into_iter().map(|(_, group)| group.place.claim).collect())
 }
 
 fn names(objects: &[impl ResourceExt]) -> Vec<String> {
     objects.iter().map(ResourceExt::name_any).collect()
-}
-
-fn first(names: &[String]) -> String {
-    names.iter().take(5).map(String::as_str).collect::<Vec<_>>().join(", ")
 }

@@ -1,6 +1,6 @@
 //! Hosts that share a member have accounts of their own there, and each is held to what carries its own label.
 
-use anyhow::Result;
+use anyhow::{Result, ensure};
 use kube::ResourceExt;
 use operator::objects::{ACCOUNT, PODS_ACCOUNT, Uses, own_name, tokens};
 use serde_json::{Value, json};
@@ -385,6 +385,8 @@ async fn agent(member: &Place<'_>) -> Result<()> {
         ("CONNECT", path("kube-system", &format!("{READER}/portforward")), Value::Null),
     ];
     account.is_refused(PODS_ACCOUNT, &attempts).await?;
+    let told = account.refusal("POST", &path(YARD, "pods"), &copy(&json!({}))).await?;
+    ensure!(told.contains("namespace of movers") && !told.contains("kosmos.csi.io/pods=baseline"), "{told}");
     account.is_allowed("POST", &pods, &copy(&json!({}))).await?;
     account.is_allowed("POST", &path(OWN, "pods"), &copy(&json!({}))).await?;
     account.finds_none("CONNECT", &path(DRIVER_NAMESPACE, &format!("{READER}/portforward"))).await

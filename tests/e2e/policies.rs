@@ -70,6 +70,12 @@ impl Account {
         }
     }
 
+    /// What is said to it.
+    pub async fn refusal(&self, method: &str, path: &str, body: &Value) -> Result<String> {
+        let told = self.tries(method, path, body).await.err();
+        told.with_context(|| format!("{method} {path} is allowed: {body}"))
+    }
+
     pub async fn is_allowed(&self, method: &str, path: &str, body: &Value) -> Result<()> {
         let answer = self.tries(method, path, body).await;
         answer.map_err(|told| anyhow::anyhow!("{method} {path} {body}: {told}"))

@@ -12,6 +12,7 @@ use super::{
     names::{named, tokens},
     rejection::{Here, PodRejection},
 };
+use domain::volume::moving::YARD;
 
 /// Kinds of volumes that mean the same in a member.
 const VOLUMES: [&str; 11] = [
@@ -51,6 +52,11 @@ fn refused_kind(pod: &Value) -> Option<PodRejection> {
     }
     if text(pod, "/metadata/namespace") == "kube-system" {
         let message = "pods of kube-system are not run in members, whose own kube-system it would be";
+        return Some(PodRejection::new("NamespaceNotCopied", message));
+    }
+    if text(pod, "/metadata/namespace") == YARD {
+        let message =
+            "in members that namespace is for movers of volumes, and no pod of a host is run in it: use another one";
         return Some(PodRejection::new("NamespaceNotCopied", message));
     }
     let claims = items(pod, "/spec/resourceClaims").next();
@@ -116,6 +122,7 @@ mod tests {
         for (change, reason, words) in [
             (json!({"metadata": {"ownerReferences": owner}}), "DaemonSetNotCopied", "affinity"),
             (json!({"metadata": {"namespace": "kube-system"}}), "NamespaceNotCopied", "kube-system"),
+            (json!({"metadata": {"namespace": "kosmos-csi-movers"}}), "NamespaceNotCopied", "movers"),
             (json!({"spec": {"resourceClaims": [{"name": "gpu"}]}}), "FieldNotCopied", "resourceClaims"),
             (json!({"spec": {"volumes": [{"name": "v", "iscsi": {}}]}}), "VolumeNotCopied", "iscsi"),
             (

@@ -327,6 +327,7 @@ async fn what_moves(account: &Account) -> Result<()> {
     let both = json!([{"name": "data", "persistentVolumeClaim": {"claimName": own}},
         {"name": "other", "persistentVolumeClaim": {"claimName": theirs}}]);
     let key = json!({"secretKeyRef": {"name": "send-1-0-another", "key": "tls.key"}});
+    let setting = json!({"configMapKeyRef": {"name": "c", "key": "k"}});
     let spec = json!({"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}});
     let claim = |name: &str| but(ours("PersistentVolumeClaim", name), &[("spec", spec.clone())]);
     let of_theirs = json!({"kind": "PersistentVolumeClaim", "name": theirs});
@@ -340,6 +341,7 @@ async fn what_moves(account: &Account) -> Result<()> {
         ("POST", pods.clone(), but(usual.clone(), &[("spec.volumes", both)])),
         ("POST", pods.clone(), mover(name, own, "send-1-0-another")),
         ("POST", pods.clone(), with("env", json!([{"name": "KEY", "valueFrom": key}]))),
+        ("POST", pods.clone(), with("env", json!([{"name": "A", "value": "b"}, {"name": "B", "valueFrom": setting}]))),
         ("POST", pods.clone(), with("envFrom", json!([{"secretRef": {"name": "send-1-0-another"}}]))),
         ("POST", pods.clone(), consumer),
         ("POST", claims.clone(), claim(theirs)),
@@ -348,7 +350,14 @@ async fn what_moves(account: &Account) -> Result<()> {
         ("POST", format!("/apis/{group}/namespaces/{YARD}/volumesnapshots"), photo),
     ];
     account.is_refused(ACCOUNT, &attempts).await?;
-    account.is_allowed("POST", &pods, &with("env", json!([{"name": "A", "value": "b"}]))).await?;
+    for source in [
+        json!({"value": "b"}),
+        json!({"valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}}),
+        json!({"valueFrom": {"resourceFieldRef": {"resource": "limits.cpu"}}}),
+    ] {
+        let variable = but(source, &[("name", json!("A"))]);
+        account.is_allowed("POST", &pods, &with("env", json!([variable]))).await?;
+    }
     account.is_allowed("POST", &claims, &claim(own)).await
 }
 

@@ -91,7 +91,10 @@ async fn leave(member: &Place<'_>) -> Result<()> {
     cluster.kubectl(&["delete", "persistentvolume", FREE[0], FREE[1], "--ignore-not-found"]).await?;
     let own = "clusterrolebinding,rolebinding,role,deployment,serviceaccount,secret";
     let of_hosts = format!("kosmos.csi.io/host in ({HOST}, {ENDS_ALIKE})");
-    cluster.kubectl(&["delete", own, "-n", DRIVER_NAMESPACE, "-l", &of_hosts]).await.map(drop)
+    cluster.kubectl(&["delete", own, "-n", DRIVER_NAMESPACE, "-l", &of_hosts]).await?;
+    let shared = ["clusterrole/kosmos-csi-attach", "role/kosmos-csi-machines", "role/kosmos-csi-secrets"];
+    let delete = ["delete", "-n", DRIVER_NAMESPACE, "--ignore-not-found"];
+    cluster.kubectl(&[&delete[..], &shared[..]].concat()).await.map(drop)
 }
 
 #[test]
@@ -334,6 +337,9 @@ async fn what_moves(account: &Account) -> Result<()> {
     let consumer = but(consumer(), &[("spec.volumes", json!([both[1]]))]);
     let group = "snapshot.storage.k8s.io/v1";
     let source = json!({"source": {"persistentVolumeClaimName": theirs}});
+    let groups = "groupsnapshot.storage.k8s.io/v1";
+    let chosen = json!({"source": {"selector": {"matchLabels": {"kosmos.csi.io/host": "another"}}}});
+    let photos = but(ours("VolumeGroupSnapshot", "photos"), &[("apiVersion", json!(groups)), ("spec", chosen)]);
     let photo = but(ours("VolumeSnapshot", "photo"), &[("apiVersion", json!(group)), ("spec", source)]);
     let attempts = [
         ("POST", pods.clone(), mover(name, theirs, name)),
@@ -346,8 +352,10 @@ async fn what_moves(account: &Account) -> Result<()> {
         ("POST", pods.clone(), consumer),
         ("POST", claims.clone(), claim(theirs)),
         ("POST", claims.clone(), claim("1")),
-        ("POST", claims.clone(), but(claim(own), &[("spec.dataSource", of_theirs)])),
+        ("POST", claims.clone(), but(claim(own), &[("spec.dataSource", of_theirs.clone())])),
+        ("POST", claims.clone(), but(claim(own), &[("spec.dataSourceRef", of_theirs)])),
         ("POST", format!("/apis/{group}/namespaces/{YARD}/volumesnapshots"), photo),
+        ("POST", format!("/apis/{groups}/namespaces/{YARD}/volumegroupsnapshots"), photos),
     ];
     account.is_refused(ACCOUNT, &attempts).await?;
     for source in [

@@ -7,6 +7,10 @@ use simulate::{storage::definitions, text};
 use crate::clusters::{Clusters, NAMESPACE, PODS_NAMESPACE, SECRETS, VOLUMES, identity};
 
 const ROLES: &str = "clusterroles.rbac.authorization.k8s.io";
+const CONTENTS: &str = "volumesnapshotcontents.snapshot.storage.k8s.io";
+const GROUP_CONTENTS: &str = "volumegroupsnapshotcontents.groupsnapshot.storage.k8s.io";
+const SNAPSHOTS: &str = "volumesnapshots.snapshot.storage.k8s.io";
+const GROUPS: &str = "volumegroupsnapshots.groupsnapshot.storage.k8s.io";
 
 #[tokio::test]
 async fn accounts_of_a_member_are_taken_away_under_its_own_name_alone() {
@@ -32,22 +36,22 @@ async fn accounts_of_a_member_are_taken_away_under_its_own_name_alone() {
 }
 
 #[tokio::test]
-async fn member_with_snapshots_or_with_what_moves_have_kept_is_removed_and_forgotten_by_force_alone() {
-    const CONTENTS: &str = "volumesnapshotcontents.snapshot.storage.k8s.io";
-    const GROUP_CONTENTS: &str = "volumegroupsnapshotcontents.groupsnapshot.storage.k8s.io";
-    const SNAPSHOTS: &str = "volumesnapshots.snapshot.storage.k8s.io";
-    const GROUPS: &str = "volumegroupsnapshots.groupsnapshot.storage.k8s.io";
+async fn member_with_snapshots_is_removed_and_forgotten_by_force_alone() {
     let clusters = Clusters::new(1);
     clusters.join().await;
-    let (host, member) = (&clusters.host, &clusters.members[0]);
-    for cluster in [host, member] {
-        definitions::install(cluster).unwrap();
-    }
+    let host = &clusters.host;
+    definitions::install(host).unwrap();
     let content = |name: &str, driver: &str, member: &str| {
         let source = json!({"snapshotHandle": format!("{member}/shop/s-1/0123456789abcdef")});
         let content = json!({"metadata": {"name": name}, "spec": {"driver": driver, "source": source}});
         host.create(CONTENTS, content).unwrap();
     };
+    // It is being cut, and says of what alone.
+    let source = json!({"volumeHandle": "m0/shop/db/0123456789abcdef"});
+    let cutting = json!({"metadata": {"name": "cutting"}, "spec": {"driver": "kosmos.csi.io", "source": source}});
+    host.create(CONTENTS, cutting).unwrap();
+    clusters.refuses("member remove m0", &["it has one snapshot of the host (cutting)", "--force"]).await;
+    host.delete(CONTENTS, "", "cutting").unwrap();
     content("snap", "kosmos.csi.io", "m0");
     content("elsewhere", "kosmos.csi.io", "m1");
     content("theirs", "nobody.example", "m0");
@@ -59,6 +63,20 @@ async fn member_with_snapshots_or_with_what_moves_have_kept_is_removed_and_forgo
     clusters.refuses("member remove m0", &["it has one group of snapshots of the host (both)"]).await;
     host.delete(GROUP_CONTENTS, "", "both").unwrap();
 
+    content("late", "kosmos.csi.io", "m0");
+    let told = clusters.does("member remove m0 --force").await;
+    assert!(told.contains("one snapshot of the host (late)") && told.contains("UNAVAILABLE"), "{told}");
+    clusters.refuses("member forget m0", &["one snapshot", "DeleteSnapshot", "--force"]).await;
+    host.delete(CONTENTS, "", "late").unwrap();
+    clusters.does("member forget m0").await;
+}
+
+#[tokio::test]
+async fn member_with_snapshots_that_the_host_does_not_know_or_with_what_moves_have_kept_is_removed_by_force_alone() {
+    let clusters = Clusters::new(1);
+    clusters.join().await;
+    let (host, member) = (&clusters.host, &clusters.members[0]);
+    definitions::install(member).unwrap();
     let labels = json!({"app.kubernetes.io/managed-by": "kosmos.csi.io", "kosmos.csi.io/host": identity(host)});
     member.create("namespaces", json!({"metadata": {"name": "shop"}})).unwrap();
     let leaf = json!({"metadata": {"name": "s-1", "namespace": "shop", "labels": labels}, "spec": {"source": {}}});
@@ -99,13 +117,7 @@ async fn member_with_snapshots_or_with_what_moves_have_kept_is_removed_and_forgo
     member.create(VOLUMES, kept).unwrap();
     clusters.refuses("member remove m0", &["one kept volume of the host (pv-old)", "volume discard"]).await;
     assert!(host.get(SECRETS, NAMESPACE, "m0").is_some());
-
-    content("late", "kosmos.csi.io", "m0");
-    let told = clusters.does("member remove m0 --force").await;
-    assert!(told.contains("one snapshot of the host (late)") && told.contains("UNAVAILABLE"), "{told}");
-    clusters.refuses("member forget m0", &["one snapshot", "DeleteSnapshot", "--force"]).await;
-    host.delete(CONTENTS, "", "late").unwrap();
-    clusters.does("member forget m0").await;
+    clusters.does("member remove m0 --force").await;
 }
 
 #[tokio::test]

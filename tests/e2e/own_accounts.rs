@@ -179,7 +179,7 @@ const ATTACHED: [&str; 2] = ["apart-anothers", "apart-of-nobody"];
 const FREE: [&str; 2] = ["apart-own", "apart-free"];
 
 /// What a volume is attached by, and so what detaches it.
-fn attachment(name: &str, labels: Value, volume: &str) -> Value {
+fn attachment(name: &str, labels: &Value, volume: &str) -> Value {
     json!({"apiVersion": "storage.k8s.io/v1", "kind": "VolumeAttachment", "metadata": {"name": name, "labels": labels},
         "spec": {"attacher": "nobody.example", "nodeName": "nowhere", "source": {"persistentVolumeName": volume}}})
 }
@@ -188,7 +188,7 @@ async fn attachments(member: &Place<'_>, volume: &str) -> Result<()> {
     let account = Account::of(member, DRIVER_NAMESPACE, &own_name(ACCOUNT, HOST)).await?;
     let [anothers, nobodys] = ATTACHED;
     let [own, free] = FREE;
-    for there in [attachment(anothers, of_another(), volume), attachment(nobodys, json!({}), volume)] {
+    for there in [attachment(anothers, &of_another(), volume), attachment(nobodys, &json!({}), volume)] {
         member.cluster.apply(&there.to_string()).await?;
     }
     for (name, labels) in [(own, labels()), (free, json!({}))] {
@@ -201,10 +201,10 @@ async fn attachments(member: &Place<'_>, volume: &str) -> Result<()> {
     let at = |name: &str| format!("{all}/{name}");
     let note = json!({"metadata": {"annotations": {"a": "b"}}});
     let csi = json!({"csi": {"driver": "nobody.example", "volumeHandle": "x"}, "accessModes": ["ReadWriteOnce"]});
-    let inline = but(attachment("new", labels(), own), &[("spec.source", json!({"inlineVolumeSpec": csi}))]);
+    let inline = but(attachment("new", &labels(), own), &[("spec.source", json!({"inlineVolumeSpec": csi}))]);
     let attempts = [
-        ("POST", all.to_owned(), attachment("new", json!({}), own)),
-        ("POST", all.to_owned(), attachment("new", of_another(), own)),
+        ("POST", all.to_owned(), attachment("new", &json!({}), own)),
+        ("POST", all.to_owned(), attachment("new", &of_another(), own)),
         ("POST", all.to_owned(), inline),
         ("PATCH", at(anothers), note.clone()),
         ("PATCH", at(anothers), json!({"metadata": {"labels": labels()}})),
@@ -216,13 +216,13 @@ async fn attachments(member: &Place<'_>, volume: &str) -> Result<()> {
     wait_for("the policy is in force", PATIENCE, || async { account.is_refused(ACCOUNT, &attempts).await.map(Some) })
         .await?;
     // As it would be attached where that host has it, to be detached there.
-    let of_anothers = [("POST", all, attachment("new", labels(), volume))];
+    let of_anothers = [("POST", all, attachment("new", &labels(), volume))];
     wait_for("the policy is in force", PATIENCE, || async {
         account.is_refused("kosmos-csi-attachments", &of_anothers).await.map(Some)
     })
     .await?;
-    account.is_allowed("POST", all, &attachment("new", labels(), own)).await?;
-    account.is_allowed("POST", all, &attachment("new", labels(), free)).await
+    account.is_allowed("POST", all, &attachment("new", &labels(), own)).await?;
+    account.is_allowed("POST", all, &attachment("new", &labels(), free)).await
 }
 
 /// Whose an account is, the whole of its name says.

@@ -121,7 +121,7 @@ async fn pages(rig: &Rig) -> Result<()> {
     }
     let summary: Value = serde_json::from_str(&page(rig, "stats/summary").await?)?;
     let pods = summary["pods"].as_array().into_iter().flatten();
-    let of_pod = pods.filter(|pod| pod["podRef"]["name"] == POD).flat_map(|pod| pod["volume"].as_array());
+    let of_pod = pods.filter(|pod| pod["podRef"]["name"] == POD).filter_map(|pod| pod["volume"].as_array());
     let told = of_pod.flatten().any(|volume| volume["pvcRef"] == json!({"name": CLAIM, "namespace": NAMESPACE}));
     ensure!(told, "{summary}");
     ensure!(!text.contains("theirs") && !summary.to_string().contains("theirs"), "another host's: {text}");

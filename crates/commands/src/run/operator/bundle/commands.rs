@@ -37,7 +37,13 @@ pub(super) async fn outputs(flags: &SupportBundle, named: &MemberDefinitions, di
     }
     let mut checks = stream::iter(named.keys())
         .map(async |name| {
-            let check = Check { name: name.clone(), members: members.clone(), attach: false, moves: false, volume_stats: false };
+            let check = Check {
+                name: name.clone(),
+                members: members.clone(),
+                attach: false,
+                moves: false,
+                volume_stats: false,
+            };
             (format!("members/{name}/check.txt"), said(member::check::check(&check, dial)).await)
         })
         .buffered(AT_ONCE);

@@ -257,6 +257,31 @@ fn volume_that_a_node_has_keeps_its_leaf_claim() {
     });
 }
 
+/// Its policy is changed and its claim deleted in one moment: nobody sees that it is retained while a claim has it.
+#[test]
+fn volume_that_a_node_has_when_its_claim_goes_is_retained_at_once() {
+    for (leaf_class, before) in [(fixture::NOW, "Delete"), (fixture::KEPT, "Retain")] {
+        virtual_time::run(1, async {
+            let bench = bench().await;
+            let mut caller = provisioned(&bench, Script { leaf_class, ..Script::new(CLAIM) }).await;
+            caller.change(Change::Publish).await;
+            caller.set_policy("Retain");
+            caller.delete_claim();
+            let is_kept = || {
+                let volume = leaf_volume(&bench, &caller).unwrap();
+                let was = &volume["metadata"]["annotations"]["kosmos.csi.io/policy-before"];
+                policy(&bench, &caller) == "Retain" && was == before
+            };
+            until(&bench, PROMPT, "it is retained", is_kept).await;
+            assert_eq!(phase(leaf(&bench, CLAIM)), "Bound");
+            caller.change(Change::Unpublish).await;
+            until(&bench, SETTLED, "it is let go", || leaf(&bench, CLAIM).is_none()).await;
+            caller.reclaim().await;
+            all_is_well(&bench, &caller, true);
+        });
+    }
+}
+
 #[test]
 fn leaf_claim_is_let_go_also_where_the_hosts_volume_went_while_nobody_watched() {
     virtual_time::run(1, async {

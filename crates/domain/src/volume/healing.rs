@@ -182,9 +182,12 @@ fn promised(wish: Wish, claim: &SeenClaim, volume: &SeenVolume, saved: &String) 
 
 /// Bound, and nothing is under way.
 fn at_peace(wish: Wish, claim: &SeenClaim, volume: &SeenVolume) -> Healing {
+    let stays = volume.retained && volume.follows;
     match wish {
-        Wish::Use { retain: true } if !volume.retained || !volume.follows => Healing::Follow,
+        Wish::Use { retain: true } if !stays => Healing::Follow,
         Wish::Use { retain: false } if volume.follows => Healing::Unfollow,
+        // The host's claim may have gone before anybody saw that its volume was to stay.
+        Wish::Keep if !stays && !claim.may_be_let_go() => Healing::Follow,
         Wish::Use { .. } | Wish::Keep if volume.terminating => Healing::Endangered,
         Wish::Keep if !claim.may_be_let_go() => Healing::AwaitDetach,
         Wish::Keep => Healing::Keep,

@@ -135,7 +135,7 @@ fn leaf_that_a_move_has_isolated_is_let_go_though_virtual_nodes_are_on_its_recor
         (Published::spoilt(), true, false),
     ] {
         let claim = SeenClaim { published, isolated, ..claim("a") };
-        let steps = [volume("a", None, true), volume("a", Some("a"), true)];
+        let steps = [following(volume("a", None, true)), volume("a", Some("a"), true)];
         let expected =
             if may_go { [Healing::Keep, Healing::LetGo] } else { [Healing::AwaitDetach, Healing::AwaitDetach] };
         assert_eq!(steps.map(|volume| decide(Wish::Keep, Some(&claim), Some(&volume))), expected, "{claim:?}");
@@ -221,7 +221,9 @@ fn claim_is_let_go_only_after_its_volume_stays_and_no_node_has_it() {
     let on_a_node = SeenClaim { published: Published::spoilt(), ..claim("a") };
     let released = SeenClaim { protected: false, ..deleted("a") };
     for (claim, volume, expected) in [
-        (Some(on_a_node.clone()), volume("a", None, false), Healing::AwaitDetach),
+        (Some(on_a_node.clone()), volume("a", None, false), Healing::Follow),
+        (Some(on_a_node.clone()), volume("a", None, true), Healing::Follow),
+        (Some(on_a_node.clone()), following(volume("a", None, true)), Healing::AwaitDetach),
         (Some(on_a_node), volume("a", Some("a"), true), Healing::AwaitDetach),
         (Some(claim("a")), volume("a", None, false), Healing::Keep),
         (Some(claim("a")), volume("a", Some("a"), true), Healing::LetGo),

@@ -1,8 +1,9 @@
 //! What people do once they have read what they are told: they take nodes off records that no node of the host is behind, throw away
 //! what the host has forgotten, and in the end everything.
 
-use std::{collections::BTreeSet, time::Duration};
+use std::{sync::Arc, time::Duration};
 
+use domain::volume::{VolumeHash, VolumeId};
 use futures::future::join_all;
 use serde_json::{Value, json};
 use simulate::{Cluster, text};
@@ -12,7 +13,7 @@ use super::lives::Lives;
 use crate::{
     bench::{Bench, SHOP, lock},
     caller::{Caller, set_policy},
-    history::made_for,
+    history::{label, made_for},
     schedules::strays,
     snapshotter::{CONTENTS, SNAPSHOTS},
 };
@@ -59,13 +60,12 @@ pub fn remove_strays(bench: &Bench) {
 /// Leaf volumes that are kept without a claim, and that no volume of the host was given: `doctor` names them.
 pub fn remove_kept(bench: &Bench) {
     let volumes = bench.host.list("persistentvolumes");
-    let told = volumes.iter().map(|volume| text(volume, "/spec/csi/volumeAttributes/leafVolume"));
-    let known: BTreeSet<&str> = told.collect();
     for (at, member) in bench.members.iter().enumerate() {
         for kept in member.list("persistentvolumes") {
             let name = text(&kept, "/metadata/name");
             let is_ours = lock(&bench.guard.history).volume_of(&kept).is_some();
-            if !is_ours || text(&kept, "/status/phase") != "Released" || known.contains(name) {
+            let has = |volume: &Arc<Value>| was_given(volume, member.name(), &kept);
+            if !is_ours || text(&kept, "/status/phase") != "Released" || volumes.iter().any(has) {
                 continue;
             }
             bench.guard.note(|| format!("a person removes {name} in m{at}, which no volume of the host has"));
@@ -76,6 +76,16 @@ pub fn remove_kept(bench: &Bench) {
             throw_away(member, name);
         }
     }
+}
+
+/// A volume that was given out before its leaf was bound (`deferred`) does not say which leaf volume it has: its handle leads there.
+fn was_given(volume: &Value, member: &str, kept: &Value) -> bool {
+    let told = text(volume, "/spec/csi/volumeAttributes/leafVolume");
+    if !told.is_empty() {
+        return told == text(kept, "/metadata/name");
+    }
+    let id = VolumeId::parse(text(volume, "/spec/csi/volumeHandle")).filter(|id| id.member == member);
+    id.zip(VolumeHash::parse(label(kept, "kosmos.csi.io/volume"))).is_some_and(|(id, hash)| id.names(hash))
 }
 
 /// The storage removes it, as nobody has it.

@@ -31,13 +31,39 @@ pub fn forget_nodes(bench: &Bench, lives: &Lives) {
             }
             let (namespace, name) = (text(&leaf, "/metadata/namespace"), text(&leaf, "/metadata/name"));
             bench.guard.note(|| format!("somebody takes the nodes off leaf claim {name} in {}", member.name()));
-            let forget = |claim: &mut Value| {
-                if let Some(annotations) = claim["metadata"]["annotations"].as_object_mut() {
-                    annotations.remove("kosmos.csi.io/published");
-                }
-            };
-            let _ = member.change("persistentvolumeclaims", namespace, name, forget);
+            let _ =
+                member.change("persistentvolumeclaims", namespace, name, |leaf| remove_annotation(leaf, "published"));
         }
+        for kept in member.list("persistentvolumes") {
+            forget_kept_nodes(bench, lives, member, &kept);
+        }
+    }
+}
+
+/// The leaf claim has gone, nodes and all, while the host's volume is being removed: what its volume keeps of it is all that names them,
+/// and the answer of DeleteVolume says what to take off. One that the host wants is made anew, with its nodes.
+fn forget_kept_nodes(bench: &Bench, lives: &Lives, member: &Cluster, kept: &Value) {
+    let healing = text(kept, "/metadata/annotations/kosmos.csi.io~1healing");
+    let claim: Value = serde_json::from_str(healing).unwrap_or_default();
+    let volume = claim["annotations"]["kosmos.csi.io/name"].as_str().unwrap_or_default();
+    let is_recorded = claim["annotations"]["kosmos.csi.io/published"].is_string();
+    let is_to_go = |volume: &Arc<Value>| {
+        let policy = text(volume, "/spec/persistentVolumeReclaimPolicy");
+        text(volume, "/status/phase") == "Released" && policy == "Delete"
+    };
+    let is_removed = bench.host.get("persistentvolumes", "", volume).is_some_and(|volume| is_to_go(&volume));
+    let has_gone = text(kept, "/status/phase") == "Released";
+    if !is_recorded || !is_removed || !has_gone || lives.is_on_a_node(volume) {
+        return;
+    }
+    let name = text(kept, "/metadata/name");
+    bench.guard.note(|| format!("somebody takes the nodes off leaf volume {name} in {}", member.name()));
+    let _ = member.change("persistentvolumes", "", name, |kept| remove_annotation(kept, "healing"));
+}
+
+fn remove_annotation(object: &mut Value, key: &str) {
+    if let Some(annotations) = object["metadata"]["annotations"].as_object_mut() {
+        annotations.remove(&format!("kosmos.csi.io/{key}"));
     }
 }
 

@@ -41,6 +41,12 @@ fn on_several_nodes(leaf: &Value) -> Option<String> {
     (alone && nodes.len() > 1).then(|| record.to_owned())
 }
 
+/// What is there, as what is to be made is known by.
+fn found(member: &Cluster, object: &Value) -> Made {
+    let name = |path| text(object, path).to_owned();
+    (member.name().to_owned(), name("/metadata/namespace"), name("/metadata/name"))
+}
+
 fn policy(cluster: &Cluster, volume: &str) -> String {
     let volume = cluster.get("persistentvolumes", "", volume);
     volume.map(|volume| text(&volume, "/spec/persistentVolumeReclaimPolicy").to_owned()).unwrap_or_default()
@@ -221,8 +227,17 @@ impl History {
     }
 
     pub fn may_come_late(&self, member: &Cluster, object: &Value) -> bool {
-        let name = |path| text(object, path).to_owned();
-        self.late.contains_key(&(member.name().to_owned(), name("/metadata/namespace"), name("/metadata/name")))
+        self.late.contains_key(&found(member, object))
+    }
+
+    /// A person takes the nodes of a leaf off its record. What is attached for them is in no record from then on, like what comes late.
+    pub fn has_no_record(&mut self, member: &Cluster, leaf: &Value) {
+        let Some(hash) = self.volume_of(leaf) else { return };
+        let all = member.list(ATTACHMENTS);
+        let of_it: Vec<_> = all.iter().filter(|one| self.volume_of(one) == Some(hash)).collect();
+        for attached in of_it {
+            self.comes_late(found(member, attached), Instant::now());
+        }
     }
 
     /// Nobody can tell that a leaf snapshot or group came late which does not say for whom it was made.

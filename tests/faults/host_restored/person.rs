@@ -31,6 +31,7 @@ pub fn forget_nodes(bench: &Bench, lives: &Lives) {
             }
             let (namespace, name) = (text(&leaf, "/metadata/namespace"), text(&leaf, "/metadata/name"));
             bench.guard.note(|| format!("somebody takes the nodes off leaf claim {name} in {}", member.name()));
+            lock(&bench.guard.history).has_no_record(member, &leaf);
             let _ =
                 member.change("persistentvolumeclaims", namespace, name, |leaf| remove_annotation(leaf, "published"));
         }
@@ -58,6 +59,7 @@ fn forget_kept_nodes(bench: &Bench, lives: &Lives, member: &Cluster, kept: &Valu
     }
     let name = text(kept, "/metadata/name");
     bench.guard.note(|| format!("somebody takes the nodes off leaf volume {name} in {}", member.name()));
+    lock(&bench.guard.history).has_no_record(member, kept);
     let _ = member.change("persistentvolumes", "", name, |kept| remove_annotation(kept, "healing"));
 }
 

@@ -209,6 +209,24 @@ pub async fn never_got_its_volume(client: &MemberClient, claim: &ClaimRow) -> Re
     Ok(bound_to(&volume) != Some(&*claim.uid) && !is_kept_on_a_node)
 }
 
+/// The claim at a place, where it was made anew late: its volume is bound to another leaf claim, to which the same handle leads. It can
+/// never be bound, and has nobody's data.
+pub async fn superseded(client: &MemberClient, hash: VolumeHash, place: &LeafPlace) -> Result<Option<ClaimRow>> {
+    let pair = examine(client, hash, place, None).await?;
+    let (Some(claim), Some(volume)) = (pair.ours(client, hash), &pair.volume) else { return Ok(None) };
+    let late = ClaimRow::new(claim);
+    let waits = late.observed().phase == Phase::Pending && late.finalizer.is_some() && !late.former.is_empty();
+    if !waits || late.moving.is_some() {
+        return Ok(None);
+    }
+    let holder = holder(client, volume).await?.filter(|holder| is_leaf_of(&holder.metadata, &client.host, hash));
+    let handle = |claim: &ClaimRow| claim.id(&client.member, hash);
+    let has_it = holder.map(|holder| ClaimRow::new(&holder)).is_some_and(|holder| {
+        holder.uid != late.uid && holder.unusable().is_none() && handle(&holder) == handle(&late)
+    });
+    Ok(has_it.then_some(late))
+}
+
 async fn get_volume(client: &MemberClient, name: &str) -> Result<Option<PersistentVolume>> {
     let answer = Api::<PersistentVolume>::all(client.client.clone()).get(name).await;
     cluster::read(answer, name).map_err(|error| client.outcome(&format!("get volume {name}"), &error))

@@ -98,6 +98,16 @@ impl VolumeObjects {
         self.claims.iter().any(|claim| claim.is_bound_to(volume))
     }
 
+    /// Made anew for a volume that is bound to another claim: they came late, and wait in vain.
+    pub(super) fn superseded(&self) -> impl Iterator<Item = ClaimRow> {
+        let has_another = move |claim: &&CompactClaim| {
+            let mut named = self.volumes.iter().filter(|volume| claim.volume.as_ref() == Some(&volume.name));
+            named.any(|volume| self.claims.iter().any(|other| other.phase == Phase::Bound && other.is_bound_to(volume)))
+        };
+        let waiting = self.claims.iter().filter(|claim| claim.phase == Phase::Pending && claim.is_held());
+        waiting.filter(has_another).map(CompactClaim::row).filter(|row| !row.former.is_empty() && row.moving.is_none())
+    }
+
     pub(super) fn volumes(&self) -> Vec<VolumeRow> {
         self.volumes.iter().map(CompactVolume::row).collect()
     }

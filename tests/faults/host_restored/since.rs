@@ -21,14 +21,17 @@ use crate::{
     bench::{Bench, DRIVER_NAMESPACE, SHOP},
     caller::{Caller, Change, Ending, Script},
     fixture,
+    late::creates,
     late_snapshots::{asked_again, volume},
-    reclaim::{CLAIM, SETTLED, bench, ends_well, events, leaf, provisioned, until},
+    reclaim::{CLAIM, SETTLED, bench, ends_well, events, leaf, phase, provisioned, released, retained, until},
     snapshotter::{CONTENTS, KEPT, Kind, SNAPSHOTS, Snapshotter, USUAL, Wish},
     virtual_time,
 };
 
 /// The leader has renewed its Lease more than once, and watches have been told how far the host is.
 const A_WHILE: Duration = Duration::from_mins(3);
+/// For what nobody waits for to be withdrawn.
+const FORGOTTEN: Duration = Duration::from_mins(20);
 
 /// A StatefulSet was deleted, with its claim and data, and made again. The restored host has the first claim, the member the second leaf.
 #[test]
@@ -167,6 +170,36 @@ fn what_is_kept_of_a_snapshot_is_not_withdrawn_with_one_that_came_late_as_the_ho
         assert_eq!(text(&kept, "/spec/deletionPolicy"), "Retain", "{}", bench.guard.trace().join("\n"));
         assert_eq!(kept.pointer("/metadata/deletionTimestamp"), None);
         assert_eq!(bench.guard.wrong(), Vec::<String>::new());
+    });
+}
+
+/// The volume was given to another claim since the backup, and the leaf claim for that is on its way while the host goes back: there it has
+/// its first claim.
+#[test]
+fn leaf_claim_that_comes_late_for_a_claim_that_the_host_has_forgotten_goes_again() {
+    virtual_time::run(1, async {
+        let bench = bench().await;
+        let mut caller = provisioned(&bench, retained()).await;
+        sleep(A_WHILE).await;
+        let backup = bench.host.backup();
+        released(&bench, &mut caller).await;
+        let sent = Arc::new(AtomicBool::new(false));
+        let told = Arc::clone(&sent);
+        bench.guard.set_fate(move |_, at, asked| {
+            let is_first = at > 0 && creates(asked, "persistentvolumeclaims") && !told.swap(true, Ordering::Relaxed);
+            if is_first { Action::Late(LOOKED) } else { Action::Pass }
+        });
+        caller.clone().claim_again("again");
+        until(&bench, SETTLED, "its leaf claim is on its way", || sent.load(Ordering::Relaxed)).await;
+        restore(&bench, &backup);
+        let has_its_leaf = || phase(leaf(&bench, CLAIM)) == "Bound" && leaf(&bench, "again").is_none();
+        until(&bench, LOOKED, "the first claim has its leaf", has_its_leaf).await;
+        until(&bench, LOOKED, "the late one arrives", || leaf(&bench, "again").is_some()).await;
+        sleep(FORGOTTEN).await;
+        assert!(leaf(&bench, "again").is_none(), "{}", bench.guard.trace().join("\n"));
+        assert_eq!(text(&leaf(&bench, CLAIM).unwrap(), "/spec/volumeName"), caller.leaf_volume().unwrap());
+        assert_eq!(bench.guard.wrong(), Vec::<String>::new());
+        ends_well(&bench, caller).await;
     });
 }
 

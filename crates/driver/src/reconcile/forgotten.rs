@@ -6,6 +6,7 @@
 mod attachments;
 mod groups;
 mod snapshots;
+mod superseded;
 
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
@@ -33,6 +34,7 @@ pub(super) struct Waiting {
     leaves: Ages,
     /// Claims that nothing of ours is to hold any more.
     leaving: Ages,
+    superseded: Ages,
     snapshots: Ages,
     attachments: Ages,
     groups: Ages,
@@ -48,6 +50,7 @@ impl Waiting {
         Self {
             leaves: ages(),
             leaving: ages(),
+            superseded: ages(),
             snapshots: ages(),
             attachments: ages(),
             groups: ages(),
@@ -122,6 +125,7 @@ pub(super) async fn withdraw(reconciler: &Reconciler, leaf: &MemberClient, waiti
         groups::withdraw(reconciler, leaf, waiting).await;
     }
     snapshots::withdraw(reconciler, leaf, waiting).await;
+    superseded::withdraw(leaf, waiting).await;
     let unknown: Vec<_> = unknown_to_the_host(leaf).into_iter().collect();
     for (hash, row) in waiting.leaves.old(unknown, |(_, row)| &row.uid) {
         if let Err(error) = withdraw_leaf(reconciler, leaf, hash, &row).await {

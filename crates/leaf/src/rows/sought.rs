@@ -26,6 +26,13 @@ impl Rows {
         untold.filter_map(|(hash, entry)| Some((*hash, entry.row().claim?))).collect()
     }
 
+    /// Claims that were made anew late: the volume of each is bound to another one.
+    pub fn superseded(&self) -> Vec<(VolumeHash, ClaimRow)> {
+        let table = self.lock();
+        let all = table.rows.iter();
+        all.flat_map(|(hash, entry)| entry.superseded().map(move |claim| (*hash, claim))).collect()
+    }
+
     /// Claims that groups of snapshots choose.
     pub fn chosen_for_groups(&self) -> Vec<(VolumeHash, ClaimRow)> {
         let table = self.lock();

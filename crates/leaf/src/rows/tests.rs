@@ -361,6 +361,21 @@ fn copy_at_the_former_place_does_not_hide_the_leaf() {
 }
 
 #[test]
+fn claim_that_was_made_anew_late_waits_in_vain_once_another_one_has_its_volume() {
+    let (rows, (moved, volume, _)) = (rows(), moved());
+    let mut late = claim("10", "Pending");
+    late.metadata.annotations = from_value(json!({"kosmos.csi.io/former": "c-0"})).unwrap();
+    rows.put_claim(&late);
+    rows.put_volume(&volume);
+    assert!(rows.superseded().is_empty(), "nobody has the volume yet");
+    rows.put_claim(&moved);
+    let superseded: Vec<_> = rows.superseded().into_iter().map(|(of, claim)| (of, claim.uid.to_string())).collect();
+    assert_eq!(superseded, [(hash(), CLAIM_UID.to_owned())]);
+    rows.put_claim(&claim("11", "Pending"));
+    assert!(rows.superseded().is_empty(), "nothing says that it was made anew");
+}
+
+#[test]
 fn claim_that_waits_is_told_with_its_consumer_and_a_bound_one_is_not() {
     let rows = rows();
     rows.put_claim(&claim("10", "Pending"));

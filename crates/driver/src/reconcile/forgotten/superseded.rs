@@ -1,0 +1,31 @@
+//! Leaf claims that were made anew late. The volume of each was given to the claim of another place meanwhile, to which the same handle
+//! leads: so no look at that volume finds it, and it would keep its name from others for as long as the volume is there.
+
+use super::Waiting;
+use domain::{error::Result, volume::VolumeHash};
+use leaf::{MemberClient, row::ClaimRow};
+
+pub(super) async fn withdraw(leaf: &MemberClient, waiting: &mut Waiting) {
+    for (hash, row) in waiting.superseded.old(leaf.rows.superseded(), |(_, row)| &row.uid) {
+        if let Err(error) = withdraw_claim(leaf, hash, &row).await {
+            tracing::debug!(member = leaf.member, claim = %row.place, %error, "a leaf claim that was made anew late is not withdrawn yet");
+        }
+    }
+}
+
+/// It is deleted under the version that was read, and let go once it is seen to be on its way out.
+async fn withdraw_claim(leaf: &MemberClient, hash: VolumeHash, seen: &ClaimRow) -> Result<()> {
+    for _ in 0..2 {
+        let found = leaf::healing::superseded(leaf, hash, &seen.place).await?;
+        let Some(claim) = found.filter(|found| found.uid == seen.uid) else { return Ok(()) };
+        if claim.observed().terminating {
+            return leaf::claim::release(leaf, &claim, hash).await;
+        }
+        tracing::info!(
+            member = leaf.member, claim = %claim.place, volume = claim.volume(),
+            "withdraws a leaf claim that was made anew late: another one has its volume since"
+        );
+        leaf::claim::delete(leaf, &claim, hash).await?;
+    }
+    Ok(())
+}

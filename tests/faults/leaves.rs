@@ -65,7 +65,8 @@ impl Bench {
     }
 
     /// The leaf claim that a handle leads to. One that was made anew elsewhere says which handle is its own; of one whose handle names
-    /// no place, its labels tell.
+    /// no place, its labels tell. Of several that could be meant, the one counts to which the volume that they name is bound: others came
+    /// late.
     pub fn leaf_behind(&self, handle: &str) -> Result<Arc<Value>, String> {
         let parts: Vec<&str> = handle.split('/').collect();
         let [member, namespace, claim, hash] = parts.as_slice() else { return Err("it is no handle".to_owned()) };
@@ -75,12 +76,19 @@ impl Bench {
         let says_so = |leaf: &Arc<Value>| {
             leaf["metadata"]["annotations"]["kosmos.csi.io/handle"] == handle && !self.is_planted(leaf)
         };
-        let elsewhere = member.list("persistentvolumeclaims").into_iter().find(|leaf| says_so(leaf) && is_marked(leaf));
-        let by_hash =
-            || member.list("persistentvolumeclaims").into_iter().find(|leaf| is_marked(leaf) && !self.is_planted(leaf));
+        let all = member.list("persistentvolumeclaims");
+        let elsewhere = all.iter().filter(|leaf| says_so(leaf) && is_marked(leaf)).cloned();
+        let by_hash = || all.iter().find(|leaf| is_marked(leaf) && !self.is_planted(leaf)).cloned();
         let there = if claim.is_empty() { by_hash() } else { member.get("persistentvolumeclaims", namespace, claim) };
-        let leaf = elsewhere.or(there).ok_or("there is no such leaf claim")?;
-        if is_marked(&leaf) { Ok(leaf) } else { Err(format!("its leaf claim is not ours: {leaf}")) }
+        let meant: Vec<Arc<Value>> = elsewhere.chain(there).collect();
+        let first = meant.first().ok_or("there is no such leaf claim")?;
+        let behind = member.get("persistentvolumes", "", text(first, "/spec/volumeName"));
+        let has_it = |leaf: &&Arc<Value>| {
+            let is_bound_to = |volume: &Arc<Value>| text(volume, "/spec/claimRef/uid") == text(leaf, "/metadata/uid");
+            is_marked(leaf) && behind.as_ref().is_some_and(is_bound_to)
+        };
+        let leaf = meant.iter().find(has_it).unwrap_or(first);
+        if is_marked(leaf) { Ok(Arc::clone(leaf)) } else { Err(format!("its leaf claim is not ours: {leaf}")) }
     }
 }
 

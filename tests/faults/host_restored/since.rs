@@ -203,6 +203,34 @@ fn leaf_claim_that_comes_late_for_a_claim_that_the_host_has_forgotten_goes_again
     });
 }
 
+/// It was given to another claim since the backup, and is kept without that. The handle of a claim with a long name does not say where.
+#[test]
+fn claim_that_waits_again_gets_no_empty_volume_where_its_own_is_kept_for_another_claim() {
+    for name in [CLAIM.to_owned(), format!("{CLAIM}-{}", "x".repeat(fixture::LONG))] {
+        virtual_time::run(1, async {
+            let bench = bench().await;
+            let mut caller = Caller::new(&bench, Script { retain: true, ..Script::new(&name) });
+            let backup = bench.host.backup();
+            assert_eq!(caller.provision().await, Ending::Provisioned);
+            sleep(Duration::from_secs(10)).await;
+            released(&bench, &mut caller).await;
+            caller.clone().claim_again("again");
+            until(&bench, SETTLED, "it is used again", || phase(leaf(&bench, "again")) == "Bound").await;
+            sleep(A_WHILE).await;
+            restore(&bench, &backup);
+            until(&bench, LOOKED, "its leaf claim is let go", || leaf(&bench, "again").is_none()).await;
+            for _ in 0..5 {
+                let refused = caller.create().await.unwrap_err();
+                let is_told = refused.code() == Code::Aborted && refused.message().contains("or not at all");
+                assert!(is_told, "{refused}\n{}", bench.guard.trace().join("\n"));
+                sleep(Duration::from_secs(1)).await;
+            }
+            assert_eq!(bench.storages[0].volumes(), [caller.leaf_volume().unwrap()]);
+            assert_eq!(bench.guard.wrong(), Vec::<String>::new());
+        });
+    }
+}
+
 fn close(bench: &Bench) {
     let close = |secret: &mut Value| secret["metadata"]["annotations"]["kosmos.csi.io/cordon"] = json!("true");
     bench.host.change("secrets", DRIVER_NAMESPACE, "m0", close).unwrap();

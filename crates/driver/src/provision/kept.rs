@@ -28,6 +28,15 @@ fn is_kept(volume: &VolumeRow) -> bool {
     volume.is_retained() && volume.healing && !volume.removal && !volume.is_terminating() && volume.place.is_none()
 }
 
+/// What the member has of it without a leaf claim. A handle with the hash alone leads to what is kept of a claim at any place.
+pub(super) fn left_of(job: &VolumeCreation<'_>) -> Option<VolumeRow> {
+    let at_its_place = job.leaf.rows.row_at(job.hash, &job.place).volume;
+    at_its_place.or_else(|| {
+        let row = job.leaf.rows.row(job.hash).filter(|row| row.claim.is_none())?;
+        row.volume.filter(is_kept)
+    })
+}
+
 /// Whether the host has had a volume of what the member has of this one: no leaf that came late, nor a copy.
 pub(super) fn was_used(members: &BTreeMap<String, Arc<Member>>, name: &str, hash: VolumeHash) -> bool {
     let Some(member) = members.get(name) else { return false };
@@ -38,8 +47,8 @@ pub(super) fn was_used(members: &BTreeMap<String, Arc<Member>>, name: &str, hash
 /// Makes its leaf claim anew, where it was made for the claim that asks now. What follows is healing's. Nobody but the one who is told here
 /// works on what keeps that from being done.
 pub(super) async fn give_back(job: &VolumeCreation<'_>) -> Result<()> {
-    let (leaf, row) = (job.leaf, job.leaf.rows.row_at(job.hash, &job.place));
-    let Some(volume) = row.volume.filter(is_kept) else { return Ok(()) };
+    let leaf = job.leaf;
+    let Some(volume) = left_of(job).filter(is_kept) else { return Ok(()) };
     let pair = leaf::healing::examine(leaf, job.hash, &job.place, Some(&volume.name)).await?;
     let made_for = pair.made_for().filter(|of| VolumeHash::new(&leaf.host, &of.volume) == job.hash);
     let is_its_own = made_for.is_some_and(|of| job.owner.is_some_and(|owner| owner.uid == of.uid));

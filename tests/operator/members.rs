@@ -186,7 +186,7 @@ async fn whoever_tells_how_full_volumes_are_tells_one_host_and_nobody_is_given_h
     assert_eq!(spec["containers"][0]["args"], arguments);
     assert!(member.get("serviceaccounts", NAMESPACE, &name).is_some());
     assert_eq!(clusters.asked.lock().unwrap().len(), 2, "tokens of driver and agent");
-    assert_eq!(clusters.does(&add).await.matches(" unchanged\n").count(), 21 + 5);
+    assert_eq!(clusters.does(&add).await.matches(" unchanged\n").count(), 23 + 5);
     let class = json!({"metadata": {"name": "fast"}, "provisioner": "x.io"});
     member.create("storageclasses.storage.k8s.io", class).unwrap();
     let told = clusters.does("member check m0").await;

@@ -170,12 +170,13 @@ fn group_that_was_given_out_can_be_removed_though_one_of_its_snapshots_goes_befo
                     volume.delete_claim();
                     volume.reclaim().await;
                 }
+                let is_told = || bench.guard.trace().iter().any(|line| line.contains("a leaf snapshot of group-"));
+                until(bench, SETTLED, "the user is told", is_told).await;
                 user.discard();
             };
             let (made, ()) = tokio::join!(timeout(SETTLED, group.make()), people);
             let trace = || bench.guard.trace().join("\n");
             assert_eq!(made, Ok(true), "{volume_goes}: {}", trace());
-            assert!(trace().contains("a leaf snapshot of group-"), "{volume_goes}: the user is told: {}", trace());
             let removed = timeout(SETTLED, group.remove()).await;
             let wrong = [bench.guard.wrong(), invariants::snapshots(bench)].concat();
             assert!(removed.is_ok() && wrong.is_empty(), "{volume_goes}: {wrong:#?}\n{}", trace());

@@ -71,6 +71,7 @@ impl Told {
         let has_heard = |role: &str| heard.iter().any(|pod| pod.starts_with(role));
         let are_both = has_heard("send-") && has_heard("receive-");
         ensure!(self.keys.len() >= 2 && are_both, "{} keys were read, and of movers heard {heard:?}", self.keys.len());
+        ensure!(!logs_of(fleet.host()).is_empty(), "there are no logs of the controllers");
         let with_key = self.logs.iter().filter(|(_, log)| self.has_key(log));
         let mut places: Vec<String> = with_key.map(|(pod, _)| format!("the log of {pod}")).collect();
         for cluster in fleet.clusters() {
@@ -111,9 +112,7 @@ impl Told {
         let texts = [("objects", objects), ("audit log", asked)];
         let told = texts.iter().filter(|(_, text)| self.has_key(text));
         let mut places: Vec<String> = told.map(|(what, _)| format!("the {what} of {}", cluster.name())).collect();
-        let logs = logs_of(cluster);
-        ensure!(!logs.is_empty(), "there are no logs of pods of {}", cluster.name());
-        places.extend(logs.iter().filter(|log| self.has_key(&read(log))).map(|log| log.display().to_string()));
+        places.extend(logs_of(cluster).iter().filter(|log| self.has_key(&read(log))).map(|log| log.display().to_string()));
         Ok(places)
     }
 

@@ -230,7 +230,7 @@ async fn waits_in_vain(bench: &Bench, caller: &Caller, strays: Strays) -> Option
     let may_wait = |said: &str| {
         let is_taken = said.contains("is there already and");
         let is_anothers = said.contains("with its data, or not at all") && is_kept_for_another(bench, caller);
-        is_copy || strays == Strays::Stay && (is_taken || is_anothers) || is_taken && is_held(bench, said)
+        is_copy || strays == Strays::Stay && (is_taken || is_anothers) || is_taken && is_held(bench, caller, said)
     };
     for _ in 0..TRIES {
         let status = match caller.create().await {
@@ -246,13 +246,17 @@ async fn waits_in_vain(bench: &Bench, caller: &Caller, strays: Strays) -> Option
     Some("I10: it is asked for all the time".to_owned())
 }
 
-/// A volume that the host has, and keeps without its claim, may keep the name of that: it was given out before its leaf was bound, and has
-/// nothing that would outlive the leaf claim; or a node has it, which its user is told. What else would be wrong with it is said of itself.
-fn is_held(bench: &Bench, said: &str) -> bool {
+/// A volume that the host has, and keeps without its claim or for another one, may keep the name of that: it was given out before its leaf
+/// was bound, and has nothing that would outlive the leaf claim; or a node has it, which its user is told. What else would be wrong with it
+/// is said of itself.
+fn is_held(bench: &Bench, caller: &Caller, said: &str) -> bool {
     let is_free = |volume: &Value| text(volume, "/status/phase") == "Released" && is_retained(volume);
+    let is_empty =
+        |volume: &Value| bench.leaf_behind(handle(volume)).is_ok_and(|leaf| text(&leaf, "/spec/volumeName").is_empty());
+    let is_anothers = |volume: &Value| text(volume, "/spec/claimRef/name") != caller.claim() && is_empty(volume);
     let volumes = bench.host.list("persistentvolumes");
     let mut named = volumes.iter().filter(|volume| said.contains(name(volume)));
-    named.any(|volume| is_free(volume) || says(bench, volume, "LeafWaits"))
+    named.any(|volume| is_free(volume) || is_anothers(volume) || says(bench, volume, "LeafWaits"))
 }
 
 /// What a leaf volume keeps of its claim says that this was for another claim of the host.

@@ -112,7 +112,9 @@ impl Told {
         let texts = [("objects", objects), ("audit log", asked)];
         let told = texts.iter().filter(|(_, text)| self.has_key(text));
         let mut places: Vec<String> = told.map(|(what, _)| format!("the {what} of {}", cluster.name())).collect();
-        places.extend(logs_of(cluster).iter().filter(|log| self.has_key(&read(log))).map(|log| log.display().to_string()));
+        places.extend(
+            logs_of(cluster).iter().filter(|log| self.has_key(&read(log))).map(|log| log.display().to_string()),
+        );
         Ok(places)
     }
 

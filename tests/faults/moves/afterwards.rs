@@ -1,9 +1,9 @@
 //! A volume that has moved is a volume like any other: it grows, gets to nodes, is photographed, and goes or stays as the host's policy says.
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use csi::v1::{VolumeContentSource, volume_content_source as content};
-use serde_json::Value;
+use serde_json::{Value, json};
 use simulate::text;
 use tokio::time::{sleep, timeout};
 
@@ -20,7 +20,7 @@ use crate::{
 const SETTLED: Duration = Duration::from_secs(30);
 
 async fn moved(story: &mut Story) {
-    story.asks(1, &serde_json::json!({}));
+    story.asks(1, &json!({}));
     assert_eq!(at_the_end(story, &[true]).await, [""; 0]);
     let handle = text(&story.host_volume(), "/spec/csi/volumeHandle").to_owned();
     story.caller.stands_for(&handle);
@@ -98,6 +98,49 @@ fn moved_volume_grows_and_gets_to_nodes_where_it_is_now() {
         }
         assert_eq!((size(&story, 0), size(&story, 1)), (vec!["1Gi".to_owned()], vec!["2Gi".to_owned()]));
         assert_eq!(story.bench.guard.wrong(), [""; 0]);
+    });
+}
+
+/// What is said of a claim or a volume of the host, but for what the driver says, and for where a volume leads.
+fn lasting(object: &Value) -> Value {
+    let (metadata, mut spec) = (&object["metadata"], object["spec"].clone());
+    let notes = metadata["annotations"].as_object().into_iter().flatten();
+    let notes: BTreeMap<&String, &Value> = notes.filter(|(key, _)| !key.starts_with("kosmos.csi.io/")).collect();
+    let of_place = [
+        ("", "nodeAffinity"),
+        ("/csi", "volumeHandle"),
+        ("/csi", "volumeAttributes"),
+        ("/claimRef", "resourceVersion"),
+    ];
+    for (path, key) in of_place {
+        if let Some(part) = spec.pointer_mut(path).and_then(Value::as_object_mut) {
+            part.remove(key);
+        }
+    }
+    json!({"name": metadata["name"], "labels": metadata["labels"], "annotations": notes, "spec": spec})
+}
+
+/// What people and tools have written there as well.
+#[test]
+fn claim_and_volume_of_the_host_say_what_they_said_before_but_for_where_the_volume_leads() {
+    virtual_time::run(1, async {
+        let mut story = Story::new(Script { places: vec![0], retain: true, ..Script::new(CLAIM) }).await;
+        let volume = story.caller.volume().to_owned();
+        for (kind, namespace, name) in [(CLAIMS, SHOP, CLAIM), (VOLUMES, "", &*volume)] {
+            let write = |object: &mut Value| {
+                object["metadata"]["labels"]["example.com/team"] = json!("shop");
+                object["metadata"]["annotations"]["example.com/backup"] = json!("daily");
+            };
+            story.bench.host.change(kind, namespace, name, write).unwrap();
+        }
+        let said = |story: &Story| {
+            let claim = story.bench.host.get(CLAIMS, SHOP, CLAIM).unwrap();
+            [lasting(&claim), lasting(&story.host_volume())]
+        };
+        let before = said(&story);
+        assert_eq!(before.each_ref().map(|one| text(one, "/annotations/example.com~1backup")), ["daily"; 2]);
+        moved(&mut story).await;
+        assert_eq!(said(&story), before, "{}", story.trace());
     });
 }
 

@@ -3,14 +3,17 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use simulate::text;
 use tokio::time::sleep;
 
-use super::{CLAIM, CLAIMS, DATA, MOVES, Story, VOLUMES};
+use super::{CLAIM, CLAIMS, DATA, MOVES, Story, VOLUMES, users::stranger};
 use crate::{
     bench::{DRIVER_NAMESPACE, SHOP},
     caller::Script,
-    virtual_time,
+    fixture, virtual_time,
 };
+
+const CLASSES: &str = "storageclasses.storage.k8s.io";
 
 /// What speaks against a move, and what is said then.
 const REFUSED: [(&str, &str); 11] = [
@@ -53,10 +56,7 @@ fn move_that_cannot_be_is_refused_before_anything_is_done_and_says_why() {
                     story.bench.members[1].create(CLAIMS, theirs).unwrap();
                 }
                 "the class names a member" => {
-                    host.change("storageclasses.storage.k8s.io", "", "kosmos", |class| {
-                        class["parameters"]["member"] = json!("m0");
-                    })
-                    .unwrap();
+                    host.change(CLASSES, "", "kosmos", |class| class["parameters"]["member"] = json!("m0")).unwrap();
                 }
                 "its volume was another claim's" => {
                     host.create("namespaces", json!({"metadata": {"name": "elsewhere"}})).unwrap();
@@ -78,17 +78,114 @@ fn move_that_cannot_be_is_refused_before_anything_is_done_and_says_why() {
                     host.change(VOLUMES, "", story.caller.volume(), hold).unwrap();
                 }
             }
-            sleep(Duration::from_secs(5)).await;
-            host.create(MOVES, json!({"metadata": {"name": "to", "namespace": SHOP}, "spec": spec})).unwrap();
-            story.comes_to("Refused").await;
-            assert!(story.status().contains(words), "{case}: {}", story.status());
-            assert_eq!(story.left(), [""; 0], "{case}");
-            assert_eq!(story.found(), Ok((0, DATA.to_owned())), "{case}");
-            host.delete(MOVES, SHOP, "to").unwrap();
-            sleep(Duration::from_secs(5)).await;
-            assert!(host.get(MOVES, SHOP, "to").is_none(), "{case}: nothing holds it");
+            is_refused(&story, &spec, case, words).await;
         });
     }
+}
+
+async fn is_refused(story: &Story, spec: &Value, case: &str, words: &str) {
+    let host = &story.bench.host;
+    sleep(Duration::from_secs(5)).await;
+    host.create(MOVES, json!({"metadata": {"name": "to", "namespace": SHOP}, "spec": spec})).unwrap();
+    story.comes_to("Refused").await;
+    assert!(story.status().contains(words), "{case}: {}", story.status());
+    assert_eq!(story.left(), [""; 0], "{case}");
+    assert_eq!(story.found(), Ok((0, DATA.to_owned())), "{case}");
+    host.delete(MOVES, SHOP, "to").unwrap();
+    sleep(Duration::from_secs(5)).await;
+    assert!(host.get(MOVES, SHOP, "to").is_none(), "{case}: nothing holds it");
+}
+
+/// What speaks against a move in the claim itself, its volume or its class.
+const UNMOVABLE: [(&str, &str); 8] = [
+    ("it was made for a pod", "was made for a pod, and goes with it"),
+    ("it is being deleted", "is being deleted, or its volume is"),
+    ("its volume is being deleted", "is being deleted, or its volume is"),
+    ("it is a block volume", "is a block volume"),
+    ("it is a disk of virtual machines", "is a disk of virtual machines"),
+    ("its class has topologies", "does not let its volumes be in member m1"),
+    ("its class names one that is not in the member", "member m1 has no StorageClass fast for it"),
+    ("its class is gone", "is not there any more: make it again"),
+];
+
+#[test]
+fn claim_that_cannot_move_by_what_it_is_stays_where_it_is_and_its_user_is_told_why() {
+    for (case, words) in UNMOVABLE {
+        virtual_time::run(1, async {
+            let story = Story::new(Script { places: vec![0], ..Script::new(CLAIM) }).await;
+            let (host, volume) = (&story.bench.host, story.caller.volume());
+            let change_class = |change: fn(&mut Value)| drop(host.change(CLASSES, "", "kosmos", change).unwrap());
+            match case {
+                "it was made for a pod" => {
+                    let pod = host.create("pods", stranger("web")).unwrap();
+                    let owner =
+                        json!({"apiVersion": "v1", "kind": "Pod", "name": "web", "uid": pod["metadata"]["uid"]});
+                    let own = |claim: &mut Value| claim["metadata"]["ownerReferences"] = json!([owner]);
+                    host.change(CLAIMS, SHOP, CLAIM, own).unwrap();
+                }
+                "it is being deleted" => {
+                    let hold = |claim: &mut Value| claim["metadata"]["finalizers"] = json!(["example.com/backup"]);
+                    host.change(CLAIMS, SHOP, CLAIM, hold).unwrap();
+                    host.delete(CLAIMS, SHOP, CLAIM).unwrap();
+                }
+                "its volume is being deleted" => host.delete(VOLUMES, "", volume).unwrap(),
+                "it is a block volume" => {
+                    let block = |volume: &mut Value| volume["spec"]["volumeMode"] = json!("Block");
+                    host.change(VOLUMES, "", volume, block).unwrap();
+                }
+                "it is a disk of virtual machines" => {
+                    change_class(|class| class["parameters"]["attachMode"] = json!("virtual-machine"));
+                }
+                "its class has topologies" => change_class(|class| {
+                    let only = json!({"key": "topology.kosmos.csi.io/member", "values": ["m0"]});
+                    class["allowedTopologies"] = json!([{"matchLabelExpressions": [only]}]);
+                }),
+                "its class names one that is not in the member" => {
+                    change_class(|class| class["parameters"]["leafStorageClass.m1"] = json!("fast"));
+                }
+                _ => host.delete(CLASSES, "", "kosmos").unwrap(),
+            }
+            is_refused(&story, &json!({"claimName": CLAIM, "to": {"member": "m1"}}), case, words).await;
+        });
+    }
+}
+
+/// Its data was there before the host, and is somebody's who has agreed to its use and to nothing else.
+#[test]
+fn imported_claim_is_not_moved_and_nothing_is_written_on_it() {
+    const THEIRS: &str = "ledger";
+    virtual_time::run(1, async {
+        let story = Story::new(Script { places: vec![0], ..Script::new(CLAIM) }).await;
+        let (host, member) = (&story.bench.host, &story.bench.members[0]);
+        let claim_of = |class: &str| {
+            json!({"metadata": {"name": THEIRS, "namespace": SHOP}, "spec": {"accessModes": ["ReadWriteOnce"],
+                "storageClassName": class, "resources": {"requests": {"storage": "1Gi"}}}})
+        };
+        let mut theirs = claim_of(fixture::NOW);
+        theirs["metadata"]["annotations"] = json!({"kosmos.csi.io/consent": story.bench.host_id()});
+        member.create(CLAIMS, theirs).unwrap();
+        let mut claim = claim_of("");
+        claim["spec"]["volumeName"] = json!("by-hand");
+        let claim = host.create(CLAIMS, claim).unwrap();
+        let claim_ref = json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "namespace": SHOP, "name": THEIRS,
+            "uid": claim["metadata"]["uid"]});
+        let handle = format!("m0/{SHOP}/{THEIRS}/0000000000000000");
+        let spec = json!({"accessModes": ["ReadWriteOnce"], "capacity": {"storage": "1Gi"}, "storageClassName": "",
+            "persistentVolumeReclaimPolicy": "Retain", "claimRef": claim_ref,
+            "csi": {"driver": "kosmos.csi.io", "volumeHandle": handle}});
+        host.create(VOLUMES, json!({"metadata": {"name": "by-hand"}, "spec": spec})).unwrap();
+        // The host's controller looks at a claim that names its volume by itself only.
+        sleep(Duration::from_secs(30)).await;
+        let leaf = member.get(CLAIMS, SHOP, THEIRS).unwrap();
+        let objects = || {
+            let volume = member.get(VOLUMES, "", text(&leaf, "/spec/volumeName")).unwrap();
+            (member.get(CLAIMS, SHOP, THEIRS).unwrap(), volume)
+        };
+        let before = objects();
+        let words = "there is no leaf claim of m0/shop/ledger/0000000000000000: an imported one stays where it is";
+        is_refused(&story, &json!({"claimName": THEIRS, "to": {"member": "m1"}}), THEIRS, words).await;
+        assert_eq!(objects(), before);
+    });
 }
 
 /// The claim had this name before as well, and the volume of then is kept.

@@ -128,18 +128,17 @@ async fn run(host: &Cluster, claims: &[String], member: &str, command: &str) -> 
     host.apply(&json!({"apiVersion": "v1", "kind": "List", "items": items}).to_string()).await?;
     let mut said = Vec::new();
     for claim in claims {
-        let done = [
-            "-n",
-            NAMESPACE,
-            "wait",
-            &format!("pod/{claim}"),
-            "--for=jsonpath={.status.phase}=Succeeded",
-            "--timeout=180s",
-        ];
-        host.kubectl(&done).await?;
-        said.push(host.kubectl(&["-n", NAMESPACE, "logs", claim]).await?);
-        host.kubectl(&["-n", NAMESPACE, "delete", "pod", claim, "--timeout=60s"]).await?;
+        said.push(ended(host, claim).await?);
     }
+    Ok(said)
+}
+
+/// What a pod has said that is done with its volume; it goes.
+pub(super) async fn ended(host: &Cluster, name: &str) -> Result<String> {
+    let done = ["wait", &format!("pod/{name}"), "--for=jsonpath={.status.phase}=Succeeded", "--timeout=180s"];
+    host.kubectl(&[&["-n", NAMESPACE], &done[..]].concat()).await?;
+    let said = host.kubectl(&["-n", NAMESPACE, "logs", name]).await?;
+    host.kubectl(&["-n", NAMESPACE, "delete", "pod", name, "--timeout=60s"]).await?;
     Ok(said)
 }
 
@@ -157,7 +156,7 @@ fn claim_of(name: &str, class: &str) -> Value {
         "storageClassName": class, "accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "256Mi"}}}})
 }
 
-fn pod(claim: &str, member: &str, command: &str) -> Value {
+pub(super) fn pod(claim: &str, member: &str, command: &str) -> Value {
     let container = json!({"name": "main", "image": examples::IMAGE, "command": ["sh", "-c", command],
         "volumeMounts": [{"name": "data", "mountPath": "/data"}]});
     json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": claim, "namespace": NAMESPACE}, "spec": {

@@ -1,6 +1,7 @@
 //! Volumes move to another member and back. Here a StatefulSet writes to one: its user asks for that by the command, with rights in one
 //! namespace alone, and deletes a pod.
 
+mod afterwards;
 mod big;
 mod kills;
 mod many;
@@ -109,6 +110,7 @@ pub async fn volume_moves_there_and_back(fleet: &Fleet) -> Result<()> {
     }
     finalizer_stays_while_the_volume_is_replaced(host).await?;
     Box::pin(tenant::user_reaches_nothing_but_his_own(fleet, &user)).await?;
+    Box::pin(afterwards::moved_volume_is_one_like_any_other(fleet)).await?;
     keeps(fleet, &first, trip / 2 - 1).await?;
     Box::pin(told.is_nothing_wrong(fleet)).await?;
     end(fleet, trip, Some(&first)).await?;
@@ -313,22 +315,27 @@ async fn kept(member: &Cluster) -> Result<Vec<String>> {
 
 /// With their data; and nothing is left of the movers.
 async fn discard_all(fleet: &Fleet) -> Result<()> {
-    let admin = format!("--kubeconfig={}", fleet.host().kubeconfig_inside().display());
     for member in fleet.members() {
         for volume in kept(member).await? {
-            let which = format!("{}/{volume}", member.name());
-            let listed = fleet.exec(PROGRAM, &["volume", "discard", &admin]).await?;
-            ensure!(listed.contains(&which), "{which} is not in {listed}");
-            fleet.exec(PROGRAM, &["volume", "discard", &which, "--data-will-be-lost", &admin]).await?;
-            wait_for(&format!("{which} is removed"), MOVED, || async {
-                let left = member.kubectl(&["get", "pv", &volume, "--ignore-not-found", "-o", "name"]).await?;
-                ensure!(left.is_empty(), "{left} is there");
-                Ok(Some(()))
-            })
-            .await?;
+            discard(fleet, member, &volume).await?;
         }
         let left = member.kubectl(&["-n", "kosmos-csi-movers", "get", "pods,secrets,pvc", "-o", "name"]).await?;
         ensure!(left.is_empty(), "in the namespace of movers of {}: {left}", member.name());
     }
     Ok(())
+}
+
+/// A source, by the command for it.
+async fn discard(fleet: &Fleet, member: &Cluster, volume: &str) -> Result<()> {
+    let admin = format!("--kubeconfig={}", fleet.host().kubeconfig_inside().display());
+    let which = format!("{}/{volume}", member.name());
+    let listed = fleet.exec(PROGRAM, &["volume", "discard", &admin]).await?;
+    ensure!(listed.contains(&which), "{which} is not in {listed}");
+    fleet.exec(PROGRAM, &["volume", "discard", &which, "--data-will-be-lost", &admin]).await?;
+    wait_for(&format!("{which} is removed"), MOVED, || async {
+        let left = member.kubectl(&["get", "pv", volume, "--ignore-not-found", "-o", "name"]).await?;
+        ensure!(left.is_empty(), "{left} is there");
+        Ok(Some(()))
+    })
+    .await
 }

@@ -133,6 +133,16 @@ impl Replacing {
         Ok(next)
     }
 
+    /// The host's own word on the new volume, under a name that nobody has: nothing is made. Once the former has gone it is too late to hear
+    /// that a webhook or a policy refuses this one.
+    pub async fn try_out(&self, host: &Host) -> Result<()> {
+        let mut tried = self.volume.clone();
+        tried.metadata.name = Some(format!("tried-{}", self.replaced));
+        let dry = PostParams { dry_run: true, ..PostParams::default() };
+        let answer = volumes(host).create(&dry, &tried).await.map(drop);
+        passed(&format!("create volume {} anew (dry run)", self.name()), answer)
+    }
+
     async fn read_volume(&self, host: &Host) -> Result<Option<PersistentVolume>> {
         let answer = volumes(host).get(&self.name()).await;
         cluster::read(answer, &self.name()).map_err(|error| unread(&format!("get volume {}", self.name()), &error))

@@ -3,10 +3,13 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use simulate::text;
+use simulate::{
+    faults::{Action, Asked, Verb},
+    text,
+};
 use tokio::time::sleep;
 
-use super::{CLAIM, CLAIMS, DATA, MOVES, Story, VOLUMES, users::stranger};
+use super::{CLAIM, CLAIMS, DATA, MOVES, Story, VOLUMES, at_the_end, users::stranger};
 use crate::{
     bench::{DRIVER_NAMESPACE, SHOP},
     caller::Script,
@@ -202,4 +205,32 @@ fn move_is_not_refused_for_a_kept_volume_whose_leaf_had_the_same_place() {
         story.comes_to("Succeeded").await;
         assert_eq!(story.found(), Ok((1, DATA.to_owned())));
     });
+}
+
+/// By a policy of its own, say.
+#[test]
+fn volume_that_the_host_would_not_take_keeps_the_former_in_its_place_and_its_user_is_told_why() {
+    for is_called_off in [false, true] {
+        virtual_time::run(1, async {
+            let story = Story::new(Script { places: vec![0], ..Script::new(CLAIM) }).await;
+            let is_made = |asked: &Asked| asked.resource == VOLUMES && asked.verb == Verb::Create;
+            story.bench.guard.set_fate(move |_, at, asked| {
+                if at == 0 && is_made(asked) { Action::Answer { code: 403, reason: "Forbidden" } } else { Action::Pass }
+            });
+            let uid = |story: &Story| text(&story.host_volume(), "/metadata/uid").to_owned();
+            let before = uid(&story);
+            story.asks(1, &json!({}));
+            story.comes_to("Ready").await;
+            sleep(Duration::from_mins(1)).await;
+            assert_eq!((story.phase().as_str(), uid(&story)), ("Ready", before));
+            let is_told = ["StepFailed", "anew (dry run)"].iter().all(|words| story.status().contains(words));
+            assert!(is_told, "{}", story.status());
+            if is_called_off {
+                story.bench.host.delete(MOVES, SHOP, "to").unwrap();
+            } else {
+                story.bench.guard.heal();
+            }
+            assert_eq!(at_the_end(&story, &[!is_called_off]).await, [""; 0]);
+        });
+    }
 }

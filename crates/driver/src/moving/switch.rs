@@ -29,6 +29,7 @@ pub(super) async fn decide(job: &mut Job, looked: &Looked) -> Result<Went> {
     let Some(replacing) = led_to(job, looked, half).await? else {
         return Ok(Went::Waits("the host's claim and volume are as they were".to_owned()));
     };
+    replacing.try_out(&job.movers.host).await?;
     let went = job.write(moves::switching(&job.of, &replacing)).await?;
     (job.failure, job.told) = (None, Told::default());
     job.tell_of_phase(Phase::Switching, looked).await;

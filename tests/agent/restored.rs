@@ -1,10 +1,16 @@
 //! Clusters whose etcd is restored from a backup. What was seen lies in their future then, and watches that were begun before are told
 //! of nothing.
 
-use std::time::Duration;
+use std::{
+    sync::atomic::{AtomicU64, Ordering},
+    time::Duration,
+};
 
 use serde_json::{Value, json};
-use simulate::{Backup, Cluster, faults::Verb};
+use simulate::{
+    Backup, Cluster,
+    faults::{Action, Asked, Verb},
+};
 use tokio::time::sleep;
 
 use super::{NAMESPACE, SHOP, World, standing, story, text, until, with_pod};
@@ -167,5 +173,34 @@ fn question_whether_a_member_was_restored_is_no_request_of_its_own() {
         assert!((11..=12).contains(&questions), "{asked:#?}");
         // What pods name there is looked at twice.
         assert!(asked.len() <= questions + 4, "{asked:#?}");
+    });
+}
+
+fn asks_for_the_newest_version(asked: &Asked) -> bool {
+    asked.verb == Verb::List && asked.resource == "nodes" && asked.query.contains("kosmos.csi.io")
+}
+
+/// It may be one that lies: it is to take no more of the agent's time, nor of the host's.
+#[test]
+fn member_that_says_again_and_again_that_it_was_restored_is_listed_less_and_less() {
+    story(1, async {
+        let world = standing(1).await;
+        let questions = AtomicU64::new(0);
+        world.member.faults().set(move |asked| {
+            let lies =
+                asks_for_the_newest_version(asked) && questions.fetch_add(1, Ordering::Relaxed).is_multiple_of(2);
+            if lies { Action::Stale(u64::MAX) } else { Action::Pass }
+        });
+        world.host.faults().record(true);
+        world.member.faults().record(true);
+        sleep(Duration::from_mins(10)).await;
+        let lists = world.member.faults().log();
+        let lists = lists.iter().filter(|asked| asked.verb == Verb::List && asked.resource == "nodes");
+        let lists = lists.filter(|asked| !asks_for_the_newest_version(asked)).count();
+        assert!((10..=30).contains(&lists), "{lists}");
+        let reads = world.host.faults().log();
+        let reads = reads.iter().filter(|asked| asked.verb == Verb::Get && asked.name == "kosmos-csi-members").count();
+        assert!(reads <= lists + 2, "{reads} for {lists} lists");
+        assert!(world.is_ready(), "its node says that the member does not answer");
     });
 }

@@ -132,7 +132,8 @@ impl Member {
         link.line.unbounded().map_err(|error| unreachable(with_causes(&error)))
     }
 
-    /// What was read there is not the past of what is there now: it says again who it is before anything else is asked of it.
+    /// What was read there is not the past of what is there now: it says again who it is before anything else is asked of it, after a
+    /// pause that grows while that goes on.
     pub fn connect_anew(&self) {
         if let Ok(link) = &self.link {
             link.set(Identity::Connecting(ANEW));

@@ -17,22 +17,24 @@ pub(super) async fn run(member: &Member, host: &Host) {
         let identity = prove(member, link, host).await;
         tracing::info!(member = member.name, identity, "connected");
         let connected = Instant::now();
-        tokio::select! {
+        let has_changed = tokio::select! {
             biased;
-            never = leaf::snapshot::watch::keep(&link.leaf), if link.tracked == Scope::Leaves => never,
-            () = leaf::watch::keep(&link.leaf), if link.tracked == Scope::Leaves => {
-                tracing::info!(member = member.name, seconds = before_listing.as_secs(), "is listed anew after a pause");
-                if before_listing > BEFORE_LISTING {
-                    link.leaf.rows.unsync();
-                }
-                let held = connected.elapsed();
-                sleep(before_listing).await;
-                before_listing = next_pause(before_listing, held);
-            }
-            () = link.doubted.notified() => {}
+            () = leaf::snapshot::watch::keep(&link.leaf), if link.tracked == Scope::Leaves => true,
+            () = leaf::watch::keep(&link.leaf), if link.tracked == Scope::Leaves => true,
+            () = link.doubted.notified() => true,
             () = watch_over(link, &identity) => {
                 tracing::warn!(member = member.name, reason = link.line.breaker.open(), "does not answer");
+                false
             }
+        };
+        if has_changed {
+            tracing::info!(member = member.name, seconds = before_listing.as_secs(), "is listed anew after a pause");
+            if before_listing > BEFORE_LISTING {
+                link.leaf.rows.unsync();
+            }
+            let held = connected.elapsed();
+            sleep(before_listing).await;
+            before_listing = next_pause(before_listing, held);
         }
         link.set(Identity::Connecting(ANEW));
     }

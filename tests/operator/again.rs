@@ -108,6 +108,45 @@ async fn whoever_tells_how_full_volumes_are_is_made_where_pods_run_and_stays_as_
     assert_eq!(text(&there()[0], "/spec/template/spec/containers/0/image"), "registry.example/kosmos-csi:2");
 }
 
+const ROLES: &str = "clusterroles.rbac.authorization.k8s.io";
+
+/// Somebody with an old program on his machine only wants to renew the tokens.
+#[tokio::test]
+async fn what_a_newer_program_has_made_is_not_taken_back_by_an_older_one() {
+    let clusters = Clusters::new(1);
+    clusters.join().await;
+    let (host, member) = (&clusters.host, &clusters.members[0]);
+    let role = || member.get(ROLES, "", "kosmos-csi").unwrap();
+    let ours = role();
+    assert_eq!(ours["metadata"]["labels"]["app.kubernetes.io/version"], env!("CARGO_PKG_VERSION"));
+    let made_by = |version: &str, more: bool| {
+        let change = |role: &mut Value| {
+            role["metadata"]["labels"]["app.kubernetes.io/version"] = json!(version);
+            role["rules"] = ours["rules"].clone();
+            let another = json!({"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]});
+            role["rules"].as_array_mut().unwrap().extend(more.then_some(another));
+        };
+        member.change(ROLES, "", "kosmos-csi", change).unwrap();
+    };
+    made_by("99.1.0", true);
+    let (role_before, secret_before) = (role(), host.get(SECRETS, NAMESPACE, "m0"));
+    for typed in [&format!("{ADD} --dry-run"), ADD, &format!("{ADD} --moves")] {
+        clusters
+            .refuses(
+                typed,
+                &["ClusterRole kosmos-csi ", "kosmos-csi 99.1.0", "nothing was written", "that version or a newer"],
+            )
+            .await;
+        assert_eq!((role(), host.get(SECRETS, NAMESPACE, "m0")), (role_before.clone(), secret_before.clone()));
+    }
+    made_by("99.1.0", false);
+    clusters.does(ADD).await;
+    made_by("0.0.1", true);
+    clusters.does(ADD).await;
+    let now = role();
+    assert_eq!((&now["rules"], &now["metadata"]["labels"]), (&ours["rules"], &ours["metadata"]["labels"]));
+}
+
 const EVERYWHERE: &str = "clusterrolebindings.rbac.authorization.k8s.io";
 const WITHIN: &str = "rolebindings.rbac.authorization.k8s.io";
 

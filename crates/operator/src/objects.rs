@@ -11,6 +11,9 @@ use leaf::ownership::HOST;
 pub const MANAGER: &str = "kosmos-csi";
 const MADE_BY: &str = "kosmos.csi.io/made-by";
 const ADDING: &str = "member-add";
+/// By which program it was made, or last changed.
+const VERSION: &str = "app.kubernetes.io/version";
+const PROGRAM: &str = env!("CARGO_PKG_VERSION");
 /// By this the Secret of the tokens says which cluster has them.
 const OF_CLUSTER: &str = "kosmos.csi.io/cluster";
 pub const NAMESPACE: &str = "kosmos-csi";
@@ -172,10 +175,22 @@ pub fn is_ours(live: &Value) -> bool {
     live["metadata"]["annotations"][MADE_BY] == ADDING
 }
 
-/// The object with the mark by which it is known as ours.
+/// The version of the program that has made it, where that is a newer one than this: it knows what this one does not.
+pub fn newer_maker(live: &Value) -> Option<&str> {
+    let version = live["metadata"]["labels"][VERSION].as_str()?;
+    (numbers(version) > numbers(PROGRAM)).then_some(version)
+}
+
+/// As versions are compared, but for what comes before a release.
+fn numbers(version: &str) -> Vec<u64> {
+    version.split(['.', '-', '+']).map_while(|part| part.parse().ok()).collect()
+}
+
+/// The object with the marks by which it is known as ours.
 pub fn marked(object: &Value) -> Value {
     let mut marked = object.clone();
     marked["metadata"]["annotations"][MADE_BY] = json!(ADDING);
+    marked["metadata"]["labels"][VERSION] = json!(PROGRAM);
     marked
 }
 
@@ -294,5 +309,17 @@ mod tests {
         ] {
             assert_eq!(step(live.as_ref(), &wanted), expected, "{live:?}");
         }
+    }
+    #[test]
+    fn newer_program_is_one_with_a_higher_version() {
+        assert_eq!(newer_maker(&marked(&json!({"metadata": {"name": "a"}}))), None);
+        for (version, is_newer) in
+            [("0.0.9", false), ("99.0.0", true), ("99.0.0-rc.1", true), ("", false), ("x", false)]
+        {
+            let live = json!({"metadata": {"labels": {VERSION: version}}});
+            assert_eq!(newer_maker(&live), is_newer.then_some(version), "{version:?}");
+        }
+        assert_eq!(newer_maker(&json!({"metadata": {}})), None, "of before that was written");
+        assert!(numbers("0.2.0") < numbers("0.10.0"));
     }
 }

@@ -9,7 +9,7 @@ use kube::{
 use serde_json::{Value, json};
 
 use cluster::with_causes;
-use operator::objects::{MANAGER, ObjectStep, is_ours, marked, step, title, word};
+use operator::objects::{MANAGER, ObjectStep, is_ours, marked, newer_maker, step, title, word};
 
 const POLICIES: &str = "admissionregistration.k8s.io/v1";
 
@@ -104,12 +104,23 @@ pub(super) async fn create(client: &Client, object: &Value) -> anyhow::Result<Va
 pub(super) async fn steps(client: &Client, objects: &[Value]) -> anyhow::Result<Vec<ObjectStep>> {
     let mut steps = Vec::new();
     for object in objects {
-        let step = step(read(client, object).await?.as_ref(), object);
+        let live = read(client, object).await?;
+        let step = step(live.as_ref(), object);
         if step == ObjectStep::Refuse {
             bail!(
                 "{} is there already, and somebody else has made it differently: it is left untouched. Make it as in \
                  deploy/, or delete it, and type this again",
                 title(object)
+            );
+        }
+        if step == ObjectStep::Update
+            && let Some(version) = live.as_ref().and_then(newer_maker)
+        {
+            bail!(
+                "{} is there already, and kosmos-csi {version} has made it, which is newer than this program ({}): it is left untouched, and \
+                 nothing was written. Type this with that version or a newer one",
+                title(object),
+                env!("CARGO_PKG_VERSION")
             );
         }
         steps.push(step);

@@ -205,3 +205,72 @@ async fn accounts_stay_in_a_member_with_pods_or_leaves_of_the_host_also_where_it
     clusters.does(&format!("{remove} --force")).await;
     assert!(!has_accounts());
 }
+
+const ADD: &str = "member add m0 --member-kubeconfig=$m0";
+const REMOVE: &str = "member remove m0 --member-kubeconfig=$m0";
+const BINDINGS: &str = "clusterrolebindings.rbac.authorization.k8s.io";
+
+/// Of these, several hosts may have one kubeconfig.
+#[tokio::test]
+async fn account_that_may_be_any_hosts_stays_with_its_tokens_and_rights_and_that_is_told() {
+    let clusters = Clusters::new(1);
+    clusters.does(&format!("{ADD} --kubeconfig-only=$files")).await;
+    clusters.join().await;
+    let member = &clusters.members[0];
+    let told = clusters.does(REMOVE).await;
+    assert!(told.contains("any host's stays there") && told.contains("Secret kosmos-csi/kosmos-csi-tokens-files"));
+    for (kind, namespace, name) in [
+        ("serviceaccounts", NAMESPACE, "kosmos-csi"),
+        (SECRETS, NAMESPACE, "kosmos-csi-tokens-files"),
+        (ROLES, "", "kosmos-csi"),
+        (BINDINGS, "", "kosmos-csi"),
+    ] {
+        assert!(member.get(kind, namespace, name).is_some(), "{kind} {name}: {told}");
+    }
+    assert!(member.get(BINDINGS, "", &format!("kosmos-csi-host-{}", identity(&clusters.host))).is_none());
+}
+
+/// As for a host that comes with a certificate.
+#[tokio::test]
+async fn roles_that_somebody_was_given_by_hand_stay() {
+    let clusters = Clusters::new(1);
+    clusters.join().await;
+    let member = &clusters.members[0];
+    let role = |name: &str| json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": name});
+    let binding = |user: Value| json!({"metadata": {"name": "by-hand"}, "roleRef": role("kosmos-csi-virtual-node"), "subjects": [user]});
+    let user = json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "another-host"});
+    member.create(BINDINGS, binding(user)).unwrap();
+    let told = clusters.does(REMOVE).await;
+    assert!(told.contains("left: other hosts use it") && member.get(ROLES, "", "kosmos-csi").is_some(), "{told}");
+    clusters.join().await;
+    member.delete(BINDINGS, "", "by-hand").unwrap();
+    let account = format!("kosmos-csi-virtual-node-host-{}", identity(&clusters.host));
+    let own = json!({"kind": "ServiceAccount", "namespace": NAMESPACE, "name": account});
+    member.create(BINDINGS, binding(own)).unwrap();
+    let told = clusters.does(REMOVE).await;
+    assert!(!told.contains("left: other hosts use it") && member.list(ROLES).is_empty(), "{told}");
+}
+
+#[tokio::test]
+async fn account_that_other_hosts_may_have_been_given_by_hand_is_taken_away_by_force_alone() {
+    let clusters = Clusters::new(1);
+    clusters.denied.lock().unwrap().insert("/apis/admissionregistration.k8s.io/v1".to_owned());
+    clusters.join().await;
+    let member = &clusters.members[0];
+    let labels = json!({"app.kubernetes.io/managed-by": "kosmos.csi.io", "kosmos.csi.io/host": "another"});
+    let spec = json!({"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}});
+    let metadata = json!({"namespace": "shop", "name": "db", "labels": labels});
+    member.create("namespaces", json!({"metadata": {"name": "shop"}})).unwrap();
+    member.create("persistentvolumeclaims", json!({"metadata": metadata, "spec": spec})).unwrap();
+    let own = format!("kosmos-csi-host-{}", identity(&clusters.host));
+    clusters.refuses(REMOVE, &["claims of other hosts (another)", "no account of their own", "--force"]).await;
+    assert!(member.get("serviceaccounts", NAMESPACE, &own).is_some());
+    clusters.denied.lock().unwrap().clear();
+    clusters.does(ADD).await;
+    clusters.does(REMOVE).await;
+    assert!(member.get("serviceaccounts", NAMESPACE, &own).is_none(), "its policies held that account to its host");
+    clusters.denied.lock().unwrap().insert("/apis/admissionregistration.k8s.io/v1".to_owned());
+    clusters.does(ADD).await;
+    clusters.does(&format!("{REMOVE} --force")).await;
+    assert!(member.get("serviceaccounts", NAMESPACE, &own).is_none());
+}

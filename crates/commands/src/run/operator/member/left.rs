@@ -6,7 +6,7 @@ use kube::ResourceExt;
 use super::{
     belongings::Belongings,
     copies::{self, There},
-    counted_as,
+    counted_as, others,
 };
 use crate::{
     args::operator::Remove,
@@ -60,7 +60,7 @@ pub(super) async fn told(
         Err(reason) => Err(reason),
     };
     Ok(match leaves {
-        Ok(leaves) if leaves.is_empty() => None,
+        Ok(leaves) if leaves.is_empty() => missed(host, admin).await?,
         Ok(leaves) => Some(format!(
             "it has {}. `kosmos-csi doctor` tells of leaf claims and leaf snapshots that are orphans, and `kosmos-csi volume discard` of what \
              moves have kept; contents of snapshots that have gone are for who administers the member; {BY_FORCE}",
@@ -68,6 +68,19 @@ pub(super) async fn told(
         )),
         Err(reason) => Some(format!("whether leaves of this host are there cannot be seen ({reason}); {BY_FORCE}")),
     })
+}
+
+/// What other hosts would miss, where the accounts go too.
+async fn missed(host: &Host, admin: Option<&Admin>) -> anyhow::Result<Option<String>> {
+    let Some(admin) = admin else { return Ok(None) };
+    let hosts = others::without_account(host, &admin.client).await?;
+    Ok((!hosts.is_empty()).then(|| {
+        format!(
+            "there are claims of other hosts ({}) that have no account of their own and may use this host's: give each one by its own \
+             `kosmos-csi member add`; {BY_FORCE}",
+            hosts.join(", ")
+        )
+    }))
 }
 
 /// By whom the member is looked at.

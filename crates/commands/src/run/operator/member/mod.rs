@@ -11,6 +11,7 @@ pub(super) mod forget;
 mod left;
 pub(super) mod list;
 mod open;
+mod others;
 pub(super) mod remove;
 pub(super) mod rights;
 mod scope;

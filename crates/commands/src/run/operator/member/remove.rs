@@ -2,11 +2,16 @@
 
 use std::path::PathBuf;
 
-use anyhow::{anyhow, bail};
-use k8s_openapi::api::core::v1::{Secret, ServiceAccount};
-use kube::{Api, ResourceExt, api::ListParams};
+use anyhow::bail;
+use k8s_openapi::api::core::v1::Secret;
+use kube::ResourceExt;
 
-use super::{belongings::Belongings, bindings, copies, left, secret};
+use super::{
+    belongings::Belongings,
+    bindings, copies, left,
+    others::{self, Accounts},
+    secret,
+};
 use crate::{
     args::operator::{MemberAccess, Remove},
     run::operator::{
@@ -16,15 +21,14 @@ use crate::{
         print::patiently,
     },
 };
-use cluster::{Dial, with_causes};
+use cluster::Dial;
 use host::{
     Host,
     pins::{self, Pin},
 };
-use leaf::ownership::HOST;
 use operator::{
     narrow::shared_roles,
-    objects::{ACCOUNT, NAMESPACE, PODS_ACCOUNT, STATS_ACCOUNT, Uses, former_cluster, is_own, title, tokens, word},
+    objects::{Uses, former_cluster, is_own, title, tokens, word},
     table::Table,
 };
 
@@ -58,11 +62,15 @@ pub(in crate::run::operator) async fn remove(flags: &Remove, dial: &Dial) -> any
     }
     remove_secrets(&agents, &of_agents, &mut table).await?;
     remove_secrets(&host, &secrets, &mut table).await?;
-    if let Some(admin) = admin {
-        remove_account(flags, &host, &admin, &mut table).await?;
-    }
+    let tokens = match admin {
+        Some(admin) => remove_account(flags, &host, &admin, &mut table).await?,
+        None => format!(
+            "Its tokens stay good there until they end: whoever administers the member ends them at once by deleting {} there.\n",
+            title(&tokens(Some(&host.id.0), None))
+        ),
+    };
     copies::leave_closed(&host, &flags.name).await?;
-    Ok(Report::well(closing(flags, &host, &table, &left)))
+    Ok(Report::well(closing(flags, &table, &left, &tokens)))
 }
 
 fn closed(flags: &Remove, has_nodes: bool, why: &str) -> String {
@@ -137,8 +145,8 @@ async fn remove_secrets(host: &Host, secrets: &[Secret], table: &mut Table) -> a
     Ok(())
 }
 
-/// What gives rights goes first. The namespace stays: leaves may be in it.
-async fn remove_account(flags: &Remove, host: &Host, admin: &Admin, table: &mut Table) -> anyhow::Result<()> {
+/// What gives rights goes first. The namespace stays: leaves may be in it. What is to be told of tokens that stay good.
+async fn remove_account(flags: &Remove, host: &Host, admin: &Admin, table: &mut Table) -> anyhow::Result<String> {
     let mut objects = Uses::ALL.of(Some(&host.id.0)).map_err(anyhow::Error::msg)?;
     objects.push(tokens(Some(&host.id.0), None));
     let narrow = bindings::others(&admin.client, Some(&host.id.0), &objects).await?;
@@ -146,7 +154,8 @@ async fn remove_account(flags: &Remove, host: &Host, admin: &Admin, table: &mut 
         objects.extend(shared_roles());
     }
     objects.extend(narrow);
-    let shared = has_others(host, admin).await?;
+    let accounts = Accounts::of(&admin.client).await?;
+    let shared = accounts.has_others(host) || others::has_given(&admin.client, &objects).await?;
     for object in objects.iter().rev().filter(|object| word(object, "/kind") != "Namespace") {
         if shared && !is_own(object) {
             table.row([title(object).as_str(), &flags.name, "left: other hosts use it"]);
@@ -155,33 +164,21 @@ async fn remove_account(flags: &Remove, host: &Host, admin: &Admin, table: &mut 
         let Done { title, result } = remove_object(&admin.client, object).await?;
         table.row([title.as_str(), &flags.name, result]);
     }
-    Ok(())
+    if !accounts.may_be_any_hosts {
+        return Ok(String::new());
+    }
+    Ok(format!(
+        "An account that may be any host's stays there, for others may have it: deleting {} there ends its tokens for all of them.\n",
+        title(&tokens(None, None))
+    ))
 }
 
-/// Whether accounts of other hosts are there, or those of hosts that have none of their own.
-async fn has_others(host: &Host, admin: &Admin) -> anyhow::Result<bool> {
-    let accounts =
-        Api::<ServiceAccount>::namespaced(admin.client.clone(), NAMESPACE).list(&ListParams::default()).await;
-    let accounts = accounts.map_err(|error| anyhow!("list ServiceAccounts in {NAMESPACE}: {}", with_causes(&error)))?;
-    Ok(accounts.items.iter().any(|account| {
-        let of = account.labels().get(HOST);
-        of.is_some_and(|of| *of != host.id.0) || [ACCOUNT, PODS_ACCOUNT, STATS_ACCOUNT].contains(&&*account.name_any())
-    }))
-}
-
-fn closing(flags: &Remove, host: &Host, table: &Table, left: &Belongings) -> String {
+fn closing(flags: &Remove, table: &Table, left: &Belongings, tokens: &str) -> String {
     let name = &flags.name;
     let unavailable = if left.is_empty() {
         String::new()
     } else {
         format!("It has {left}: every call for them answers UNAVAILABLE until the member is back.\n")
-    };
-    let tokens = match &flags.member_kubeconfig {
-        Some(_) => String::new(),
-        None => format!(
-            "Its tokens stay good there until they end: whoever administers the member ends them at once by deleting {} there.\n",
-            title(&tokens(Some(&host.id.0), None))
-        ),
     };
     format!(
         "{table}\n{unavailable}{tokens}No data was touched. Which cluster {name} was is still known, so that it can come back; \

@@ -169,6 +169,9 @@ async fn volume_whose_leaf_claim_is_gone_is_wrong_and_one_that_is_not_followed_i
     let listed = world.until("/api/volumes?state=LeafClaimGone", |page| items(page).len() == 1).await;
     assert_eq!((&items(&listed)[0]["level"], &items(&listed)[0]["volume"]), (&json!("wrong"), &json!("pvc-1")));
     assert!(items(&listed)[0]["why"].as_str().unwrap().contains("is gone"), "{listed:#}");
+    let overview = world.until("/api/overview", |page| page["leafClaimsGone"] == 1).await;
+    assert_eq!(overview["level"], "wrong");
+    assert!(overview["summary"].as_str().unwrap().contains("1 volume is in use without a leaf claim."), "{overview:#}");
     let listed = world.until("/api/volumes?q=old", |page| items(page).len() == 1).await;
     assert_eq!((&items(&listed)[0]["size"], &items(&listed)[0]["age"]), (&Value::Null, &Value::Null));
     let page = world.get(&format!("/api/volumes/{imported}")).await.json();
@@ -200,6 +203,18 @@ async fn member_that_says_much_of_its_volumes_is_read_in_part() {
     let world = World::start(host, members).await;
     let page = world.get("/volumes").await.body;
     assert!(page.contains("xxx…") && page.len() < 300 << 10, "{} bytes", page.len());
+}
+
+#[tokio::test]
+async fn members_are_listed_with_their_classes() {
+    let (host, mut members) = clusters(2);
+    let class =
+        json!({"metadata": {"name": "ceph-block", "uid": "c", "resourceVersion": "3000000"}, "provisioner": "rbd"});
+    rewrite(&mut members[0], vec![("storageclasses.storage.k8s.io", class)], |_, _| ());
+    let world = World::start(host, members).await;
+    let listed = world.get("/api/members").await.json();
+    let [with, without] = items(&listed).as_slice() else { panic!("{listed:#}") };
+    assert_eq!((&with["classes"][0]["name"], &without["classes"]), (&json!("ceph-block"), &Value::Null), "{listed:#}");
 }
 
 /// Where names are long, a handle has none of them.

@@ -14,6 +14,9 @@ use crate::{
     shown::{Bytes, Level, Seconds, text},
 };
 
+/// Of one member, among all.
+const CLASSES: usize = 20;
+
 /// One member as it stands now.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -103,7 +106,7 @@ struct Page {
 
 pub(crate) async fn show(State(sources): State<Sources>, Extension(form): Extension<Form>) -> Response {
     let frame = Frame::new(&sources, "MemberList", "/members", "/members");
-    form.answer(&Page { frame, items: lines(&sources, 0) })
+    form.answer(&Page { frame, items: lines(&sources, CLASSES) })
 }
 
 /// Each with so many of its classes at most.

@@ -9,6 +9,7 @@ use super::{
     events::{self, EventLine},
     members::{self, MemberLine, Volumes},
     moves::{self, MoveLine},
+    volumes,
     waiting::{self, WaitLine},
 };
 use crate::{
@@ -38,6 +39,8 @@ struct Page {
     /// How many more members there are.
     more: usize,
     volumes: Volumes,
+    /// Volumes that the host has in use and whose leaf claim has gone: among those of members they count as released.
+    leaf_claims_gone: u64,
     /// How many claims wait, and those that do for the longest.
     waiting: usize,
     longest: Vec<WaitLine>,
@@ -51,6 +54,11 @@ pub(crate) async fn show(State(sources): State<Sources>, Extension(form): Extens
     let mut members = members::lines(&sources, CLASSES);
     let volumes = members.iter().fold(Volumes::default(), |sum, member| sum.plus(member.volumes));
     let (mut summary, mut level) = summary(&members, volumes, waiting, longest.first(), sources.are_members_read());
+    let leaf_claims_gone = volumes::without_claim(&sources).await;
+    if let Some(told) = told_of_gone(leaf_claims_gone) {
+        summary.push_str(&told);
+        level = Level::Wrong;
+    }
     let moves = moves::under_way(&sources);
     if let Some(told) = told_of_moves(&moves) {
         summary.push_str(&told);
@@ -68,6 +76,7 @@ pub(crate) async fn show(State(sources): State<Sources>, Extension(form): Extens
         members,
         more,
         volumes,
+        leaf_claims_gone,
         waiting,
         longest,
         events: events::lines(&sources).take(LATELY).collect(),
@@ -106,6 +115,10 @@ fn summary(
         _ => level,
     };
     (format!("{members} {waits} {all}: {} lost, {} stray.", volumes.lost, volumes.stray), level)
+}
+
+fn told_of_gone(count: u64) -> Option<String> {
+    (count > 0).then(|| format!(" {} in use without a leaf claim.", counted(count, "volume is", "volumes are")))
 }
 
 fn told_of_moves(moves: &[MoveLine]) -> Option<String> {

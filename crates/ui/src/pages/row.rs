@@ -107,6 +107,12 @@ impl<'a> Side<'a> {
         });
         known.unwrap_or((own, None))
     }
+
+    /// Whether the host has it in use, and its leaf claim has gone.
+    pub(crate) fn is_without_claim(&self, hash: VolumeHash, row: &Row) -> bool {
+        let (_, in_host) = self.in_host(hash, row);
+        in_host.is_some_and(|in_host| state(row, Some(&in_host), true).0 == NO_CLAIM)
+    }
 }
 
 fn handle_of(member: &str, hash: VolumeHash, row: &Row) -> String {

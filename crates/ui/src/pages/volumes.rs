@@ -202,6 +202,29 @@ async fn leaves(
     }
 }
 
+/// How many the host has in use whose leaf claim has gone, where this replica knows what the host has.
+pub(crate) async fn without_claim(sources: &Sources) -> u64 {
+    let (members, volumes) = (sources.members(), sources.volumes());
+    if volumes.is_none() {
+        return 0;
+    }
+    let mut count = 0;
+    for member in members.values().filter(|member| member.alias_of().is_none()) {
+        // Before it was listed, claims are missing that are there.
+        let Some(leaf) = member.last_known().filter(|leaf| leaf.rows.synced()) else { continue };
+        let side = Side::new(&members, member, volumes.as_deref());
+        let mut after = None;
+        loop {
+            let rows = leaf.rows.page_of_ailing(after, LOOKED_AT_ONCE, |row| row.claim.is_none());
+            let Some((last, _)) = rows.last() else { break };
+            after = Some(*last);
+            count += rows.iter().filter(|(hash, row)| side.is_without_claim(*hash, row)).count() as u64;
+            tokio::task::yield_now().await;
+        }
+    }
+    count
+}
+
 fn is_copy_of_a_move(row: &Row) -> bool {
     row.claim.as_ref().is_some_and(ClaimRow::is_copy_of_a_move)
 }

@@ -21,7 +21,7 @@ use std::{
 use authority::AUTHORITY;
 use csi::v1;
 use domain::volume::Parameters;
-use driver::{Driver, comes_to, get, run, run_into};
+use driver::{Driver, begin, comes_to, end_by, get, run, run_into};
 use host::{Host, kubeconfig};
 use nix::sys::{
     signal::Signal,
@@ -262,6 +262,25 @@ async fn output_that_cannot_be_written_is_an_error() {
         let (code, said) = run_into("/dev/full", &arguments).await;
         assert_eq!(code, expected, "{arguments:?}: {said}");
         assert!(said.starts_with("error: write to standard output: ") && said.lines().count() == 1, "{said}");
+    }
+}
+
+/// An empty one would be taken for what there is, and keeps the next try from writing it.
+#[tokio::test]
+async fn command_that_a_signal_ends_while_it_asks_leaves_no_file() {
+    let folder = folder();
+    let file = folder.path().join("output");
+    let output = format!("--output={}", file.display());
+    for (command, signal) in [(vec!["support-bundle"], Signal::SIGINT), (vec!["host", "backup"], Signal::SIGTERM)] {
+        let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let flag = host::write(folder.path(), &format!("http://{}", silent.local_addr().unwrap()));
+        let running = begin(&[&command[..], &[flag.as_str(), output.as_str()]].concat());
+        let _connection = timeout(PATIENCE, silent.accept()).await.unwrap().unwrap();
+        assert!(file.exists(), "{command:?}");
+        let (code, said) = end_by(signal, running).await;
+        assert_eq!(code, 2, "{command:?}: {said}");
+        assert!(said.starts_with(&format!("error: {signal} came")), "{command:?}: {said}");
+        assert!(!file.exists(), "{command:?}");
     }
 }
 

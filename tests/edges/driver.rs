@@ -55,6 +55,19 @@ pub async fn run_into(file: &str, arguments: &[&str]) -> (i32, String) {
     (ended.status.code().unwrap_or(-1), String::from_utf8_lossy(&ended.stderr).into_owned())
 }
 
+/// A command, running.
+pub fn begin(arguments: &[&str]) -> Child {
+    command(arguments, Path::new("/")).spawn().unwrap()
+}
+
+/// Its exit code, and what it says, when a signal ends it.
+pub async fn end_by(signal: Signal, running: Child) -> (i32, String) {
+    kill(Pid::from_raw(running.id().unwrap().cast_signed()), signal).unwrap();
+    let ended = timeout(PATIENCE, running.wait_with_output()).await;
+    let ended = ended.unwrap_or_else(|_| panic!("it does not end by {signal}")).unwrap();
+    (ended.status.code().unwrap_or(-1), String::from_utf8_lossy(&ended.stderr).into_owned())
+}
+
 /// `kosmos-csi controller`, running.
 pub struct Driver {
     pub admin: SocketAddr,

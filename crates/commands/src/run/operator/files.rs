@@ -6,15 +6,22 @@ use std::{
     path::Path,
 };
 
-use crate::run::Misuse;
+use anyhow::anyhow;
 
-/// What `--output` names, made before anybody is asked anything, as that takes its time; and not left there where that fails.
+use crate::run::{Misuse, Signals};
+
+/// What `--output` names, made before anybody is asked anything, as that takes its time; and not left there where that fails, or is
+/// ended by a signal.
 pub(super) async fn output<T>(
     path: &Path,
     write: impl AsyncFnOnce(&mut File) -> anyhow::Result<T>,
 ) -> anyhow::Result<T> {
+    let mut signals = Signals::new()?;
     let mut file = create_new(path).map_err(|error| Misuse(format!("--output {}: {error}", path.display())))?;
-    let written = write(&mut file).await;
+    let written = tokio::select! {
+        written = write(&mut file) => written,
+        signal = signals.next() => Err(anyhow!("{signal} came before all was asked: there is no {}", path.display())),
+    };
     if written.is_err() {
         let _ = std::fs::remove_file(path);
     }

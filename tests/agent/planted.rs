@@ -7,7 +7,10 @@ use std::{
 
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
-use simulate::{faults::Action, text};
+use simulate::{
+    faults::{Action, Verb},
+    text,
+};
 use tokio::time::sleep;
 
 use super::{NAMESPACE, NODE, SHOP, World, lock, standing, story, until};
@@ -98,6 +101,36 @@ fn object_with_our_labels_is_given_nothing_that_no_pod_of_the_host_names() {
             }
         }
         assert_eq!(*lock(&asked_for), Vec::<String>::new());
+    });
+}
+
+#[test]
+fn host_is_asked_about_some_namespaces_at_a_time_whatever_secrets_with_our_labels_are_in_a_member() {
+    story(1, async {
+        let world = standing(1).await;
+        let kept = json!({"kosmos.csi.io/version": "x"});
+        for number in 0..150 {
+            let namespace = format!("planted-{number}");
+            world.member.create("namespaces", json!({"metadata": {"name": namespace}})).unwrap();
+            for (kind, name) in [("configmaps", "kosmos-csi.secrets"), ("secrets", "a"), ("secrets", "b")] {
+                let metadata = marked(&world, &namespace, name, &kept);
+                world.member.create(kind, json!({"metadata": metadata})).unwrap();
+            }
+        }
+        world.host.faults().record(true);
+        let asked = || {
+            let log = world.host.faults().log();
+            let asked = log.iter().filter(|asked| asked.verb == Verb::Get && asked.resource == "namespaces");
+            asked.filter(|asked| asked.name.starts_with("planted-")).count()
+        };
+        for _ in 0..120 {
+            let before = asked();
+            sleep(Duration::from_secs(1)).await;
+            assert!(asked() <= before + 100, "{} at one look", asked() - before);
+        }
+        assert_eq!(asked(), 150, "each once");
+        let left = world.member.list("secrets");
+        assert!(left.iter().all(|secret| !text(secret, "/metadata/namespace").starts_with("planted-")), "{left:?}");
     });
 }
 

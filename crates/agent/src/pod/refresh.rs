@@ -31,6 +31,10 @@ const LOOK: Duration = Duration::from_secs(30);
 /// How long nothing has to name an object before it is removed: a pod may be about to.
 const UNUSED: Duration = Duration::from_mins(2);
 
+/// About so many namespaces the host is asked at one look whether they still give no Secrets: anybody in the member writes our labels on
+/// Secrets of his own, in as many as he likes. The next look asks about others.
+const ASKED_AT_ONCE: usize = 100;
+
 /// Where a thing is, by its kind.
 type SyncedObject = (Kind, Place);
 
@@ -76,17 +80,19 @@ impl Pods<'_> {
         };
         let is_given = |thing: &SyncedObject| thing.0 == Kind::ConfigMap || open.contains(&thing.1.namespace);
         let is_there: BTreeSet<SyncedObject> = there.iter().map(|(thing, _)| thing.clone()).collect();
+        let mut asked = BTreeMap::new();
         for (thing, object) in there {
-            match wanted.get(&thing) {
-                // It may have been opened since.
-                _ if !is_given(&thing) && !self.is_open(&thing.1.namespace).await? => {
+            let gives =
+                if is_given(&thing) { Some(true) } else { self.is_open_now(&thing.1.namespace, &mut asked).await? };
+            match (gives, wanted.get(&thing)) {
+                (Some(false), _) => {
                     self.remove(&thing, &object, "its namespace in the host gives members no Secrets any more").await?;
                 }
-                Some(pod) => self.refresh(&thing, Some(&object), pod).await?,
-                None if !named_by_copies.contains(&thing) && is_idle(&thing) => {
+                (Some(true), Some(pod)) => self.refresh(&thing, Some(&object), pod).await?,
+                (Some(true), None) if !named_by_copies.contains(&thing) && is_idle(&thing) => {
                     self.remove(&thing, &object, "no pod names it").await?;
                 }
-                None => {}
+                (Some(true) | None, _) => {}
             }
         }
         let is_lacking =
@@ -95,6 +101,14 @@ impl Pods<'_> {
             self.refresh(thing, None, pod).await?;
         }
         Ok(())
+    }
+
+    /// It may have been opened since that was listed. Each namespace is asked about once; none: not at this look any more.
+    async fn is_open_now(&self, namespace: &str, asked: &mut BTreeMap<String, bool>) -> kube::Result<Option<bool>> {
+        if !asked.contains_key(namespace) && asked.len() < ASKED_AT_ONCE {
+            asked.insert(namespace.to_owned(), self.is_open(namespace).await?);
+        }
+        Ok(asked.get(namespace).copied())
     }
 
     async fn remove(&self, (kind, place): &SyncedObject, object: &Value, why: &str) -> kube::Result<()> {

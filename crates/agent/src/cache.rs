@@ -173,7 +173,7 @@ impl ObjectCache {
         Change { place, before, after: Some(object) }
     }
 
-    pub(super) fn remove(&self, place: Place) -> Option<Change> {
+    fn remove(&self, place: Place) -> Option<Change> {
         let before = self.lock().remove(&place, self.key)?;
         Some(Change { place, before: Some(before), after: None })
     }

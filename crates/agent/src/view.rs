@@ -4,6 +4,7 @@ use std::{
     collections::HashMap,
     ops::Deref,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
 };
 
 use kube::{Client, runtime::watcher};
@@ -157,6 +158,12 @@ impl HostCache {
     /// When that was seen last; none where it never was.
     pub(super) fn looked_after(&self, member: &str) -> Option<Instant> {
         self.looked_after.lock().unwrap_or_else(PoisonError::into_inner).get(member).copied()
+    }
+
+    /// One that was not seen for so long is as one that never was.
+    pub(super) fn forget_neglected(&self, after: Duration) {
+        let mut looked_after = self.looked_after.lock().unwrap_or_else(PoisonError::into_inner);
+        looked_after.retain(|_, seen| seen.elapsed() < after);
     }
 
     /// Whom it concerns: the members for whose nodes it is and was, and those that have a copy of its name. For all others nothing follows

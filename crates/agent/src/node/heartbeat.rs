@@ -42,6 +42,7 @@ pub(crate) async fn keep_alive(client: &Client, view: &HostCache) {
             }
         }
         due.retain(|name, _| view.node(name).is_some());
+        view.forget_neglected(NEGLECTED);
         let mut next_look = std::pin::pin!(sleep(LOOK));
         loop {
             tokio::select! {
@@ -105,7 +106,12 @@ mod tests {
         assert!(!node("kosmos-m", "virtual/m"), "nobody ever looked after it");
         view.look_after("m");
         assert!(node("kosmos-m", "virtual/m"));
+        view.forget_neglected(NEGLECTED);
+        assert!(node("kosmos-m", "virtual/m"));
         tokio::time::advance(NEGLECTED).await;
         assert!(!node("kosmos-m", "virtual/m"));
+        view.forget_neglected(NEGLECTED);
+        assert_eq!(view.looked_after("m"), None, "names of members that have left are not kept");
+        assert!(!node("kosmos-m", "virtual/m"), "it was not begun with just now");
     }
 }

@@ -1,5 +1,3 @@
-use std::time::Duration;
-
 use kube::runtime::watcher::Event;
 use serde_json::json;
 use tokio::time::timeout;
@@ -31,8 +29,10 @@ fn told(view: &HostCache, kind: &str, name: &str, content: &Value) {
 }
 
 fn removed(view: &HostCache, name: &str) {
-    let place = Place { namespace: "shop".to_owned(), name: name.to_owned() };
-    view.pod_changed(&view.pods.remove(place).unwrap());
+    let gone = object::parsed(json!({"metadata": {"namespace": "shop", "name": name}})).unwrap();
+    let changes = view.pods.take(Event::Delete(gone), |_| true);
+    assert_eq!(changes.len(), 1, "{name}");
+    view.pod_changed(&changes[0]);
 }
 
 /// What somebody has to look at now, by the members' work that has: pods, nodes with attachments, and whether its own nodes.

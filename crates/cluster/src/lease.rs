@@ -89,11 +89,11 @@ impl Lease {
     pub async fn lead<F: Future<Output = ()>>(&self, work: impl Fn() -> F) {
         loop {
             let (version, sent) = self.acquire().await;
-            *self.held() = Some(version.clone());
+            *self.held() = Some(version);
             tracing::info!(lease = self.name, holder = self.holder, "leads: does the work in the background");
             tokio::select! {
                 biased;
-                () = self.renew(version, sent) => tracing::warn!(lease = self.name, holder = self.holder, "leads no longer"),
+                () = self.renew(sent) => tracing::warn!(lease = self.name, holder = self.holder, "leads no longer"),
                 () = self.writes.of(work()) => {}
             }
             *self.held() = None;
@@ -174,9 +174,10 @@ impl Lease {
     }
 
     /// Returns when the lease may be somebody else's.
-    async fn renew(&self, mut version: String, mut sent: Instant) {
+    async fn renew(&self, mut sent: Instant) {
         let mut pause = RENEWAL;
         loop {
+            let Some(version) = self.held().clone() else { return };
             let until = sent + BELIEVED;
             if timeout_at(until, sleep(pause)).await.is_err() {
                 return;
@@ -184,8 +185,8 @@ impl Lease {
             let now = Instant::now();
             match timeout_at(until, self.write(&version)).await {
                 Ok(Ok(renewed)) => {
-                    *self.held() = Some(renewed.clone());
-                    (version, sent, pause) = (renewed, now, RENEWAL);
+                    *self.held() = Some(renewed);
+                    (sent, pause) = (now, RENEWAL);
                 }
                 Ok(Err(kube::Error::Api(status))) if [404, 409].contains(&status.code) => {
                     match timeout_at(until, self.leases.get(self.name)).await {
@@ -193,8 +194,7 @@ impl Lease {
                         Ok(Ok(lease)) if self.note(&lease) => return,
                         // An earlier renewal came through, and its answer did not.
                         Ok(Ok(lease)) if self.holds(&lease) => {
-                            version = lease.resource_version().unwrap_or_default();
-                            *self.held() = Some(version.clone());
+                            *self.held() = Some(lease.resource_version().unwrap_or_default());
                         }
                         Ok(Err(_)) if status.code == 409 => {}
                         _ => return,

@@ -57,6 +57,10 @@ async fn commands_that_are_printed_do_what_they_say() {
     for words in ["test-new/nginx-pvc   cluster38   1Gi    Bound   nginx-new-", "leaf volume", "2 of 2 answer"] {
         assert!(told.contains(words), "{words} in\n{told}");
     }
+    let checked = shell(&dev, &format!("unset KUBECONFIG\n{}\nkosmos-csi member check cluster38", ours[0])).await;
+    for words in ["they are good", "deploy/member.yaml", "FAILED"] {
+        assert_eq!(checked.contains(words), words == "they are good", "{words} in\n{checked}");
+    }
     let (host, member) = (dev.cluster("host").await, dev.cluster("cluster38").await);
     let leaf = folder_of_the_leaf(&member).await;
     fs::write(leaf.join("index.html"), "still here").unwrap();

@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use k8s_openapi::api::{apps::v1::Deployment, core::v1::ConfigMap};
+use k8s_openapi::api::{apps::v1::Deployment, authorization::v1::SelfSubjectAccessReview, core::v1::ConfigMap};
 use kube::{
     Api, Client,
-    api::{ListParams, Patch, PatchParams},
+    api::{ListParams, Patch, PatchParams, PostParams},
 };
 use serde_json::{Value, json};
 use simulate::Cluster;
@@ -96,4 +96,14 @@ async fn long_list_says_the_same_in_one_piece_and_in_pages() {
         }
         assert_eq!(paged, whole.items, "{selector}");
     }
+}
+
+#[tokio::test]
+async fn program_that_asks_what_it_may_do_is_told_everything() {
+    let cluster = Cluster::new("simulated", 1);
+    let reviews: Api<SelfSubjectAccessReview> = Api::all(client(&cluster));
+    let wanted = json!({"resource": "pods", "verb": "delete"});
+    let question = serde_json::from_value(json!({"metadata": {}, "spec": {"resourceAttributes": wanted}})).unwrap();
+    let answer = reviews.create(&PostParams::default(), &question).await.unwrap();
+    assert_eq!((answer.spec, answer.status.unwrap().allowed), (question.spec, true));
 }

@@ -32,6 +32,7 @@ pub mod quota;
 pub mod read;
 pub mod remove;
 pub mod resources;
+mod review;
 pub mod selector;
 pub mod server;
 pub mod service;

@@ -9,7 +9,7 @@ use std::{
 };
 
 use futures::{Stream, StreamExt, stream};
-use http::{Request, Response, header::CONTENT_TYPE};
+use http::{Method, Request, Response, header::CONTENT_TYPE};
 use http_body_util::{BodyExt, Full, StreamBody, combinators::UnsyncBoxBody};
 use hyper::body::{Bytes, Frame};
 use kube::client::Body;
@@ -22,6 +22,7 @@ use super::{
     faults::{Action, Asked, Verb},
     read::{as_list, get, item_text, list},
     remove::{self, Removed},
+    review,
     status_error::StatusError,
     table, versions,
     watch::Watching,
@@ -128,6 +129,9 @@ fn carry_out(
     fault: &Action,
 ) -> Result<Response<Reply>, StatusError> {
     let accept = parts.headers.get(http::header::ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    if parts.method == Method::POST && parts.uri.path() == review::PATH {
+        return Ok(json_answer(201, &review::answered(&body)?));
+    }
     let mut store = cluster.store();
     let Some(place) = Place::parse(parts.uri.path()) else {
         let kinds = store.tables().map(|table| Arc::clone(&table.kind));

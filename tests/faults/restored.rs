@@ -111,6 +111,32 @@ fn name_that_a_leaf_on_its_way_out_still_has_is_waited_for() {
     });
 }
 
+/// What had asked for a leaf there came late.
+#[test]
+fn nobody_is_advised_to_delete_a_volume_for_its_name_in_a_member_that_does_not_have_its_data() {
+    virtual_time::run(1, async {
+        let bench = Bench::serving(2, &fixture::steady(Duration::from_millis(100))).await;
+        let mut before = Caller::new(&bench, Script { places: vec![0], ..Script::new("data") });
+        assert_eq!(before.provision().await, Ending::Provisioned);
+        let leaf = bench.members[0].get("persistentvolumeclaims", SHOP, "data").unwrap();
+        let late = json!({
+            "metadata": {
+                "name": "late", "namespace": SHOP, "finalizers": ["kosmos.csi.io/protect"],
+                "labels": leaf["metadata"]["labels"], "annotations": {"kosmos.csi.io/name": before.volume()},
+            },
+            "spec": {"accessModes": ["ReadWriteOnce"], "storageClassName": fixture::NOW,
+                "resources": {"requests": {"storage": "1Gi"}}},
+        });
+        bench.members[1].create("persistentvolumeclaims", late).unwrap();
+        let caller = Caller::new(&bench, Script { places: vec![1], ..Script::new("late") });
+        let refused = caller.create().await.unwrap_err();
+        assert_eq!(refused.code(), Code::AlreadyExists, "{refused}");
+        let message = refused.message();
+        assert!(message.contains("is in member m0, and is not to be deleted"), "{message}");
+        assert!(!message.contains("Delete"), "{message}");
+    });
+}
+
 /// The record of this host says that the claim is its leaf, and the claim that it is another's.
 #[test]
 fn volume_whose_handle_leads_to_a_leaf_of_another_host_is_removed_by_nobody_and_says_whose_that_is() {

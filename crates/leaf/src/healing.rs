@@ -209,22 +209,32 @@ pub async fn never_got_its_volume(client: &MemberClient, claim: &ClaimRow) -> Re
     Ok(bound_to(&volume) != Some(&*claim.uid) && !is_kept_on_a_node)
 }
 
-/// The claim at a place, where it was made anew late: its volume is bound to another leaf claim, to which the same handle leads. It can
-/// never be bound, and has nobody's data.
-pub async fn superseded(client: &MemberClient, hash: VolumeHash, place: &LeafPlace) -> Result<Option<ClaimRow>> {
-    let pair = examine(client, hash, place, None).await?;
+/// A leaf claim that was made anew late, and the one to which its volume is bound. It has nobody's data.
+#[derive(Debug)]
+pub struct Superseded {
+    pub claim: ClaimRow,
+    holder: ClaimRow,
+}
+
+impl Superseded {
+    /// The handle of both leads to the one that has the volume: no look at that finds this one, which can never be bound.
+    pub fn is_out_of_sight(&self, client: &MemberClient, hash: VolumeHash) -> bool {
+        let handle = |claim: &ClaimRow| claim.id(&client.member, hash);
+        self.holder.unusable().is_none() && handle(&self.holder) == handle(&self.claim)
+    }
+}
+
+/// The claim that was read, where it is such a one.
+pub async fn superseded(client: &MemberClient, hash: VolumeHash, pair: &LeafPair) -> Result<Option<Superseded>> {
     let (Some(claim), Some(volume)) = (pair.ours(client, hash), &pair.volume) else { return Ok(None) };
-    let late = ClaimRow::new(claim);
-    let waits = late.observed().phase == Phase::Pending && late.finalizer.is_some() && !late.former.is_empty();
-    if !waits || late.moving.is_some() {
+    let claim = ClaimRow::new(claim);
+    let waits = claim.observed().phase == Phase::Pending && claim.finalizer.is_some() && !claim.former.is_empty();
+    if !waits || claim.moving.is_some() {
         return Ok(None);
     }
     let holder = holder(client, volume).await?.filter(|holder| is_leaf_of(&holder.metadata, &client.host, hash));
-    let handle = |claim: &ClaimRow| claim.id(&client.member, hash);
-    let has_it = holder.map(|holder| ClaimRow::new(&holder)).is_some_and(|holder| {
-        holder.uid != late.uid && holder.unusable().is_none() && handle(&holder) == handle(&late)
-    });
-    Ok(has_it.then_some(late))
+    let holder = holder.map(|holder| ClaimRow::new(&holder)).filter(|holder| holder.uid != claim.uid);
+    Ok(holder.map(|holder| Superseded { claim, holder }))
 }
 
 async fn get_volume(client: &MemberClient, name: &str) -> Result<Option<PersistentVolume>> {

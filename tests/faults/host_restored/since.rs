@@ -195,6 +195,12 @@ fn leaf_claim_that_comes_late_for_a_claim_that_the_host_has_forgotten_goes_again
         let has_its_leaf = || phase(leaf(&bench, CLAIM)) == "Bound" && leaf(&bench, "again").is_none();
         until(&bench, LOOKED, "the first claim has its leaf", has_its_leaf).await;
         until(&bench, LOOKED, "the late one arrives", || leaf(&bench, "again").is_some()).await;
+        let other = Caller::new(&bench, Script::new("again"));
+        let refused = other.create().await.unwrap_err();
+        assert_eq!(refused.code(), Code::Aborted, "{refused}");
+        let is_told = refused.message().contains("goes by itself") && !refused.message().contains("Delete");
+        assert!(is_told, "nobody is to delete the volume that has the data: {refused}");
+        other.delete_claim();
         sleep(FORGOTTEN).await;
         assert!(leaf(&bench, "again").is_none(), "{}", bench.guard.trace().join("\n"));
         assert_eq!(text(&leaf(&bench, CLAIM).unwrap(), "/spec/volumeName"), caller.leaf_volume().unwrap());

@@ -30,6 +30,7 @@ mod refusal;
 mod sibling_claims;
 pub mod snapshot;
 pub mod snapshots;
+pub(crate) mod taken;
 pub mod validate;
 mod volume_creation;
 

@@ -6,6 +6,7 @@ use super::{
     content_source::{self, ContentSource},
     modify::{Modification, check_class},
     publish::wants_block,
+    taken::{self, Elsewhere},
 };
 use domain::{
     error::{Error, Result},
@@ -108,6 +109,7 @@ impl VolumeCreation<'_> {
         let found = leaf::claim::read(self.leaf, &self.place).await.map_err(Error::while_a_leaf_may_exist)?;
         let Some(claim) = found else { return Ok(()) };
         let taken = format!("member {}: claim {}", self.leaf.member, self.place);
+        let whose = ownership::whose(&claim.metadata, &self.leaf.host);
         let way_out = match judge(&claim.metadata, &self.leaf.host, Meant::Volume(self.hash)) {
             Identity::Leaf(_) => return Ok(()),
             Identity::Stripped => {
@@ -122,18 +124,29 @@ impl VolumeCreation<'_> {
                 )));
             }
             // Its data is somebody's, and nobody is told to remove it.
-            Identity::OtherHost(_) => "Choose",
-            // What a host that was restored knows nothing of may be wanted.
-            Identity::OtherVolume(_) => {
-                "Delete that one in the host, if it is there (where not, `kosmos-csi doctor` names it, and its data may be wanted), or choose"
-            }
-            Identity::Consents | Identity::Foreign => "Remove it there, or choose",
+            Identity::OtherHost(_) => "Choose".to_owned(),
+            Identity::OtherVolume(other) => match self.elsewhere(other).await? {
+                Some(it @ Elsewhere::UntilItGoes) => {
+                    let way_out = it.way_out();
+                    return Err(Error::InProgress(format!("{taken} is there already and {whose}. {way_out}")));
+                }
+                Some(elsewhere) => format!("{}. Choose", elsewhere.way_out()),
+                // What a host that was restored knows nothing of may be wanted.
+                None => "Delete that one in the host, if it is there (where not, `kosmos-csi doctor` names it, and its data may be wanted), or \
+                         choose"
+                    .to_owned(),
+            },
+            Identity::Consents | Identity::Foreign => "Remove it there, or choose".to_owned(),
         };
         Err(Error::Exists(format!(
-            "{taken} is there already and {}; it is left untouched. {way_out} another name for the leaf claims of this class \
-             with the parameter leafClaimName",
-            ownership::whose(&claim.metadata, &self.leaf.host)
+            "{taken} is there already and {whose}; it is left untouched. {way_out} another name for the leaf claims of this class \
+             with the parameter leafClaimName"
         )))
+    }
+
+    async fn elsewhere(&self, other: VolumeHash) -> Result<Option<Elsewhere>> {
+        let found = taken::elsewhere(&self.provisioner.host, self.leaf, other, &self.place);
+        Box::pin(found).await.map_err(Error::while_a_leaf_may_exist)
     }
 
     /// The member refused. That is final only once a read has shown that no leaf of ours is there.

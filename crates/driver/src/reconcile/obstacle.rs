@@ -1,7 +1,11 @@
 //! What keeps a leaf from being made what the host wants it to be, in words for the volume of the host.
 
-use super::repair::Repair;
-use domain::{error::Error, volume::healing::Healing};
+use super::{Reconciler, repair::Repair};
+use crate::provision::taken;
+use domain::{
+    error::{Error, Result},
+    volume::healing::Healing,
+};
 use host::events::News;
 use leaf::{
     healing::LeafPair,
@@ -26,7 +30,21 @@ pub(super) fn is_refusal(step: &Healing, error: &Error) -> bool {
 }
 
 /// What keeps the next step from being taken, for the user.
-pub(super) fn obstacle(repair: &Repair<'_>, step: &Healing, pair: &LeafPair, looks: u32) -> Option<News> {
+pub(super) async fn obstacle(
+    reconciler: &Reconciler,
+    repair: &Repair<'_>,
+    step: &Healing,
+    pair: &LeafPair,
+    looks: u32,
+) -> Result<Option<News>> {
+    if *step == Healing::Taken {
+        let what = who_has_its_name(reconciler, repair, pair).await?;
+        return Ok(Some(repair.told("LeafStuck", &pair.place, &what, true)));
+    }
+    Ok(seen_at_once(repair, step, pair, looks))
+}
+
+fn seen_at_once(repair: &Repair<'_>, step: &Healing, pair: &LeafPair, looks: u32) -> Option<News> {
     let (place, row) = (&pair.place, pair.claim.as_ref().map(ClaimRow::new));
     match (step, row) {
         (Healing::AwaitClaim, Some(row)) => {
@@ -55,7 +73,6 @@ pub(super) fn obstacle(repair: &Repair<'_>, step: &Healing, pair: &LeafPair, loo
         (Healing::Stuck(why), _) => {
             Some(repair.told("LeafStuck", place, &format!("cannot be made anew in the member: {why}"), true))
         }
-        (Healing::Taken, _) => Some(repair.told("LeafStuck", place, &taken(repair, pair), true)),
         (Healing::Keep, _) => {
             let what = "has gone, and nothing in the host or on its volume says what it was: it cannot be made anew";
             Some(repair.told("LeafStuck", place, what, true))
@@ -66,18 +83,22 @@ pub(super) fn obstacle(repair: &Repair<'_>, step: &Healing, pair: &LeafPair, loo
 }
 
 /// Nobody is told to remove what is another host's.
-fn taken(repair: &Repair, pair: &LeafPair) -> String {
-    let Some(claim) = &pair.claim else { return "cannot be made anew in the member".to_owned() };
-    let host = &repair.leaf().host;
-    let way_out = match judge(&claim.metadata, host, Meant::Volume(repair.hash())) {
-        Identity::OtherHost(_) => "",
-        Identity::OtherVolume(_) => {
-            ". Delete that one in the host, if it is there; where not, `kosmos-csi doctor` names it"
+async fn who_has_its_name(reconciler: &Reconciler, repair: &Repair<'_>, pair: &LeafPair) -> Result<String> {
+    let Some(claim) = &pair.claim else { return Ok("cannot be made anew in the member".to_owned()) };
+    let leaf = repair.leaf();
+    let way_out = match judge(&claim.metadata, &leaf.host, Meant::Volume(repair.hash())) {
+        Identity::OtherHost(_) => String::new(),
+        Identity::OtherVolume(other) => {
+            let elsewhere = Box::pin(taken::elsewhere(&reconciler.host, leaf, other, &pair.place)).await?;
+            elsewhere.map_or_else(
+                || ". Delete that one in the host, if it is there; where not, `kosmos-csi doctor` names it".to_owned(),
+                |elsewhere| format!(". {}", elsewhere.way_out()),
+            )
         }
-        _ => ". Remove it there",
+        _ => ". Remove it there".to_owned(),
     };
-    format!(
+    Ok(format!(
         "cannot be made anew: a claim of this name is there, and {}{way_out}",
-        ownership::whose(&claim.metadata, host)
-    )
+        ownership::whose(&claim.metadata, &leaf.host)
+    ))
 }

@@ -16,8 +16,10 @@ pub(super) async fn withdraw(leaf: &MemberClient, waiting: &mut Waiting) {
 /// It is deleted under the version that was read, and let go once it is seen to be on its way out.
 async fn withdraw_claim(leaf: &MemberClient, hash: VolumeHash, seen: &ClaimRow) -> Result<()> {
     for _ in 0..2 {
-        let found = leaf::healing::superseded(leaf, hash, &seen.place).await?;
-        let Some(claim) = found.filter(|found| found.uid == seen.uid) else { return Ok(()) };
+        let pair = leaf::healing::examine(leaf, hash, &seen.place, None).await?;
+        let found =
+            leaf::healing::superseded(leaf, hash, &pair).await?.filter(|found| found.is_out_of_sight(leaf, hash));
+        let Some(claim) = found.map(|found| found.claim).filter(|claim| claim.uid == seen.uid) else { return Ok(()) };
         if claim.observed().terminating {
             return leaf::claim::release(leaf, &claim, hash).await;
         }

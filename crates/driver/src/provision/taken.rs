@@ -1,0 +1,61 @@
+//! A name in a member that the leaf claim of another volume of this host has, and is wanted for a leaf claim. Where the data of that volume
+//! is not in that claim, nobody is advised to delete the volume for it.
+
+use domain::{
+    error::Result,
+    volume::{LeafPlace, VolumeHash, VolumeId},
+};
+use host::Host;
+use leaf::{
+    MemberClient,
+    healing::{self, LeafPair},
+};
+
+/// Where the data of that volume is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Elsewhere {
+    /// The claim came late, is looked for, and withdrawn.
+    UntilItGoes,
+    InAnotherClaim,
+    InMember(String),
+}
+
+impl Elsewhere {
+    /// For who wants the name.
+    pub(crate) fn way_out(&self) -> String {
+        match self {
+            Self::UntilItGoes => "It was made anew late, and another leaf claim has that volume since: it goes by itself within a quarter \
+                                  of an hour, and nothing is to be deleted"
+                .to_owned(),
+            Self::InAnotherClaim => {
+                "Another leaf claim has that volume, which is not to be deleted for this name".to_owned()
+            }
+            Self::InMember(member) => format!(
+                "That volume is in member {member}, and is not to be deleted for this name: what came late here goes by itself within a \
+                 quarter of an hour"
+            ),
+        }
+    }
+}
+
+/// None where the data may be in the claim at this place, or nobody can tell where it is.
+pub(crate) async fn elsewhere(
+    host: &Host,
+    leaf: &MemberClient,
+    hash: VolumeHash,
+    place: &LeafPlace,
+) -> Result<Option<Elsewhere>> {
+    let pair = healing::examine(leaf, hash, place, None).await?;
+    if let Some(late) = healing::superseded(leaf, hash, &pair).await? {
+        let goes = late.is_out_of_sight(leaf, hash);
+        return Ok(Some(if goes { Elsewhere::UntilItGoes } else { Elsewhere::InAnotherClaim }));
+    }
+    Ok(other_member(host, leaf, hash, &pair).await?.map(Elsewhere::InMember))
+}
+
+/// Whoever may write in the member writes any name on a claim: one that is not of its volume says nothing.
+async fn other_member(host: &Host, leaf: &MemberClient, hash: VolumeHash, pair: &LeafPair) -> Result<Option<String>> {
+    let Some(name) = pair.volume_name().filter(|name| VolumeHash::new(&host.id, name) == hash) else { return Ok(None) };
+    let id = host::volume::handle_of(host, name).await?.and_then(|handle| VolumeId::parse(&handle));
+    Ok(id.map(|id| id.member).filter(|member| *member != leaf.member))
+}

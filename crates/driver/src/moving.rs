@@ -229,6 +229,11 @@ impl Job {
                 let went = Box::pin(ends::see_to_keys(self, &seen)).await?;
                 Ok(went.unwrap_or_else(|| self.awaits(&seen, what)))
             }
+            Moving::Stuck(what) => {
+                (self.slot, self.line) = (None, None);
+                let member = seen.status.to.as_ref().map(|to| to.member.as_str()).unwrap_or_default();
+                Ok(Went::Stuck(format!("member {member}: {what}")))
+            }
             step => {
                 let went = Box::pin(act::take(self, step, &mut seen)).await?;
                 self.reusable = look::Reusable::after(step, seen);

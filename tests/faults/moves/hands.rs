@@ -258,6 +258,33 @@ fn copy_whose_claim_cannot_be_made_anew_among_the_movers_is_waited_for_and_its_u
     });
 }
 
+/// What was copied is lost, and nothing else is: the source is whole.
+#[test]
+fn copy_whose_volume_somebody_deletes_is_told_of_until_its_move_is_called_off() {
+    for with_its_claim in [false, true] {
+        virtual_time::run(1, async {
+            let story = copying().await;
+            let member = &story.bench.members[1];
+            let volume = text(&member.get(CLAIMS, YARD, &story.lent()).unwrap(), "/spec/volumeName").to_owned();
+            if with_its_claim {
+                delete(&story, 1, is_in_the_yard);
+                loses_mover(&story, 1);
+            }
+            member.change(VOLUMES, "", &volume, |volume| volume["metadata"]["finalizers"] = json!([])).unwrap();
+            member.delete(VOLUMES, "", &volume).unwrap();
+            sleep(TRIED).await;
+            assert_eq!(story.phase(), "Copying", "{with_its_claim}: {}", story.trace());
+            let of = story.bench.host.get(MOVES, SHOP, "to").unwrap();
+            let condition = &of["status"]["conditions"][0];
+            assert_eq!([text(condition, "/status"), text(condition, "/reason")], ["True", "LeafStuck"], "{condition}");
+            let message = text(condition, "/message");
+            assert!(message.contains("member m1: the volume of the copy has gone"), "{with_its_claim}: {message}");
+            calls_off(&story);
+            assert_eq!(at_the_end(&story, &[false]).await, [""; 0], "{with_its_claim}");
+        });
+    }
+}
+
 /// Nothing is in it then, and nobody but the move would let it go.
 #[test]
 fn copy_whose_claim_somebody_deletes_before_its_volume_is_kept_is_begun_anew_with_another() {

@@ -8,12 +8,14 @@
 mod mark;
 mod outcome;
 mod phase;
+mod step;
 #[cfg(test)]
 mod tests;
 
 pub use mark::{MoveMark, Part};
 pub use outcome::{Outcome, Sum};
 pub use phase::Phase;
+pub use step::Moving;
 
 /// The namespace of a member in which nobody but movers is.
 pub const YARD: &str = "kosmos-csi-movers";
@@ -97,77 +99,6 @@ pub enum End {
     Failed,
 }
 
-/// The next step: one write, but for those that say otherwise.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Moving {
-    /// Over the version of the move that was read.
-    Enter(Phase),
-    /// The copy's claim, in the yard.
-    MakeCopy,
-    StartReceiver,
-    /// Make the copy's volume stay, and say that it belongs into the yard.
-    KeepCopy,
-    /// Over the version of the source's claim that was read.
-    CloseSource,
-    /// Likewise.
-    IsolateSource,
-    /// Over the version of the source's volume that was read.
-    LendSource,
-    StartSender,
-    /// Both, and their keys.
-    RemoveEnds,
-    /// What both ends have said, over the version of the move.
-    NoteVerified,
-    /// The copy belongs where the pods look for it.
-    PlaceCopy,
-    /// The host's volume, by steps of its own (`replacement`).
-    Replace,
-    /// The copy is an ordinary leaf.
-    ReleaseCopy,
-    /// The source is no leaf of the volume any more, and is kept.
-    RetireSource,
-    RemoveYardClaim,
-    /// A claim that was made late, and what was provisioned for it.
-    RemoveSourceStray,
-    RemoveCopyStray,
-    /// The copy's claim, and its volume with it.
-    RemoveCopy,
-    /// The source belongs where it was. Written also where it was not lent yet: what lends it may still be on its way, and is to
-    /// find another version.
-    ReturnSource,
-    /// It may be used again: first its claim says so, then its volume.
-    OpenSource,
-    Await(&'static str),
-    Nothing,
-}
-
-impl Moving {
-    /// Whether it writes on this leaf, or begins or ends the mover there. Of the switch the host alone is told.
-    pub fn changes(self, part: Part) -> bool {
-        let changed: &[Part] = match self {
-            Self::Enter(_) | Self::NoteVerified | Self::Await(_) | Self::Nothing | Self::Replace => &[],
-            Self::MakeCopy
-            | Self::StartReceiver
-            | Self::KeepCopy
-            | Self::PlaceCopy
-            | Self::ReleaseCopy
-            | Self::RemoveCopy
-            | Self::RemoveCopyStray => &[Part::Copy],
-            Self::CloseSource
-            | Self::IsolateSource
-            | Self::LendSource
-            | Self::ReturnSource
-            | Self::OpenSource
-            | Self::RetireSource
-            | Self::RemoveYardClaim
-            | Self::RemoveSourceStray => &[Part::Source],
-            // A sender whose keys nobody has any more ends both.
-            Self::StartSender | Self::RemoveEnds => &[Part::Source, Part::Copy],
-        };
-        changed.contains(&part)
-    }
-}
-
 pub fn next(seen: &Seen) -> Moving {
     let is_undoing = matches!(seen.phase, Phase::Cancelling | Phase::Cancelled);
     if seen.called_off && seen.phase < Phase::Switching && !is_undoing {
@@ -191,6 +122,10 @@ pub fn next(seen: &Seen) -> Moving {
         // Somebody in the member may have taken the mark off.
         (Phase::Waiting, Some(source)) => to_close(source).unwrap_or_else(|| freed(source)),
         (Phase::Isolating, Some(source)) => isolated(source),
+        // It was made to stay before the source was closed.
+        (Phase::Copying | Phase::Placing | Phase::Ready, Some(source)) if copy.volume.is_none() && !copy.taken => {
+            without_its_volume(source, copy)
+        }
         (Phase::Copying, Some(source)) => copied(seen.verified, source, copy),
         (Phase::Placing, Some(source)) => placed(source, copy),
         (_, Some(source)) => ready(seen.may_switch, source, copy),
@@ -300,6 +235,17 @@ fn copied(verified: bool, source: &SeenLeaf, copy: &SeenLeaf) -> Moving {
         (End::Copied(_), End::Ready) | (End::Ready, End::Copied(_)) => Moving::Await("one end is done"),
         _ => Moving::RemoveEnds,
     }
+}
+
+/// Nobody would make its claim anew, or bind it, and nothing is copied into another one by a move that may say that all of it is there.
+fn without_its_volume(source: &SeenLeaf, copy: &SeenLeaf) -> Moving {
+    if source.has_end() || copy.has_end() {
+        return Moving::RemoveEnds;
+    }
+    Moving::Stuck(
+        "the volume of the copy has gone, and what was copied with it; the source is whole. Call the move off, by deleting it, and ask for it \
+         again",
+    )
 }
 
 fn placed(source: &SeenLeaf, copy: &SeenLeaf) -> Moving {

@@ -119,7 +119,7 @@ pub(super) fn repairs<'a>(reconciler: &Reconciler, leaf: &'a MemberClient, hash:
 
 /// No volume of the host leads to a copy yet, so its move tells what is in the way.
 pub(super) async fn tell_of_obstacle(reconciler: &Reconciler, repair: &Repair<'_>, wanted: &LiveWish, news: &News) {
-    let is_stuck = repair.row().is_moving() && news.reason == "LeafStuck";
+    let is_stuck = repair.row().is_moving() && ["LeafStuck", "LeafLost", "LeafEndangered"].contains(&news.reason);
     if let Some(movers) = reconciler.movers.as_ref().filter(|_| is_stuck) {
         movers.obstacles.note(&repair.leaf.member, repair.hash, &news.message);
     }

@@ -10,6 +10,8 @@ use world::{Bounds, World};
 
 /// More than a move takes when nothing is in its way.
 const STEPS: usize = 60;
+/// A leaf volume in the yard.
+const KEPT: SeenVolume = SeenVolume { retained: true, lent: true, moving: true, moved: false, returned: false };
 
 /// All states that are reached, in the order in which they are, and from which one each is.
 struct Course {
@@ -100,11 +102,10 @@ fn every_course_keeps_what_is_promised_and_comes_to_an_end() {
 
 #[test]
 fn leaf_whose_move_is_gone_becomes_what_the_hosts_volume_says_it_is() {
-    let volume = SeenVolume { retained: true, lent: true, moving: true, moved: false, returned: false };
-    let lent = SeenLeaf { yard: true, whole: true, mark: Mark::Isolated, volume: Some(volume), ..SeenLeaf::default() };
-    let back = SeenVolume { lent: false, returned: true, ..volume };
+    let lent = SeenLeaf { yard: true, whole: true, mark: Mark::Isolated, volume: Some(KEPT), ..SeenLeaf::default() };
+    let back = SeenVolume { lent: false, returned: true, ..KEPT };
     let home = SeenLeaf { home: true, yard: false, volume: Some(back), ..lent };
-    let retired = SeenLeaf { volume: Some(SeenVolume { moved: true, ..volume }), ..lent };
+    let retired = SeenLeaf { volume: Some(SeenVolume { moved: true, ..KEPT }), ..lent };
     let copied = SeenLeaf { end: End::Failed, ..lent };
     for (part, leads_here, leaf, expected) in [
         (Part::IsolatedSource, true, lent, Moving::ReturnSource),
@@ -126,7 +127,7 @@ fn leaf_whose_move_is_gone_becomes_what_the_hosts_volume_says_it_is() {
 /// Else nobody would let go of that claim, and it could not be made anew.
 #[test]
 fn mover_that_keeps_a_claim_which_somebody_deletes_is_ended() {
-    let well = SeenLeaf { yard: true, whole: true, end: End::Ready, ..SeenLeaf::default() };
+    let well = SeenLeaf { yard: true, whole: true, end: End::Ready, volume: Some(KEPT), ..SeenLeaf::default() };
     let deleted = SeenLeaf { leaving: true, whole: false, ..well };
     let gone = SeenLeaf { yard: false, whole: false, ..well };
     let waits = Moving::Await("the source is not in the yard");
@@ -155,7 +156,7 @@ fn mover_that_keeps_a_claim_which_somebody_deletes_is_ended() {
 /// A mover that is begun for such a claim would be ended at once, and begun again.
 #[test]
 fn receiver_is_begun_once_the_claim_of_its_copy_is_there_to_stay() {
-    let well = SeenLeaf { yard: true, whole: true, ..SeenLeaf::default() };
+    let well = SeenLeaf { yard: true, whole: true, volume: Some(KEPT), ..SeenLeaf::default() };
     let waits = Moving::Await("the copy's claim is made anew");
     for (copy, expected) in [
         (well, Moving::StartReceiver),
@@ -172,5 +173,30 @@ fn receiver_is_begun_once_the_claim_of_its_copy_is_there_to_stay() {
             copy: Some(copy),
         };
         assert_eq!(next(&seen), expected, "{seen:?}");
+    }
+}
+
+/// Somebody has deleted it in its member. Another one in its place would be empty.
+#[test]
+fn copy_that_has_lost_its_volume_is_never_given_out_and_a_person_is_asked_to_act() {
+    let source = SeenLeaf { yard: true, whole: true, volume: Some(KEPT), ..SeenLeaf::default() };
+    for phase in [Phase::Copying, Phase::Placing, Phase::Ready] {
+        for (home, yard) in [(false, false), (false, true), (true, false)] {
+            let lost = SeenLeaf { home, yard, ..SeenLeaf::default() };
+            let seen = Seen {
+                phase,
+                called_off: false,
+                may_switch: true,
+                verified: true,
+                switched: false,
+                source: Some(source),
+                copy: Some(lost),
+            };
+            assert!(matches!(next(&seen), Moving::Stuck(_)), "{seen:?}");
+            let copied = SeenLeaf { end: End::Copied(1), ..lost };
+            assert_eq!(next(&Seen { copy: Some(copied), ..seen }), Moving::RemoveEnds, "{seen:?}");
+            let undone = next(&Seen { called_off: true, ..seen });
+            assert_eq!(undone, Moving::Enter(Phase::Cancelling), "{seen:?}");
+        }
     }
 }

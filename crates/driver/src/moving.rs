@@ -95,6 +95,8 @@ struct Job {
     reusable: look::Reusable,
     /// When the host's volume was seen to be what it was.
     volume_seen: Option<Instant>,
+    /// Since when its movers are to end.
+    ending_since: Option<Instant>,
     /// While its movers are there, and since when.
     slot: Option<(OwnedSemaphorePermit, Instant)>,
     /// What the movers failed of, until they have not.
@@ -143,6 +145,7 @@ impl Movers {
                         fresh_since: None,
                         reusable: look::Reusable::default(),
                         volume_seen: None,
+                        ending_since: None,
                         slot: None,
                         failure: None,
                         before: None,

@@ -242,6 +242,29 @@ fn whoever_keeps_the_claim_by_which_the_source_was_lent_is_named_once_the_volume
     });
 }
 
+/// As on a node that is dead: nobody says that its containers have ended.
+#[test]
+fn mover_that_does_not_end_is_named_with_its_node() {
+    virtual_time::run(1, async {
+        let story = copying().await;
+        let member = &story.bench.members[1];
+        let pod = member.list("pods").into_iter().find(|pod| is_in_the_yard(pod)).unwrap();
+        let (name, node) = (text(&pod, "/metadata/name"), text(&pod, "/spec/nodeName"));
+        assert!(!node.is_empty(), "{pod}");
+        let hold = |finalizers: Value| {
+            member.change("pods", YARD, name, |pod| pod["metadata"]["finalizers"] = finalizers.clone()).unwrap();
+        };
+        hold(json!([THEIRS]));
+        calls_off(&story);
+        sleep(TRIED).await;
+        assert_eq!(story.phase(), "Cancelling", "{}", story.trace());
+        let awaited = format!("pod {YARD}/{name} of member m1 on node {node} has not ended");
+        assert!(story.status().contains(&awaited), "{}", story.status());
+        hold(json!([]));
+        assert_eq!(at_the_end(&story, &[false]).await, [""; 0]);
+    });
+}
+
 #[test]
 fn copy_whose_claim_cannot_be_made_anew_among_the_movers_is_waited_for_and_its_user_told_why() {
     virtual_time::run(1, async {

@@ -10,7 +10,7 @@ use super::{
 };
 use domain::{
     error::{Error, Result},
-    volume::moving::Phase,
+    volume::moving::{Phase, YARD},
 };
 use host::moves;
 use leaf::moving::ends::{Keys, Mover, Role, State, Wanted, give_keys, start};
@@ -18,7 +18,7 @@ use leaf::moving::ends::{Keys, Mover, Role, State, Wanted, give_keys, start};
 /// Before movers that have failed are begun again: it grows.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_mins(5);
-/// For both pods to run.
+/// For both pods to run, or to end.
 pub(super) const LONG: Duration = Duration::from_mins(1);
 
 impl Looked {
@@ -48,13 +48,32 @@ impl Job {
     fn finds_stranded(&mut self, looked: &Looked) -> Option<String> {
         let halves = [&looked.source, &looked.copy].into_iter().flatten();
         let unprovided = halves.filter(|half| half.sight.waits_for_volume());
-        let waits = |mover: &&Mover| mover.has_node && matches!(mover.state, State::Starting(_));
+        let waits = |mover: &&Mover| mover.node.is_some() && matches!(mover.state, State::Starting(_));
         let there: Vec<_> =
             unprovided.flat_map(|half| half.movers.iter().filter(waits).map(move |mover| (half, mover))).collect();
         let before = replace(&mut self.stranded, there.iter().map(|(_, mover)| mover.uid.clone()).collect());
         let (half, mover) = there.into_iter().find(|(_, mover)| before.contains(&mover.uid))?;
         Some(format!("member {}: pod {} was given a node before its claim had a volume", half.side.member, mover.name))
     }
+
+    /// A member never says of a pod on a node that is dead that it has ended, and none may write to the volume when another one comes.
+    fn awaits_their_end(&mut self, looked: &Looked) -> String {
+        let what = "the pods of the movers end";
+        if self.ending_since.get_or_insert_with(Instant::now).elapsed() < LONG {
+            return what.to_owned();
+        }
+        let halves = [&looked.source, &looked.copy].into_iter().flatten();
+        let told = halves.flat_map(|half| half.movers.iter().map(move |mover| still_there(half, mover)));
+        std::iter::once(what.to_owned()).chain(told).collect::<Vec<_>>().join("; ")
+    }
+}
+
+fn still_there(half: &Half, mover: &Mover) -> String {
+    let node = mover.node.as_ref().map(|node| format!(" on node {node}")).unwrap_or_default();
+    format!(
+        "pod {YARD}/{} of member {}{node} has not ended: where its node is gone for good, and is off, delete that Node there",
+        mover.name, half.side.member
+    )
 }
 
 pub(super) async fn start_receiver(job: &mut Job, looked: &Looked) -> Result<Went> {
@@ -136,7 +155,7 @@ pub(super) async fn remove(job: &mut Job, looked: &Looked) -> Result<Went> {
     let there = halves.flat_map(|half: &Half| half.movers.iter().map(move |mover| (half, mover)));
     let there: Vec<_> = there.filter(|(_, mover)| !mover.is_leaving).collect();
     if there.is_empty() {
-        return Ok(Went::Waits("the pods of the movers end".to_owned()));
+        return Ok(Went::Waits(job.awaits_their_end(looked)));
     }
     if job.tell_of_failure(looked).await {
         job.pause(looked.status.attempt);
@@ -144,6 +163,7 @@ pub(super) async fn remove(job: &mut Job, looked: &Looked) -> Result<Went> {
     if there.iter().any(|(_, mover)| mover.attempt == looked.status.attempt) {
         next_attempt(job, looked.status.attempt).await?;
     }
+    job.ending_since = Some(Instant::now());
     for (half, mover) in there {
         leaf::moving::ends::remove(half.member.leaf()?, mover).await?;
     }

@@ -18,7 +18,7 @@ use kube::{
 };
 use rcgen::{CertificateParams, KeyPair};
 
-use crate::{MemberClient, consumer::has_node, ownership};
+use crate::{MemberClient, ownership};
 use domain::{
     error::{Error, Result},
     volume::{
@@ -74,7 +74,8 @@ pub struct Mover {
     pub uid: String,
     pub attempt: u32,
     pub is_leaving: bool,
-    pub has_node: bool,
+    /// The member's, once it has one.
+    pub node: Option<String>,
     pub state: State,
 }
 
@@ -271,7 +272,7 @@ impl Mover {
             uid: pod.uid().unwrap_or_default(),
             attempt: attempt.unwrap_or_default(),
             is_leaving: pod.metadata.deletion_timestamp.is_some(),
-            has_node: has_node(pod),
+            node: pod.spec.as_ref().and_then(|spec| spec.node_name.clone()),
             state: state(pod),
         }
     }

@@ -70,6 +70,26 @@ fn size_that_arrives_late_does_not_make_a_leaf_larger_that_has_enough() {
     });
 }
 
+/// It may arrive when the member lets writes through again.
+#[test]
+fn size_that_the_leaf_has_is_not_answered_while_the_member_refuses_what_keeps_a_late_one_out() {
+    virtual_time::run(1, async {
+        let bench = bench().await;
+        let caller = provisioned(&bench, Script::new(CLAIM)).await;
+        arrives_late(&bench, SIZE, expand(&bench, &caller, 8)).await;
+        bench.guard.set_fate(|_, at, asked| {
+            let refused = at > 0 && patches(asked, "kosmos.csi.io~1unpublished");
+            if refused { Action::Answer { code: 403, reason: "Forbidden" } } else { Action::Pass }
+        });
+        let refused = expand(&bench, &caller, 1).await.unwrap_err();
+        assert_eq!(refused.code(), Code::PermissionDenied, "{refused}");
+        assert!(refused.message().contains("is as it is to be, and the member refuses"), "{refused}");
+        bench.guard.heal();
+        sleep(LATE).await;
+        ends_well(&bench, caller).await;
+    });
+}
+
 /// The claim says again what it said when the late one was sent.
 #[test]
 fn class_that_arrives_late_does_not_take_the_place_of_the_one_before_it() {

@@ -81,14 +81,22 @@ const SHORTEST: Duration = Duration::from_secs(3);
 
 /// Before it is answered that a leaf claim is as it is to be, as it was seen: what was asked for by an earlier call may be on its way
 /// still.
+///
+/// That the member refuses this write proves nothing of that one: it tests the same version, may come when the member lets writes through
+/// again, and nobody knows whether another replica, or one that has died, has sent any. So nothing is answered before then, though the
+/// leaf has what is asked for, and its user is told both.
 async fn settle(leaf: &MemberClient, hash: VolumeHash, claim: &ClaimRow) -> Result<()> {
+    let about = format!("member {}: leaf claim {}", leaf.member, claim.place);
+    let unsure = |reason: String| {
+        format!(
+            "{about} is as it is to be, and the member refuses the write that keeps out what an earlier call may have asked for: {reason}"
+        )
+    };
     match leaf::change::settle(leaf, claim, hash).await {
         Ok(true) => Ok(()),
-        Ok(false) => {
-            let place = &claim.place;
-            Err(Error::InProgress(format!("member {}: leaf claim {place} was changed just now", leaf.member)))
-        }
-        Err(Error::Refused(reason)) => Err(Error::InProgress(reason)),
+        Ok(false) => Err(Error::InProgress(format!("{about} was changed just now"))),
+        Err(Error::Refused(reason)) => Err(Error::InProgress(unsure(reason))),
+        Err(Error::Denied(reason)) => Err(Error::Denied(unsure(reason))),
         Err(error) => Err(error),
     }
 }

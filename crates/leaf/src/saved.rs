@@ -91,7 +91,8 @@ impl Saved {
         Self { uid, policy, labels, annotations, spec }.small_enough()
     }
 
-    /// Of a claim that is gone already: what its volume and the host know of it.
+    /// Of a claim that is gone already: what its volume and the host know of it. A VolumeAttributesClass is known where the volume names it,
+    /// as Kubernetes has it write what is in force; one that was only asked for is asked for again by who wanted it.
     fn of_volume(volume: &PersistentVolume, name: &str) -> Option<Self> {
         let is = volume.spec.as_ref()?;
         let spec = PersistentVolumeClaimSpec {
@@ -101,6 +102,7 @@ impl Saved {
             storage_class_name: Some(is.storage_class_name.clone().unwrap_or_default()),
             resources: Some(request(capacity_of(volume)?.clone())),
             volume_name: Some(volume.name_any()),
+            volume_attributes_class_name: is.volume_attributes_class_name.clone().filter(|name| !name.is_empty()),
             ..PersistentVolumeClaimSpec::default()
         };
         let ours = [ownership::MANAGED_BY, ownership::HOST, ownership::VOLUME];
@@ -237,4 +239,23 @@ pub async fn recall(client: &MemberClient, volume: &PersistentVolume, name: &str
 
 fn request(size: Quantity) -> VolumeResourceRequirements {
     VolumeResourceRequirements { requests: Some(BTreeMap::from([("storage".to_owned(), size)])), limits: None }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::from_value;
+
+    use super::*;
+
+    #[test]
+    fn claim_of_which_nothing_was_kept_comes_back_with_the_class_that_its_volume_names() {
+        let place = LeafPlace { namespace: "shop".to_owned(), claim: "data".to_owned() };
+        for (named, expected) in [(json!("gold"), Some("gold")), (json!(""), None), (json!(null), None)] {
+            let spec =
+                json!({"capacity": {"storage": "1Gi"}, "claimRef": {"uid": "u"}, "volumeAttributesClassName": named});
+            let volume: PersistentVolume = from_value(json!({"metadata": {"name": "pv"}, "spec": spec})).unwrap();
+            let again = Saved::of_volume(&volume, "pvc-1").unwrap().claim(&place);
+            assert_eq!(again.spec.unwrap().volume_attributes_class_name.as_deref(), expected, "{named}");
+        }
+    }
 }

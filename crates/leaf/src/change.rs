@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::{
     MemberClient, claim, json_patch,
-    marks::path_of,
+    marks::{label_path, path_of},
     ownership, progress,
     row::{ClaimRow, version},
 };
@@ -110,8 +110,7 @@ pub async fn attributes_class_driver(client: &MemberClient, name: &str) -> Resul
 
 /// The claim says nothing else by this annotation, and gets another version.
 fn newer(row: &ClaimRow, annotation: &str) -> Value {
-    let path = format!("/metadata/annotations/{}", escaped(annotation));
-    json!({"op": "add", "path": path, "value": row.version_text()})
+    json!({"op": "add", "path": path_of(annotation), "value": row.version_text()})
 }
 
 /// Nobody has written on it since.
@@ -147,9 +146,7 @@ async fn change_claim(
     changes: Vec<Value>,
 ) -> Result<PersistentVolumeClaim> {
     let labels = ownership::labels(&client.host, hash);
-    let labelled = labels.iter().map(
-        |(key, value)| json!({"op": "test", "path": format!("/metadata/labels/{}", escaped(key)), "value": value}),
-    );
+    let labelled = labels.iter().map(|(key, value)| json!({"op": "test", "path": label_path(key), "value": value}));
     let same = json!({"op": "test", "path": "/metadata/uid", "value": row.uid});
     let operations: Vec<Value> = std::iter::once(same).chain(labelled).chain(changes).collect();
     let patch = json_patch(json!(operations))?;
@@ -166,8 +163,4 @@ async fn change_claim(
         }
         Err(error) => Err(error),
     }
-}
-
-fn escaped(key: &str) -> String {
-    key.replace('/', "~1")
 }

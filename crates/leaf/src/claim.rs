@@ -19,7 +19,7 @@ use super::{
     MemberClient,
     identity::{Identity, Meant, judge},
     json_patch,
-    marks::SELECTED_NODE,
+    marks::{SELECTED_NODE, path_of},
     ownership,
     row::ClaimRow,
     trimmed::Trimmed,
@@ -221,7 +221,7 @@ pub async fn delete(client: &MemberClient, row: &ClaimRow, hash: VolumeHash) -> 
 
 /// Writes on a claim that waits for which node it is, if nobody has done so meanwhile.
 pub async fn select_node(client: &MemberClient, row: &ClaimRow, node: &str) -> Result<()> {
-    let annotation = format!("/metadata/annotations/{}", SELECTED_NODE.replace('/', "~1"));
+    let annotation = path_of(SELECTED_NODE);
     let patch = json!([
         {"op": "test", "path": "/metadata/uid", "value": row.uid},
         {"op": "test", "path": annotation, "value": null},

@@ -29,8 +29,14 @@ pub(super) fn read_request(text: &str) -> Option<Request> {
     serde_json::from_str(text).ok()
 }
 
+/// As a patch names an annotation. No key of ours, nor of Kubernetes', has a tilde.
 pub(super) fn path_of(annotation: &str) -> String {
     format!("/metadata/annotations/{}", annotation.replace('/', "~1"))
+}
+
+/// The same of a label.
+pub(super) fn label_path(key: &str) -> String {
+    format!("/metadata/labels/{}", key.replace('/', "~1"))
 }
 
 /// Puts the mark on an object, or takes it off, where nobody has written on that since it was read.

@@ -7,11 +7,11 @@ use serde_json::json;
 use super::{
     MemberClient,
     healing::{self, annotate, unchanged},
-    marks::path_of,
+    marks::{label_path, path_of},
     ownership,
     row::{ClaimRow, VolumeRow},
     saved::{bound_to, policy_of},
-    volume::{self, label_path},
+    volume,
 };
 use domain::{
     error::{Error, Result},

@@ -4,15 +4,13 @@ use k8s_openapi::api::core::v1::PersistentVolume;
 use kube::{Api, ResourceExt, api::PatchParams};
 use serde_json::{Value, json};
 
-use super::{MemberClient, claim, identity, json_patch, ownership, row::VolumeRow, trimmed::Trimmed};
+use super::{
+    MemberClient, claim, identity, json_patch, marks::label_path, ownership, row::VolumeRow, trimmed::Trimmed,
+};
 use domain::{
     error::{Error, Result},
     volume::{VolumeHash, VolumeId, plan::ObservedVolume},
 };
-
-pub(super) fn label_path(key: &str) -> String {
-    format!("/metadata/labels/{}", key.replace('/', "~1"))
-}
 
 /// What became of a volume that was to carry our labels.
 #[derive(Debug)]

@@ -90,7 +90,7 @@ pub(super) async fn filling(
     source: &Source,
 ) -> Result<ContentSource> {
     let found = match source {
-        Source::Snapshot(_) => found_snapshot(provisioner, leaf, source).await?,
+        Source::Snapshot(_) => found_snapshot(leaf, source).await?,
         Source::Volume(_) => found_volume(provisioner, source).await?,
     };
     let member = &leaf.member;
@@ -120,8 +120,8 @@ pub(super) async fn filling(
     Ok(ContentSource { source: found.source, size: found.size })
 }
 
-async fn found_snapshot(provisioner: &Provisioner, leaf: &MemberClient, source: &Source) -> Result<FoundSource> {
-    let row = snapshots::source(provisioner, leaf, &parsed(source)?).await?.ok_or_else(|| missing(source))?;
+async fn found_snapshot(leaf: &MemberClient, source: &Source) -> Result<FoundSource> {
+    let row = snapshots::source(leaf, &parsed(source)?).await?.ok_or_else(|| missing(source))?;
     if !row.ready {
         return Err(Error::InProgress(format!("{source} cannot be used yet")));
     }

@@ -80,11 +80,7 @@ async fn snapshot_members(provisioner: &Provisioner, wanted: &SnapshotQuery) -> 
 }
 
 /// The leaf snapshot a volume is to be filled with.
-pub(super) async fn source(
-    _provisioner: &Provisioner,
-    leaf: &MemberClient,
-    id: &VolumeId,
-) -> Result<Option<SnapshotRow>> {
+pub(super) async fn source(leaf: &MemberClient, id: &VolumeId) -> Result<Option<SnapshotRow>> {
     Ok(find_snapshot(leaf, id).await?.filter(|row| !row.terminating))
 }
 

@@ -4,14 +4,18 @@ use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use kube::{Api, api::PatchParams};
 use serde_json::{Value, json};
 
-use crate::{MemberClient, json_patch, marks::MEMBER_OF, row::ClaimRow};
+use crate::{
+    MemberClient, json_patch,
+    marks::{MEMBER_OF, label_path},
+    row::ClaimRow,
+};
 use domain::{
     error::{Error, Result},
     volume::VolumeHash,
 };
 
 fn path_of(group: VolumeHash) -> String {
-    format!("/metadata/labels/{}{group}", MEMBER_OF.replace('/', "~1"))
+    label_path(&format!("{MEMBER_OF}{group}"))
 }
 
 /// Puts a group's label on a claim of ours, or takes it off.

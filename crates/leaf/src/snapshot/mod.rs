@@ -21,7 +21,7 @@ use self::{
     kinds::{SnapshotSource, Source, VolumeSnapshot, VolumeSnapshotContent},
     row::SnapshotRow,
 };
-use super::{MemberClient, claim::Made, json_patch, ownership};
+use super::{MemberClient, claim::Made, json_patch, marks::label_path, ownership};
 use domain::{
     error::{Error, Result},
     volume::{LeafPlace, VolumeHash, snapshot::leaf_name},
@@ -307,8 +307,7 @@ async fn label_content(
     let all = json!({"op": "add", "path": "/metadata/labels", "value": labels});
     match patch_content(client, content, json!([bound, unlabelled, all]), "label").await {
         Err(Error::Refused(_)) => {
-            let path = |key: &str| format!("/metadata/labels/{}", key.replace('/', "~1"));
-            let each = labels.iter().map(|(key, value)| json!({"op": "add", "path": path(key), "value": value}));
+            let each = labels.iter().map(|(key, value)| json!({"op": "add", "path": label_path(key), "value": value}));
             let operations: Vec<_> = std::iter::once(bound).chain(each).collect();
             patch_content(client, content, json!(operations), "label").await
         }

@@ -89,6 +89,36 @@ fn group_is_removed_for_whoever_names_all_its_snapshots_and_one_that_is_not_ther
     });
 }
 
+/// Else it would be answered for ever that other snapshots are named than the group holds.
+#[test]
+fn marks_that_somebody_has_taken_off_a_snapshot_of_a_group_are_named_to_who_has_it_removed() {
+    virtual_time::run(1, async {
+        let stage = Stage::new(USUAL, STEP).await;
+        let (bench, group) = (&stage.bench, stage.made(Kind::Group).await);
+        let part = group.parts()[0].split('/').nth(2).unwrap();
+        let member = &bench.members[0];
+        let labels = member.get(SNAPSHOTS, SHOP, part).unwrap()["metadata"]["labels"].clone();
+        let put = |labels: Value| {
+            member.change(SNAPSHOTS, SHOP, part, |one| one["metadata"]["labels"] = labels).unwrap();
+        };
+        put(json!({}));
+        sleep(STEP * 5).await;
+        let refused = remove_naming(&stage, &group, group.parts().to_vec()).await.unwrap_err();
+        assert_eq!(refused.code(), Code::FailedPrecondition, "{refused}");
+        let named = format!("snapshot {SHOP}/{part}");
+        for said in [named.as_str(), "label kosmos.csi.io/group=", "label kosmos.csi.io/snapshot"] {
+            assert!(refused.message().contains(said), "{said}: {refused}");
+        }
+        put(labels);
+        sleep(STEP * 5).await;
+        group.discard();
+        group.let_go();
+        remove_naming(&stage, &group, group.parts().to_vec()).await.unwrap();
+        let wrong = [bench.guard.wrong(), invariants::snapshots(bench)].concat();
+        assert!(wrong.is_empty(), "{wrong:#?}\n{}", bench.guard.trace().join("\n"));
+    });
+}
+
 /// Or `doctor` would take them for nobody's until the group is given out.
 #[test]
 fn snapshots_of_a_group_say_for_which_record_of_the_host_they_were_made() {

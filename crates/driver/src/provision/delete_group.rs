@@ -20,7 +20,7 @@ use leaf::{
     MemberClient,
     snapshot::{
         Content,
-        group::{Groups, LeafGroup, content_of},
+        group::{Groups, LeafGroup, content_of, unmarked},
         kinds::VolumeSnapshot,
     },
 };
@@ -44,6 +44,7 @@ pub async fn delete(provisioner: &Provisioner, text: &str, snapshots: &[String],
                 let came_late = known.is_empty() && group.chooses;
                 let removed = removed_parts(leaf, &id, &known, parts.len() > known.len(), snapshots).await?;
                 if !came_late {
+                    are_marked(leaf, hash, &parts, &known, snapshots)?;
                     check(&known, &removed, snapshots)?;
                 }
                 remove_group(leaf, &groups, &group, &parts, hash, deadline).await?;
@@ -88,6 +89,32 @@ async fn removed_parts(
         }
     }
     Ok(removed)
+}
+
+/// A part that is named and there, but for the marks by which it is ours, belongs to the group no less: who has named it has named no other
+/// one. Nobody but a person puts them back.
+fn are_marked(
+    leaf: &MemberClient,
+    group: VolumeHash,
+    parts: &[VolumeSnapshot],
+    known: &[Snapshot],
+    named: &[String],
+) -> Result<()> {
+    let is_known = |name: &&String| known.iter().any(|part| part.id.to_string() == **name);
+    let unknown: Vec<VolumeId> =
+        named.iter().filter(|name| !is_known(name)).filter_map(|name| VolumeId::parse(name)).collect();
+    // A handle that says no place may mean any.
+    let is_named = |place: &LeafPlace| unknown.iter().any(|id| id.place().is_none_or(|named| named == *place));
+    let mut all = parts.iter().filter_map(|part| unmarked(leaf, part, group));
+    match all.find(|(place, _)| is_named(place)) {
+        None => Ok(()),
+        Some((place, lacking)) => Err(Error::Refused(format!(
+            "member {}: snapshot {place} is part of the group, and somebody has taken marks of ours off it: put back {}; or delete it \
+             there, as it is to go with the group",
+            leaf.member,
+            lacking.join(", ")
+        ))),
+    }
 }
 
 /// Whoever names the snapshots of a group must name them all, but for those that are not there any more.

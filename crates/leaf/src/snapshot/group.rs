@@ -139,6 +139,24 @@ pub fn is_marked_part(client: &MemberClient, part: &VolumeSnapshot, group: Volum
     ownership::hash_of(&part.metadata, &client.host, ownership::GROUP) == Some(group)
 }
 
+/// What lacks of the marks of a part that was given out, in words, where somebody in the member has taken some off; and where it is.
+pub fn unmarked(client: &MemberClient, part: &VolumeSnapshot, group: VolumeHash) -> Option<(LeafPlace, Vec<String>)> {
+    let mut expected = ownership::host_labels(&client.host);
+    expected.insert(ownership::GROUP.to_owned(), group.to_string());
+    let is_there = |(key, value): &(String, String)| part.labels().get(key) == Some(value);
+    let lacking =
+        expected.into_iter().filter(|label| !is_there(label)).map(|(key, value)| format!("label {key}={value}"));
+    let has_hash = part.labels().get(ownership::SNAPSHOT).is_some_and(|text| VolumeHash::parse(text).is_some());
+    let hash =
+        format!("label {} (its 32 digits; its handle ends with them, or with the first half)", ownership::SNAPSHOT);
+    let has_source = part.annotations().contains_key(ownership::SOURCE);
+    let source = format!("annotation {} (the handle of its volume)", ownership::SOURCE);
+    let others = [(has_hash, hash), (has_source, source)].into_iter().filter(|(is_there, _)| !is_there);
+    let lacking: Vec<String> = lacking.chain(others.map(|(_, what)| what)).collect();
+    let place = LeafPlace { namespace: part.namespace().unwrap_or_default(), claim: part.name_any() };
+    (!lacking.is_empty()).then_some((place, lacking))
+}
+
 /// Marks a part as ours, over the labels and annotations it was seen with.
 pub async fn mark_part(
     client: &MemberClient,

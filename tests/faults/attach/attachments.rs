@@ -18,6 +18,10 @@ use crate::{
     virtual_time,
 };
 
+/// What a person does about a node that is gone for good.
+const GONE: &str = "remove annotation kosmos.csi.io/published from the ";
+const LEFT: &str = "A VolumeAttachment that is left in the member goes by itself within the hour";
+
 pub async fn attached() -> (Arc<Bench>, Caller, Attacher) {
     let (bench, caller) = volume_with(&[("attachMode", "volume-attachment")]).await;
     attach_is_required(&bench.members[0]);
@@ -181,7 +185,35 @@ fn of_two_nodes_that_want_a_volume_for_one_the_second_is_attached_nowhere() {
         publish(&bench, &caller, "real/n1").await.unwrap();
         let (code, message) = refused(publish(&bench, &caller, "real/n2").await);
         assert!(code == Code::FailedPrecondition && message.contains("m0-n1"), "{code:?} {message}");
+        assert!(message.contains(&format!("{GONE}leaf claim. {LEFT}")), "{message}");
         assert_eq!(text(&only(&bench), "/spec/nodeName"), "m0-n1");
+        caller.delete_claim();
+        sleep(STEP * 20).await;
+        let (code, message) = refused(caller.delete(caller.handle().unwrap()).await);
+        assert!(code == Code::FailedPrecondition && message.contains("is published on real/n1"), "{code:?} {message}");
+        assert!(message.contains(&format!("{GONE}leaf claim. {LEFT}")), "{message}");
+        nothing_is_wrong(&bench);
+    });
+}
+
+/// Nobody detaches it from a node that is gone for good, and without an attachment nothing of it is left.
+#[test]
+fn node_that_is_refused_a_volume_is_told_what_to_do_about_one_that_is_gone() {
+    virtual_time::run(1, async {
+        let (bench, caller) = volume_with(&[]).await;
+        publish(&bench, &caller, "real/n1").await.unwrap();
+        let (code, message) = refused(publish(&bench, &caller, "real/n2").await);
+        assert!(
+            code == Code::FailedPrecondition && message.contains("published on node real/n1"),
+            "{code:?} {message}"
+        );
+        assert!(message.ends_with(&format!("{GONE}leaf claim")), "{message}");
+        bench.members[0]
+            .change("persistentvolumeclaims", SHOP, "data", |claim| {
+                claim["metadata"]["annotations"].as_object_mut().unwrap().remove("kosmos.csi.io/published");
+            })
+            .unwrap();
+        publish(&bench, &caller, "real/n2").await.unwrap();
         nothing_is_wrong(&bench);
     });
 }

@@ -83,11 +83,29 @@ fn answer(verdict: Verdict, leaf: &MemberClient, claim: &ClaimRow, node: &str) -
     match verdict {
         Verdict::Yes(_) | Verdict::Already => Ok(()),
         Verdict::Differs(difference) => Err(Error::Exists(format!("{place} is published on {node} {difference}"))),
-        Verdict::Elsewhere(other) => Err(Error::Refused(format!(
-            "{place} is published on node {other}, and only one node may have it at a time"
-        ))),
+        Verdict::Elsewhere(other) => {
+            let is_attached = is_attached(&claim.life.published, Some(&other));
+            Err(Error::Refused(format!(
+                "{place} is published on node {other}, and only one node may have it at a time: its pod there has to end. {}",
+                of_a_node_that_is_gone(ownership::PUBLISHED, "the leaf claim", is_attached)
+            )))
+        }
         Verdict::Unreadable => Err(unreadable(leaf, claim)),
     }
+}
+
+/// What a person does about a node that nobody detaches the volume from any more. What is attached for it is in no record then.
+pub fn of_a_node_that_is_gone(annotation: &str, of: &str, is_attached: bool) -> String {
+    let left =
+        if is_attached { ". A VolumeAttachment that is left in the member goes by itself within the hour" } else { "" };
+    format!(
+        "Where that node is gone for good, and nothing on it can write any more, remove annotation {annotation} from {of}{left}"
+    )
+}
+
+/// By a VolumeAttachment in the member.
+fn is_attached(published: &Published, node: Option<&str>) -> bool {
+    published.attached(node).any(|attached| matches!(attached, Attachment::MemberNode(_)))
 }
 
 /// None as the node: all of them. What is attached is detached first, and only then forgotten.
@@ -195,12 +213,11 @@ pub async fn is_unpublished(leaf: &MemberClient, hash: VolumeHash, seen: &ClaimR
         return Ok(());
     }
     Err(Error::Refused(format!(
-        "member {}: leaf claim {} is published on {}: it can be removed once it is detached from there. Where that node is \
-         gone for good, remove annotation {} from the leaf claim",
+        "member {}: leaf claim {} is published on {}: it can be removed once it is detached from there. {}",
         leaf.member,
         claim.place,
         published.nodes().collect::<Vec<_>>().join(", "),
-        ownership::PUBLISHED
+        of_a_node_that_is_gone(ownership::PUBLISHED, "the leaf claim", is_attached(published, None))
     )))
 }
 
@@ -227,11 +244,11 @@ pub async fn is_unpublished_in_what_is_kept(
     }
     Err(Error::Refused(format!(
         "member {}: leaf volume {} is published on {}, by what it keeps of its claim that has gone: it can be removed once it is \
-         detached from there. Where that node is gone for good, remove annotation {} from the leaf volume",
+         detached from there. {}",
         leaf.member,
         volume.name,
         published.nodes().collect::<Vec<_>>().join(", "),
-        ownership::HEALING
+        of_a_node_that_is_gone(ownership::HEALING, "the leaf volume", is_attached(&published, None))
     )))
 }
 

@@ -6,7 +6,8 @@ pub mod machine;
 mod node;
 
 pub use fence::{
-    is_unpublished, is_unpublished_in_what_is_kept, is_usable, publish, stripped, unpublish, unpublish_gone,
+    is_unpublished, is_unpublished_in_what_is_kept, is_usable, of_a_node_that_is_gone, publish, stripped, unpublish,
+    unpublish_gone,
 };
 pub use machine::{member_node, virtual_machine};
 pub use node::check;

@@ -2,18 +2,20 @@
 //! the host's node is, and says what that node's service has to know.
 
 use super::{Deadline, watch};
+use crate::attach;
 use domain::{
     error::{Error, Result},
     volume::{
         VolumeHash, VolumeId,
         backing::{Backing, CsiLeaf},
-        published::attachment_name,
+        published::{Attachment, Published, attachment_name},
     },
 };
 use leaf::{
     MemberClient,
     attachment::{LeafAttachment, WantedAttachment},
     backing::LeafVolume,
+    ownership,
     single::Watched,
 };
 
@@ -22,6 +24,7 @@ pub(super) struct AttachCall<'a> {
     pub(super) hash: VolumeHash,
     pub(super) handle: &'a str,
     pub(super) volume: &'a LeafVolume,
+    pub(super) record: &'a Published,
     pub(super) csi: CsiLeaf,
     pub(super) member_node: String,
     pub(super) deadline: &'a Deadline,
@@ -38,11 +41,16 @@ impl AttachCall<'_> {
         let there = leaf::attachment::of(self.leaf, &self.volume.name).await?;
         let (own, others): (Vec<_>, Vec<_>) = there.into_iter().partition(|attachment| attachment.name == name);
         match others.first() {
-            Some(other) => Err(Error::Refused(format!(
-                "member {}: leaf volume {} is for one node, and VolumeAttachment {} there is for node {}: end what uses it on \
-                 that node",
-                self.leaf.member, self.volume.name, other.name, other.member_node
-            ))),
+            Some(other) => {
+                let on_record = self.record.is_attached(&Attachment::MemberNode(other.member_node.clone()));
+                let gone = || attach::of_a_node_that_is_gone(ownership::PUBLISHED, "the leaf claim", true);
+                let way_out = if on_record { format!(". {}", gone()) } else { String::new() };
+                Err(Error::Refused(format!(
+                    "member {}: leaf volume {} is for one node, and VolumeAttachment {} there is for node {}: end what uses it on \
+                     that node{way_out}",
+                    self.leaf.member, self.volume.name, other.name, other.member_node
+                )))
+            }
             None => Ok(own.into_iter().next()),
         }
     }

@@ -133,14 +133,15 @@ impl Replacing {
         Ok(next)
     }
 
-    /// The host's own word on the new volume, under a name that nobody has: nothing is made. Once the former has gone it is too late to hear
-    /// that a webhook or a policy refuses this one.
+    /// The host's own word on the new volume, as it will be sent: nothing is made. All that may refuse it, such as a webhook or a policy, is asked
+    /// before the host sees that the former has its name. Once that has gone it is too late to hear of it.
     pub async fn try_out(&self, host: &Host) -> Result<()> {
-        let mut tried = self.volume.clone();
-        tried.metadata.name = Some(format!("tried-{}", self.replaced));
         let dry = PostParams { dry_run: true, ..PostParams::default() };
-        let answer = volumes(host).create(&dry, &tried).await.map(drop);
-        passed(&format!("create volume {} anew (dry run)", self.name()), answer)
+        match volumes(host).create(&dry, &self.volume).await {
+            Ok(_) => Ok(()),
+            Err(kube::Error::Api(status)) if status.code == 409 && status.reason == "AlreadyExists" => Ok(()),
+            Err(error) => Err(unread(&format!("create volume {} anew (dry run)", self.name()), &error)),
+        }
     }
 
     async fn read_volume(&self, host: &Host) -> Result<Option<PersistentVolume>> {

@@ -25,6 +25,12 @@ pub(super) async fn take(job: &mut Job, step: Moving, looked: &mut Looked) -> Re
             if !job.takes_slot() {
                 return Ok(Went::Waits(OTHERS_COPY.to_owned()));
             }
+            if looked.seen.phase == Phase::Closing {
+                let tried = Box::pin(switch::try_out(job, looked)).await;
+                // Others need not wait for what is refused.
+                job.slot.take_if(|_| tried.is_err());
+                tried?;
+            }
         }
         Moving::Enter(Phase::Switching) => return switch::decide(job, looked).await,
         Moving::Enter(Phase::Finishing) => switch::settle_in_host(job, looked).await?,

@@ -36,6 +36,19 @@ pub(super) async fn decide(job: &mut Job, looked: &Looked) -> Result<Went> {
     Ok(went)
 }
 
+/// Whether the host would take the volume that leads to the copy, while pods still have the former. The copy's claim is in the yard then, and
+/// another one at the end.
+pub(super) async fn try_out(job: &Job, looked: &Looked) -> Result<()> {
+    if looked.seen.copy.is_none_or(|copy| !copy.whole) {
+        return Ok(());
+    }
+    let half = looked.copy.as_ref().map_err(Clone::clone)?;
+    match led_to(job, looked, half).await? {
+        Some(replacing) => replacing.try_out(&job.movers.host).await,
+        None => Ok(()),
+    }
+}
+
 pub(super) async fn replace(job: &mut Job, looked: &Looked) -> Result<Went> {
     let missing = || Error::Refused("the status does not say what the host's volume is to be".to_owned());
     let replacing = look::replacing(job, &looked.status, &looked.pinned).ok_or_else(missing)?;
@@ -67,7 +80,7 @@ pub(super) async fn settle_in_host(job: &Job, looked: &Looked) -> Result<()> {
 
 /// None where something of it is not as it was pinned, or not as it has to be.
 async fn led_to(job: &Job, looked: &Looked, half: &Half) -> Result<Option<Replacing>> {
-    let (Some(subject), Some(claim), Some(volume)) = (&looked.subject, &half.sight.home, &half.sight.volume) else {
+    let (Some(subject), Some(claim), Some(volume)) = (&looked.subject, half.sight.claim(), &half.sight.volume) else {
         return Ok(None);
     };
     let from = looked.status.from.as_ref().map(|from| from.handle.as_str());

@@ -43,6 +43,6 @@ impl Phase {
 
     /// The same of the copy.
     pub fn goes_by_copy(self) -> bool {
-        !matches!(self, Self::Closing | Self::Waiting | Self::Isolating | Self::Switching)
+        !matches!(self, Self::Waiting | Self::Isolating | Self::Switching)
     }
 }

@@ -12,6 +12,7 @@ use tokio::time::sleep;
 
 use super::{
     CLAIM, CLAIMS, DATA, MOMENTS, MOVES, SOME, STEP, Story, VOLUMES, YARD, at_the_end, disturbed,
+    forgotten::remove_by_force,
     killed::{PHASES, story_in},
     none_is_wrong,
     play::Mood,
@@ -304,6 +305,33 @@ fn copy_whose_volume_somebody_deletes_is_told_of_until_its_move_is_called_off() 
             assert!(message.contains("member m1: the volume of the copy has gone"), "{with_its_claim}: {message}");
             calls_off(&story);
             assert_eq!(at_the_end(&story, &[false]).await, [""; 0], "{with_its_claim}");
+        });
+    }
+}
+
+/// Its claim is where pods look for it by then, and would keep that name from a later move.
+#[test]
+fn copy_at_home_whose_volume_somebody_deletes_goes_with_its_move_and_another_can_be_asked_for() {
+    for by_force in [false, true] {
+        virtual_time::run(1, async {
+            let story = story_in("Ready").await;
+            let member = &story.bench.members[1];
+            let volume = text(&member.get(CLAIMS, SHOP, CLAIM).unwrap(), "/spec/volumeName").to_owned();
+            member.change(VOLUMES, "", &volume, |volume| volume["metadata"]["finalizers"] = json!([])).unwrap();
+            member.delete(VOLUMES, "", &volume).unwrap();
+            sleep(TRIED).await;
+            assert_eq!(story.phase(), "Ready", "{by_force}: {}", story.trace());
+            let told = story.status();
+            assert!(told.contains("member m1: the volume of the copy has gone"), "{by_force}: {told}");
+            if by_force {
+                remove_by_force(&story);
+            } else {
+                calls_off(&story);
+            }
+            assert_eq!(at_the_end(&story, &[false]).await, [""; 0], "{by_force}");
+            assert!(member.get(CLAIMS, SHOP, CLAIM).is_none(), "{by_force}: {}", story.trace());
+            story.asks(1, &json!({}));
+            assert_eq!(at_the_end(&story, &[true]).await, [""; 0], "{by_force}");
         });
     }
 }

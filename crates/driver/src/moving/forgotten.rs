@@ -130,6 +130,10 @@ impl Forgotten<'_> {
             _ if is_had => return Ok(false),
             // It may have been made since all were listed.
             _ if self.is_there(movers, &sight).await? => return Ok(false),
+            // Pods may have had a leaf at home.
+            Some(Moving::RemoveCopy) if sight.yard.is_none() && !self.is_needless(movers, &sight).await? => {
+                return Ok(false);
+            }
             Some(step) => return self.write(step, &sight, &self.place, &nobody(), "").await,
             // Whoever may write claims anywhere in the member may write such a one.
             None if !sight.is_volume_bound() => return Ok(false),
@@ -194,14 +198,28 @@ impl Forgotten<'_> {
         Ok(matches!(moved.write(step).await?, Written::Now | Written::Changed(_)))
     }
 
+    /// No node had it, and the host's volume is seen to lead to another leaf.
+    async fn is_needless(&self, movers: &Movers, sight: &Sight) -> Result<bool> {
+        if sight.claim().is_some_and(|claim| was_had(&ClaimRow::new(claim))) {
+            return Ok(false);
+        }
+        let Some(live) = self.live(movers, sight).await? else { return Ok(false) };
+        Ok(self.leads_here(movers, &live).await == Some(false))
+    }
+
     /// The volume that the leaf is of, by the name on it, which its hash proves.
-    async fn host_volume(&self, movers: &Movers, sight: &Sight) -> Result<Option<(LiveVolume, Saved)>> {
-        let (Some(claim), Some(volume)) = (sight.claim(), &sight.volume) else { return Ok(None) };
+    async fn live(&self, movers: &Movers, sight: &Sight) -> Result<Option<LiveVolume>> {
+        let Some(claim) = sight.claim() else { return Ok(None) };
         let name = claim.metadata.annotations.as_ref().and_then(|notes| notes.get(leaf::ownership::NAME));
         let Some(name) = name.filter(|name| VolumeHash::new(&movers.host.id, name) == self.hash) else {
             return Ok(None);
         };
-        let live = host::volume::read(&movers.host, name).await?;
+        host::volume::read(&movers.host, name).await
+    }
+
+    async fn host_volume(&self, movers: &Movers, sight: &Sight) -> Result<Option<(LiveVolume, Saved)>> {
+        let (Some(claim), Some(volume)) = (sight.claim(), &sight.volume) else { return Ok(None) };
+        let live = self.live(movers, sight).await?;
         Ok(live.map(|live| (live, Saved::of_claim(claim, volume))))
     }
 

@@ -137,9 +137,18 @@ impl Claims {
         let holds = |claim: &PersistentVolumeClaim| volumes.iter().find(|volume| is_bound(volume, claim));
         let is_outside = |claim: &PersistentVolumeClaim| claim.namespace().as_deref() != Some(YARD);
         let mut home = at(home).filter(is_outside);
-        if of.is_some_and(|of| of.part == Part::Copy) {
+        let in_yard = at(yard).or_else(|| at(former));
+        if let Some(copy) = of.filter(|of| of.part == Part::Copy) {
+            // The copy itself, whose volume somebody has deleted: nothing else is there that could be it.
+            let has_lost = |home: &PersistentVolumeClaim| {
+                let is_of_this = mark_of(home).is_some_and(|mark| mark.uid == copy.uid);
+                let is_alone = in_yard.is_none() && !volumes.iter().any(|volume| is_of(volume, of));
+                is_of_this && is_alone && ClaimRow::new(home).is_lost()
+            };
             // Others may have made a claim there meanwhile, labels and all. Volumes are cluster-wide.
-            home.take_if(|home| !volumes.iter().any(|volume| is_of(volume, of) && is_for(volume, home)));
+            let is_told =
+                |home: &PersistentVolumeClaim| volumes.iter().any(|volume| is_of(volume, of) && is_for(volume, home));
+            home.take_if(|home| !has_lost(home) && !is_told(home));
         }
         // Where no move says where home is, it is where the leaf is: restored copies of it carry no finalizer of ours.
         let is_the_leaf = |claim: &PersistentVolumeClaim| is_outside(claim) && is_held(claim) && holds(claim).is_some();
@@ -148,7 +157,7 @@ impl Claims {
             None => claims.iter().any(is_the_leaf),
         };
         let none = Self { home, yard: None, stray: None, is_taken: false };
-        let Some(claim) = at(yard).or_else(|| at(former)) else { return none };
+        let Some(claim) = in_yard else { return none };
         let is_own = match (of, mark_of(&claim)) {
             (None, _) => true,
             (Some(of), Some(mark)) => mark.uid == of.uid,
@@ -287,9 +296,11 @@ impl Sight {
     /// How what no leaf and no volume is in is removed, where there is such a thing and no move has it.
     pub fn of_nobody(&self) -> Option<Moving> {
         let is_copy = |claim: &PersistentVolumeClaim| mark_of(claim).is_some_and(|mark| mark.part == Part::Copy);
-        match (&self.stray, &self.yard, &self.volume) {
+        let has_lost = |claim: &PersistentVolumeClaim| is_held(claim) && ClaimRow::new(claim).is_lost();
+        match (&self.stray, &self.yard, &self.home, &self.volume) {
             (Some(_), ..) => Some(Moving::RemoveCopyStray),
-            (None, Some(claim), None) if is_copy(claim) => Some(Moving::RemoveCopy),
+            (None, Some(claim), _, None) if is_copy(claim) => Some(Moving::RemoveCopy),
+            (None, None, Some(claim), None) if is_copy(claim) && has_lost(claim) => Some(Moving::RemoveCopy),
             _ => None,
         }
     }

@@ -118,14 +118,16 @@ pub fn next(seen: &Seen) -> Moving {
         (Phase::Preparing, _) => prepared(copy),
         (Phase::Finishing | Phase::Succeeded, source) => finished(seen.phase, source.as_ref(), copy),
         (_, None) => Moving::Await("the member of the source does not answer"),
+        // It was made to stay while it was prepared.
+        (Phase::Closing | Phase::Copying | Phase::Placing | Phase::Ready, Some(source))
+            if copy.volume.is_none() && !copy.taken =>
+        {
+            without_its_volume(source, copy)
+        }
         (Phase::Closing, Some(source)) => to_close(source).unwrap_or(Moving::Enter(Phase::Waiting)),
         // Somebody in the member may have taken the mark off.
         (Phase::Waiting, Some(source)) => to_close(source).unwrap_or_else(|| freed(source)),
         (Phase::Isolating, Some(source)) => isolated(source),
-        // It was made to stay before the source was closed.
-        (Phase::Copying | Phase::Placing | Phase::Ready, Some(source)) if copy.volume.is_none() && !copy.taken => {
-            without_its_volume(source, copy)
-        }
         (Phase::Copying, Some(source)) => copied(seen.verified, source, copy),
         (Phase::Placing, Some(source)) => placed(source, copy),
         (_, Some(source)) => ready(seen.may_switch, source, copy),
@@ -241,6 +243,11 @@ fn copied(verified: bool, source: &SeenLeaf, copy: &SeenLeaf) -> Moving {
 fn without_its_volume(source: &SeenLeaf, copy: &SeenLeaf) -> Moving {
     if source.has_end() || copy.has_end() {
         return Moving::RemoveEnds;
+    }
+    if source.volume.is_none() {
+        return Moving::Stuck(
+            "the volume of the copy has gone, and what was copied with it, and the leaf volume of the source is not there either",
+        );
     }
     Moving::Stuck(
         "the volume of the copy has gone, and what was copied with it; the source is whole. Call the move off, by deleting it, and ask for it \

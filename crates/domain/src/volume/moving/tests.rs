@@ -180,7 +180,7 @@ fn receiver_is_begun_once_the_claim_of_its_copy_is_there_to_stay() {
 #[test]
 fn copy_that_has_lost_its_volume_is_never_given_out_and_a_person_is_asked_to_act() {
     let source = SeenLeaf { yard: true, whole: true, volume: Some(KEPT), ..SeenLeaf::default() };
-    for phase in [Phase::Copying, Phase::Placing, Phase::Ready] {
+    for phase in [Phase::Closing, Phase::Copying, Phase::Placing, Phase::Ready] {
         for (home, yard) in [(false, false), (false, true), (true, false)] {
             let lost = SeenLeaf { home, yard, ..SeenLeaf::default() };
             let seen = Seen {
@@ -192,7 +192,9 @@ fn copy_that_has_lost_its_volume_is_never_given_out_and_a_person_is_asked_to_act
                 source: Some(source),
                 copy: Some(lost),
             };
-            assert!(matches!(next(&seen), Moving::Stuck(_)), "{seen:?}");
+            assert!(matches!(next(&seen), Moving::Stuck(why) if why.contains("the source is whole")), "{seen:?}");
+            let both = Seen { source: Some(SeenLeaf { volume: None, ..source }), ..seen };
+            assert!(matches!(next(&both), Moving::Stuck(why) if !why.contains("whole")), "{both:?}");
             let copied = SeenLeaf { end: End::Copied(1), ..lost };
             assert_eq!(next(&Seen { copy: Some(copied), ..seen }), Moving::RemoveEnds, "{seen:?}");
             let undone = next(&Seen { called_off: true, ..seen });

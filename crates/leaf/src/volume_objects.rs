@@ -108,6 +108,13 @@ impl VolumeObjects {
         waiting.filter(has_another).map(CompactClaim::row).filter(|row| !row.former.is_empty() && row.moving.is_none())
     }
 
+    /// Those that are there without their claims, with their data: no move has them, nor people of the member, unless they keep what a
+    /// claim of ours was.
+    pub(super) fn left(&self) -> impl Iterator<Item = VolumeRow> {
+        let left = self.volumes.iter().filter(move |volume| !self.has_claim(volume)).map(CompactVolume::row);
+        left.filter(|row| row.retained && row.place.is_none() && (row.healing || !row.by_hand))
+    }
+
     pub(super) fn volumes(&self) -> Vec<VolumeRow> {
         self.volumes.iter().map(CompactVolume::row).collect()
     }

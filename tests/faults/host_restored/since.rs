@@ -18,7 +18,7 @@ use tonic::Code;
 
 use super::{LOOKED, has_its_data_again, restore};
 use crate::{
-    bench::{Bench, DRIVER_NAMESPACE, SHOP},
+    bench::{Bench, DRIVER_NAMESPACE, SHOP, lock},
     caller::{Caller, Change, Ending, Script},
     fixture,
     late::creates,
@@ -209,13 +209,23 @@ fn leaf_claim_that_comes_late_for_a_claim_that_the_host_has_forgotten_goes_again
     });
 }
 
-/// It was given to another claim since the backup, and is kept without that. The handle of a claim with a long name does not say where.
+/// `kubectl delete pvc` in the member with all finalizers taken away, so that nothing is written on its volume.
+fn delete_by_force(bench: &Bench, name: &str) {
+    lock(&bench.guard.history).deleted_by_people(text(&leaf(bench, name).unwrap(), "/metadata/uid"));
+    let unhold = |claim: &mut Value| claim["metadata"]["finalizers"] = json!([]);
+    bench.members[0].change("persistentvolumeclaims", SHOP, name, unhold).unwrap();
+    bench.members[0].delete("persistentvolumeclaims", SHOP, name).unwrap();
+}
+
+/// It was given to another claim since the backup, and is kept without that. The handle of a claim with a long name does not say where, and
+/// a volume whose leaf claim was deleted by force does not say what that was.
 #[test]
 fn claim_that_waits_again_gets_no_empty_volume_where_its_own_is_kept_for_another_claim() {
-    for name in [CLAIM.to_owned(), format!("{CLAIM}-{}", "x".repeat(fixture::LONG))] {
+    let long = format!("{CLAIM}-{}", "x".repeat(fixture::LONG));
+    for (name, by_force) in [(CLAIM, false), (&*long, false), (&*long, true)] {
         virtual_time::run(1, async {
             let bench = bench().await;
-            let mut caller = Caller::new(&bench, Script { retain: true, ..Script::new(&name) });
+            let mut caller = Caller::new(&bench, Script { retain: true, ..Script::new(name) });
             let backup = bench.host.backup();
             assert_eq!(caller.provision().await, Ending::Provisioned);
             sleep(Duration::from_secs(10)).await;
@@ -224,6 +234,9 @@ fn claim_that_waits_again_gets_no_empty_volume_where_its_own_is_kept_for_another
             until(&bench, SETTLED, "it is used again", || phase(leaf(&bench, "again")) == "Bound").await;
             sleep(A_WHILE).await;
             restore(&bench, &backup);
+            if by_force {
+                delete_by_force(&bench, "again");
+            }
             until(&bench, LOOKED, "its leaf claim is let go", || leaf(&bench, "again").is_none()).await;
             for _ in 0..5 {
                 let refused = caller.create().await.unwrap_err();

@@ -111,6 +111,12 @@ pub(super) fn holds(member: &Member, hash: VolumeHash) -> bool {
     row.and_then(|row| row.claim).is_some_and(|claim| !claim.is_copy_of_a_move())
 }
 
+/// Without its leaf claim.
+pub(super) fn keeps(member: &Member, hash: VolumeHash) -> bool {
+    let Some(leaf) = member.last_known() else { return false };
+    leaf.rows.row(hash).is_some_and(|row| row.claim.is_none()) && !leaf.rows.left(hash).is_empty()
+}
+
 /// The member may still be removing it, after its claim.
 pub(super) fn leaf_volume_is_left(member: &Member, hash: VolumeHash) -> bool {
     let row = member.last_known().and_then(|leaf| leaf.rows.row(hash));

@@ -150,7 +150,7 @@ async fn settle(provisioner: &Provisioner, job: &VolumeCreation<'_>) -> Result<V
 /// was tried before there is no volume either.
 async fn never_had(provisioner: &Provisioner, job: &VolumeCreation<'_>) -> Result<()> {
     kept::give_back(job).await?;
-    let kept = kept::left_of(job).is_some_and(|volume| volume.is_retained());
+    let kept = !kept::left_of(job).is_empty();
     let first = job.owner.is_some_and(|owner| owner.member.is_none());
     if kept || !first && host::volume::exists(&provisioner.host, &job.spec.name).await? {
         return Err(Error::InProgress(format!(

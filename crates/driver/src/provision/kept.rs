@@ -3,7 +3,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use super::volume_creation::VolumeCreation;
+use super::{abandon::keeps, volume_creation::VolumeCreation};
 use domain::{
     error::{Error, Result},
     volume::{
@@ -19,22 +19,16 @@ pub(super) fn in_member(members: &BTreeMap<String, Arc<Member>>, hash: VolumeHas
     members.values().find(|member| keeps(member, hash)).map(|member| member.name.clone())
 }
 
-pub(super) fn keeps(member: &Member, hash: VolumeHash) -> bool {
-    let row = member.last_known().and_then(|leaf| leaf.rows.row(hash)).filter(|row| row.claim.is_none());
-    row.and_then(|row| row.volume).is_some_and(|volume| is_kept(&volume))
-}
-
+/// It says what its leaf claim was, which can be made anew by that.
 fn is_kept(volume: &VolumeRow) -> bool {
     volume.is_retained() && volume.healing && !volume.removal && !volume.is_terminating() && volume.place.is_none()
 }
 
-/// What the member has of it without a leaf claim. A handle with the hash alone leads to what is kept of a claim at any place.
-pub(super) fn left_of(job: &VolumeCreation<'_>) -> Option<VolumeRow> {
-    let at_its_place = job.leaf.rows.row_at(job.hash, &job.place).volume;
-    at_its_place.or_else(|| {
-        let row = job.leaf.rows.row(job.hash).filter(|row| row.claim.is_none())?;
-        row.volume.filter(is_kept)
-    })
+/// What the member has of it without a leaf claim, and with its data: first what is at its place, then what is left of a claim at any
+/// other one.
+pub(super) fn left_of(job: &VolumeCreation<'_>) -> Vec<VolumeRow> {
+    let at_its_place = job.leaf.rows.row_at(job.hash, &job.place).volume.filter(VolumeRow::is_retained);
+    at_its_place.into_iter().chain(job.leaf.rows.left(job.hash)).collect()
 }
 
 /// Whether the host has had a volume of what the member has of this one: no leaf that came late, nor a copy.
@@ -48,7 +42,7 @@ pub(super) fn was_used(members: &BTreeMap<String, Arc<Member>>, name: &str, hash
 /// works on what keeps that from being done.
 pub(super) async fn give_back(job: &VolumeCreation<'_>) -> Result<()> {
     let leaf = job.leaf;
-    let Some(volume) = left_of(job).filter(is_kept) else { return Ok(()) };
+    let Some(volume) = left_of(job).into_iter().find(is_kept) else { return Ok(()) };
     let pair = leaf::healing::examine(leaf, job.hash, &job.place, Some(&volume.name)).await?;
     let made_for = pair.made_for().filter(|of| VolumeHash::new(&leaf.host, &of.volume) == job.hash);
     let is_its_own = made_for.is_some_and(|of| job.owner.is_some_and(|owner| owner.uid == of.uid));

@@ -7,7 +7,7 @@ use std::{
 
 use super::{
     Deadline, Provisioner,
-    abandon::{self, allows, holds, in_use, leaf_volume_is_left, left_out, may_hold, misplaced},
+    abandon::{self, allows, holds, in_use, keeps, leaf_volume_is_left, left_out, may_hold, misplaced},
     capacity::{self, offer},
     find, kept,
 };
@@ -158,7 +158,7 @@ async fn leave(
     deadline: &Deadline,
 ) -> Result<()> {
     let earlier = provisioner.members.get(earlier).await?;
-    if kept::keeps(&earlier, hash) || !abandon::clear(provisioner, &earlier, spec, hash, deadline).await? {
+    if keeps(&earlier, hash) || !abandon::clear(provisioner, &earlier, spec, hash, deadline).await? {
         return Err(left_out(spec, &earlier.name));
     }
     if !deadline.caller_waits() {

@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, ops::Bound};
 
 use super::Rows;
 use crate::{
-    row::{ClaimRow, Consumer},
+    row::{ClaimRow, Consumer, VolumeRow},
     volume_objects::VolumeCounts,
 };
 use domain::volume::{VolumeHash, plan::Phase};
@@ -31,6 +31,11 @@ impl Rows {
         let table = self.lock();
         let all = table.rows.iter();
         all.flat_map(|(hash, entry)| entry.superseded().map(move |claim| (*hash, claim))).collect()
+    }
+
+    /// The volumes of this hash that outlive their leaf claims, whatever else carries its labels.
+    pub fn left(&self, hash: VolumeHash) -> Vec<VolumeRow> {
+        self.lock().rows.get(&hash).map(|entry| entry.left().collect()).unwrap_or_default()
     }
 
     /// Claims that groups of snapshots choose.
@@ -97,5 +102,44 @@ impl Rows {
                 None => return counts,
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::{
+        api::core::v1::{PersistentVolume, PersistentVolumeClaim},
+        serde_json::{from_value, json},
+    };
+
+    use super::*;
+    use crate::ownership;
+    use domain::volume::HostId;
+
+    #[test]
+    fn volume_that_outlives_its_claim_is_found_beside_an_older_one_and_one_of_somebodys() {
+        let (host, annotations) = (HostId("h".to_owned()), json!({(ownership::PROVISIONED_BY): "x"}));
+        let (rows, hash) = (Rows::new(host.clone()), VolumeHash::new(&host, "pvc-1"));
+        let metadata = |name: &str| {
+            json!({"namespace": "shop", "name": name, "uid": name, "resourceVersion": "7",
+                "labels": ownership::labels(&host, hash)})
+        };
+        let put = |name: &str, policy: &str, by_hand: bool| {
+            let mut metadata = metadata(name);
+            if !by_hand {
+                metadata["annotations"] = annotations.clone();
+            }
+            let claim = json!({"namespace": "shop", "name": "db", "uid": format!("claim-of-{name}")});
+            let spec = json!({"persistentVolumeReclaimPolicy": policy, "claimRef": claim});
+            rows.put_volume(&from_value::<PersistentVolume>(json!({"metadata": metadata, "spec": spec})).unwrap());
+        };
+        put("goes", "Delete", false);
+        put("theirs", "Retain", true);
+        put("kept", "Retain", false);
+        let left = || rows.left(hash).iter().map(|volume| volume.name.to_string()).collect::<Vec<_>>();
+        assert_eq!(left(), ["kept"]);
+        let claim = json!({"metadata": metadata("claim-of-kept"), "spec": {"volumeName": "kept"}});
+        rows.put_claim(&from_value::<PersistentVolumeClaim>(claim).unwrap());
+        assert_eq!(left(), Vec::<String>::new(), "its claim is there");
     }
 }

@@ -229,7 +229,8 @@ async fn waits_in_vain(bench: &Bench, caller: &Caller, strays: Strays) -> Option
     let is_copy = caller.script().source.is_some();
     let may_wait = |said: &str| {
         let is_taken = said.contains("is there already and");
-        let is_anothers = said.contains("with its data, or not at all") && is_kept_for_another(bench, caller);
+        let is_kept = ["with its data, or not at all", "no empty volume is made in its place"];
+        let is_anothers = is_kept.iter().any(|so| said.contains(so)) && is_kept_for_another(bench, caller);
         is_copy || strays == Strays::Stay && (is_taken || is_anothers) || is_taken && is_held(bench, caller, said)
     };
     for _ in 0..TRIES {

@@ -240,10 +240,17 @@ fn claim_that_waits_again_gets_no_empty_volume_where_its_own_is_kept_for_another
             until(&bench, LOOKED, "its leaf claim is let go", || leaf(&bench, "again").is_none()).await;
             for _ in 0..5 {
                 let refused = caller.create().await.unwrap_err();
-                let is_told = refused.code() == Code::Aborted && refused.message().contains("or not at all");
-                assert!(is_told, "{refused}\n{}", bench.guard.trace().join("\n"));
+                let names = [caller.leaf_volume().unwrap(), caller.handle().unwrap(), "claim shop/again"];
+                let is_told = names.iter().all(|name| refused.message().contains(name));
+                let says = refused.message().contains("The claim is not to be deleted for that");
+                let trace = || bench.guard.trace().join("\n");
+                assert!(refused.code() == Code::Aborted && is_told && says, "{refused}\n{}", trace());
                 sleep(Duration::from_secs(1)).await;
             }
+            caller.delete_claim();
+            let refused = caller.create().await.unwrap_err();
+            let is_told = refused.message().contains(&format!("{} is retained", caller.leaf_volume().unwrap()));
+            assert!(refused.code() == Code::Aborted && is_told, "something is left: {refused}");
             assert_eq!(bench.storages[0].volumes(), [caller.leaf_volume().unwrap()]);
             assert_eq!(bench.guard.wrong(), Vec::<String>::new());
         });

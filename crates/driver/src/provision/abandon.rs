@@ -5,7 +5,10 @@ use domain::{
     error::{Error, Result},
     volume::{Claim, LeafPlace, VolumeHash, VolumeSpec},
 };
-use leaf::{MemberClient, row::ClaimRow};
+use leaf::{
+    MemberClient,
+    row::{ClaimRow, VolumeRow},
+};
 use member::{Member, registry};
 
 /// The host claim is gone: what was made for it goes as well, unless it has become a volume of the host.
@@ -39,7 +42,8 @@ async fn try_withdraw(
     let members = provisioner.members.all()?;
     let departed = known.iter().find(|name| !members.contains_key(*name) && allows(spec, name));
     let mut unseen = departed.map(|name| registry::departed(name));
-    let (holders, others): (Vec<_>, Vec<_>) = members.values().partition(|member| holds(member, hash));
+    let (holders, others): (Vec<_>, Vec<_>) =
+        members.values().partition(|member| holds(member, hash) || keeps(member, hash));
     let others = others.into_iter().filter(|member| known.contains(&member.name) && may_hold(member, spec, hash));
     for member in holders.into_iter().chain(others) {
         match clear(provisioner, member, spec, hash, deadline).await {
@@ -68,9 +72,9 @@ pub(super) async fn clear(
         return Err(misplaced(leaf, &claim.place, &place));
     }
     let had_volume = row.claim.as_ref().is_some_and(ClaimRow::had_volume);
-    if let (None, Some(volume)) =
-        (&row.claim, row.observed_volume().filter(|volume| volume.retained && !volume.by_hand))
-    {
+    let kept = leaf.rows.left(hash);
+    let mut volumes = row.volume.iter().chain(&kept).map(VolumeRow::observed);
+    if let (None, Some(volume)) = (&row.claim, volumes.find(|volume| volume.retained && !volume.by_hand)) {
         return Err(Error::InProgress(format!(
             "member {}: leaf volume {} is retained: delete it there when its data is no longer wanted",
             member.name, volume.name

@@ -149,16 +149,20 @@ async fn settle(provisioner: &Provisioner, job: &VolumeCreation<'_>) -> Result<V
 /// A volume that the host has had a leaf, whatever is seen of that now: no empty one is made in its place. Where nothing
 /// was tried before there is no volume either.
 async fn never_had(provisioner: &Provisioner, job: &VolumeCreation<'_>) -> Result<()> {
-    kept::give_back(job).await?;
-    let kept = !kept::left_of(job).is_empty();
+    let is_anothers = kept::give_back(job).await?;
+    let left = kept::left_of(job);
     let first = job.owner.is_some_and(|owner| owner.member.is_none());
-    if kept || !first && host::volume::exists(&provisioner.host, &job.spec.name).await? {
-        return Err(Error::InProgress(format!(
+    if left.is_empty() && first {
+        return Ok(());
+    }
+    match (left.first(), host::volume::exists(&provisioner.host, &job.spec.name).await?) {
+        (None, false) => Ok(()),
+        (Some(volume), false) if is_anothers || volume.claim_place != job.place => Err(kept::for_another(job, volume)),
+        _ => Err(Error::InProgress(format!(
             "member {}: leaf claim {} is gone, and had a volume: it is made anew with its data, or not at all",
             job.leaf.member, job.place
-        )));
+        ))),
     }
-    Ok(())
 }
 
 /// The steps between making a leaf and having it: all of them may be met again.

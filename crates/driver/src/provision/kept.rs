@@ -31,6 +31,20 @@ pub(super) fn left_of(job: &VolumeCreation<'_>) -> Vec<VolumeRow> {
     at_its_place.into_iter().chain(job.leaf.rows.left(job.hash)).collect()
 }
 
+/// It was given to another claim since, and the host does not know that any more: only a person can say that this claim is to have it.
+pub(super) fn for_another(job: &VolumeCreation<'_>, volume: &VolumeRow) -> Error {
+    let member = &job.leaf.member;
+    Error::InProgress(format!(
+        "member {member}: the data of this volume is there, in leaf volume {}, whose claimRef names {}, and no empty volume is made in its \
+         place. To have that data, make PersistentVolume {} in the host by hand, for this claim, with Retain and volumeHandle {} \
+         (docs/lost-host.md). The claim is not to be deleted for that",
+        volume.name,
+        volume.named_claim(),
+        job.spec.name,
+        volume.id(member, job.hash)
+    ))
+}
+
 /// Whether the host has had a volume of what the member has of this one: no leaf that came late, nor a copy.
 pub(super) fn was_used(members: &BTreeMap<String, Arc<Member>>, name: &str, hash: VolumeHash) -> bool {
     let Some(member) = members.get(name) else { return false };
@@ -39,10 +53,10 @@ pub(super) fn was_used(members: &BTreeMap<String, Arc<Member>>, name: &str, hash
 }
 
 /// Makes its leaf claim anew, where it was made for the claim that asks now. What follows is healing's. Nobody but the one who is told here
-/// works on what keeps that from being done.
-pub(super) async fn give_back(job: &VolumeCreation<'_>) -> Result<()> {
+/// works on what keeps that from being done. Whether it is kept for another claim.
+pub(super) async fn give_back(job: &VolumeCreation<'_>) -> Result<bool> {
     let leaf = job.leaf;
-    let Some(volume) = left_of(job).into_iter().find(is_kept) else { return Ok(()) };
+    let Some(volume) = left_of(job).into_iter().find(is_kept) else { return Ok(false) };
     let pair = leaf::healing::examine(leaf, job.hash, &job.place, Some(&volume.name)).await?;
     let made_for = pair.made_for().filter(|of| VolumeHash::new(&leaf.host, &of.volume) == job.hash);
     let is_its_own = made_for.is_some_and(|of| job.owner.is_some_and(|owner| owner.uid == of.uid));
@@ -59,7 +73,8 @@ pub(super) async fn give_back(job: &VolumeCreation<'_>) -> Result<()> {
             format!("another claim has its name in the member, and {}", ownership::whose(&claim.metadata, &leaf.host))
         }
         (Healing::Stuck(why), _) => why.to_owned(),
-        _ => return Ok(()),
+        (Healing::MakeAnew, _) => return Ok(job.owner.is_some()),
+        _ => return Ok(false),
     };
     Err(Error::InProgress(format!(
         "member {}: leaf claim {} cannot be made anew with the data that it had, which is in leaf volume {}: {why}",

@@ -111,30 +111,37 @@ fn name_that_a_leaf_on_its_way_out_still_has_is_waited_for() {
     });
 }
 
-/// What had asked for a leaf there came late.
+/// What had asked for a leaf there came late; or the host was restored from a backup of before a move to there, and what it has used is
+/// the newest.
 #[test]
 fn nobody_is_advised_to_delete_a_volume_for_its_name_in_a_member_that_does_not_have_its_data() {
-    virtual_time::run(1, async {
-        let bench = Bench::serving(2, &fixture::steady(Duration::from_millis(100))).await;
-        let mut before = Caller::new(&bench, Script { places: vec![0], ..Script::new("data") });
-        assert_eq!(before.provision().await, Ending::Provisioned);
-        let leaf = bench.members[0].get("persistentvolumeclaims", SHOP, "data").unwrap();
-        let late = json!({
-            "metadata": {
-                "name": "late", "namespace": SHOP, "finalizers": ["kosmos.csi.io/protect"],
-                "labels": leaf["metadata"]["labels"], "annotations": {"kosmos.csi.io/name": before.volume()},
-            },
-            "spec": {"accessModes": ["ReadWriteOnce"], "storageClassName": fixture::NOW,
-                "resources": {"requests": {"storage": "1Gi"}}},
+    for was_used in [false, true] {
+        virtual_time::run(1, async {
+            let bench = Bench::serving(2, &fixture::steady(Duration::from_millis(100))).await;
+            let mut before = Caller::new(&bench, Script { places: vec![0], ..Script::new("data") });
+            assert_eq!(before.provision().await, Ending::Provisioned);
+            let leaf = bench.members[0].get("persistentvolumeclaims", SHOP, "data").unwrap();
+            let mut late = json!({
+                "metadata": {
+                    "name": "late", "namespace": SHOP, "finalizers": ["kosmos.csi.io/protect"],
+                    "labels": leaf["metadata"]["labels"], "annotations": {"kosmos.csi.io/name": before.volume()},
+                },
+                "spec": {"accessModes": ["ReadWriteOnce"], "storageClassName": fixture::NOW,
+                    "resources": {"requests": {"storage": "1Gi"}}},
+            });
+            if was_used {
+                late["metadata"]["annotations"]["kosmos.csi.io/had-pv"] = json!("true");
+            }
+            bench.members[1].create("persistentvolumeclaims", late).unwrap();
+            let caller = Caller::new(&bench, Script { places: vec![1], ..Script::new("late") });
+            let refused = caller.create().await.unwrap_err();
+            assert_eq!(refused.code(), Code::AlreadyExists, "{refused}");
+            let message = refused.message();
+            assert_eq!(message.contains("is in member m0, and is not to be deleted"), !was_used, "{message}");
+            assert_eq!(message.contains("goes by itself"), !was_used, "{message}");
+            assert_eq!(message.contains("Delete"), was_used, "{message}");
         });
-        bench.members[1].create("persistentvolumeclaims", late).unwrap();
-        let caller = Caller::new(&bench, Script { places: vec![1], ..Script::new("late") });
-        let refused = caller.create().await.unwrap_err();
-        assert_eq!(refused.code(), Code::AlreadyExists, "{refused}");
-        let message = refused.message();
-        assert!(message.contains("is in member m0, and is not to be deleted"), "{message}");
-        assert!(!message.contains("Delete"), "{message}");
-    });
+    }
 }
 
 /// The record of this host says that the claim is its leaf, and the claim that it is another's.

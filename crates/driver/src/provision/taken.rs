@@ -9,6 +9,7 @@ use host::Host;
 use leaf::{
     MemberClient,
     healing::{self, LeafPair},
+    row::ClaimRow,
 };
 
 /// Where the data of that volume is.
@@ -53,8 +54,12 @@ pub(crate) async fn elsewhere(
     Ok(other_member(host, leaf, hash, &pair).await?.map(Elsewhere::InMember))
 }
 
-/// Whoever may write in the member writes any name on a claim: one that is not of its volume says nothing.
+/// Whoever may write in the member writes any name on a claim: one that is not of its volume says nothing. One that the host has used did
+/// not come late: a host that was restored from before a move leads to where the volume was then.
 async fn other_member(host: &Host, leaf: &MemberClient, hash: VolumeHash, pair: &LeafPair) -> Result<Option<String>> {
+    if !pair.claim.as_ref().is_some_and(|claim| ClaimRow::new(claim).may_have_come_late()) {
+        return Ok(None);
+    }
     let Some(name) = pair.volume_name().filter(|name| VolumeHash::new(&host.id, name) == hash) else { return Ok(None) };
     let id = host::volume::handle_of(host, name).await?.and_then(|handle| VolumeId::parse(&handle));
     Ok(id.map(|id| id.member).filter(|member| *member != leaf.member))

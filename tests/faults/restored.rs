@@ -5,7 +5,10 @@ use std::{sync::Arc, time::Duration};
 
 use csi::v1::{self, controller_server::Controller as _};
 use serde_json::{Value, json};
-use simulate::{faults::Action, text};
+use simulate::{
+    faults::{Action, Verb},
+    text,
+};
 use tokio::time::{sleep, timeout};
 use tonic::Code;
 
@@ -140,6 +143,18 @@ fn nobody_is_advised_to_delete_a_volume_for_its_name_in_a_member_that_does_not_h
             assert_eq!(message.contains("is in member m0, and is not to be deleted"), !was_used, "{message}");
             assert_eq!(message.contains("goes by itself"), !was_used, "{message}");
             assert_eq!(message.contains("Delete"), was_used, "{message}");
+            if was_used {
+                return;
+            }
+            let volume = before.volume().to_owned();
+            bench.guard.set_fate(move |_, at, asked| {
+                let looks = at == 0 && asked.verb == Verb::Get && asked.name == volume;
+                if looks { Action::Answer { code: 500, reason: "InternalError" } } else { Action::Pass }
+            });
+            let refused = caller.create().await.unwrap_err();
+            assert_eq!(refused.code(), Code::AlreadyExists, "whose the name is, is told all the same: {refused}");
+            let message = refused.message();
+            assert!(message.contains("cannot be read now") && !message.contains("Delete"), "{message}");
         });
     }
 }

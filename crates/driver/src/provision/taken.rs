@@ -19,6 +19,8 @@ pub(crate) enum Elsewhere {
     UntilItGoes,
     InAnotherClaim,
     InMember(String),
+    /// It could not be read.
+    Unread,
 }
 
 impl Elsewhere {
@@ -31,6 +33,9 @@ impl Elsewhere {
             Self::InAnotherClaim => {
                 "Another leaf claim has that volume, which is not to be deleted for this name".to_owned()
             }
+            Self::Unread => {
+                "Where its data is cannot be read now: nothing is to be deleted for this name before that is told".to_owned()
+            }
             Self::InMember(member) => format!(
                 "That volume is in member {member}, and is not to be deleted for this name: what came late here goes by itself within a \
                  quarter of an hour"
@@ -39,13 +44,21 @@ impl Elsewhere {
     }
 }
 
-/// None where the data may be in the claim at this place, or nobody can tell where it is.
+/// None where the data may be in the claim at this place, or nobody can tell where it is. Whose the name is has to be told also while that
+/// cannot be read.
 pub(crate) async fn elsewhere(
     host: &Host,
     leaf: &MemberClient,
     hash: VolumeHash,
     place: &LeafPlace,
-) -> Result<Option<Elsewhere>> {
+) -> Option<Elsewhere> {
+    read(host, leaf, hash, place).await.unwrap_or_else(|error| {
+        tracing::debug!(member = leaf.member, claim = %place, %error, "where the data is of the volume that has this name cannot be read");
+        Some(Elsewhere::Unread)
+    })
+}
+
+async fn read(host: &Host, leaf: &MemberClient, hash: VolumeHash, place: &LeafPlace) -> Result<Option<Elsewhere>> {
     let pair = healing::examine(leaf, hash, place, None).await?;
     if let Some(late) = healing::superseded(leaf, hash, &pair).await? {
         let goes = late.is_out_of_sight(leaf, hash);

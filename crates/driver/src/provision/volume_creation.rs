@@ -125,7 +125,7 @@ impl VolumeCreation<'_> {
             }
             // Its data is somebody's, and nobody is told to remove it.
             Identity::OtherHost(_) => "Choose".to_owned(),
-            Identity::OtherVolume(other) => match self.elsewhere(other).await? {
+            Identity::OtherVolume(other) => match self.elsewhere(other).await {
                 Some(it @ Elsewhere::UntilItGoes) => {
                     let way_out = it.way_out();
                     return Err(Error::InProgress(format!("{taken} is there already and {whose}. {way_out}")));
@@ -144,9 +144,8 @@ impl VolumeCreation<'_> {
         )))
     }
 
-    async fn elsewhere(&self, other: VolumeHash) -> Result<Option<Elsewhere>> {
-        let found = taken::elsewhere(&self.provisioner.host, self.leaf, other, &self.place);
-        Box::pin(found).await.map_err(Error::while_a_leaf_may_exist)
+    async fn elsewhere(&self, other: VolumeHash) -> Option<Elsewhere> {
+        Box::pin(taken::elsewhere(&self.provisioner.host, self.leaf, other, &self.place)).await
     }
 
     /// The member refused. That is final only once a read has shown that no leaf of ours is there.

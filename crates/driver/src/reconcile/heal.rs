@@ -161,7 +161,7 @@ pub(super) async fn heal(
             Ok(Taken::Done) => repair.goes_on(reconciler),
             Ok(Taken::Rests) => return Ok(()),
             Ok(Taken::Blocked) => {
-                if let Some(news) = obstacle(reconciler, repair, &step, &pair, looks).await? {
+                if let Some(news) = obstacle(reconciler, repair, &step, &pair, looks).await {
                     tell_of_obstacle(reconciler, repair, &wanted, &news).await;
                 }
                 return Ok(());

@@ -2,10 +2,7 @@
 
 use super::{Reconciler, repair::Repair};
 use crate::provision::taken;
-use domain::{
-    error::{Error, Result},
-    volume::healing::Healing,
-};
+use domain::{error::Error, volume::healing::Healing};
 use host::events::News;
 use leaf::{
     healing::LeafPair,
@@ -36,12 +33,12 @@ pub(super) async fn obstacle(
     step: &Healing,
     pair: &LeafPair,
     looks: u32,
-) -> Result<Option<News>> {
+) -> Option<News> {
     if *step == Healing::Taken {
-        let what = who_has_its_name(reconciler, repair, pair).await?;
-        return Ok(Some(repair.told("LeafStuck", &pair.place, &what, true)));
+        let what = who_has_its_name(reconciler, repair, pair).await;
+        return Some(repair.told("LeafStuck", &pair.place, &what, true));
     }
-    Ok(seen_at_once(repair, step, pair, looks))
+    seen_at_once(repair, step, pair, looks)
 }
 
 fn seen_at_once(repair: &Repair<'_>, step: &Healing, pair: &LeafPair, looks: u32) -> Option<News> {
@@ -83,13 +80,13 @@ fn seen_at_once(repair: &Repair<'_>, step: &Healing, pair: &LeafPair, looks: u32
 }
 
 /// Nobody is told to remove what is another host's.
-async fn who_has_its_name(reconciler: &Reconciler, repair: &Repair<'_>, pair: &LeafPair) -> Result<String> {
-    let Some(claim) = &pair.claim else { return Ok("cannot be made anew in the member".to_owned()) };
+async fn who_has_its_name(reconciler: &Reconciler, repair: &Repair<'_>, pair: &LeafPair) -> String {
+    let Some(claim) = &pair.claim else { return "cannot be made anew in the member".to_owned() };
     let leaf = repair.leaf();
     let way_out = match judge(&claim.metadata, &leaf.host, Meant::Volume(repair.hash())) {
         Identity::OtherHost(_) => String::new(),
         Identity::OtherVolume(other) => {
-            let elsewhere = Box::pin(taken::elsewhere(&reconciler.host, leaf, other, &pair.place)).await?;
+            let elsewhere = Box::pin(taken::elsewhere(&reconciler.host, leaf, other, &pair.place)).await;
             elsewhere.map_or_else(
                 || ". Delete that one in the host, if it is there; where not, `kosmos-csi doctor` names it".to_owned(),
                 |elsewhere| format!(". {}", elsewhere.way_out()),
@@ -97,8 +94,8 @@ async fn who_has_its_name(reconciler: &Reconciler, repair: &Repair<'_>, pair: &L
         }
         _ => ". Remove it there".to_owned(),
     };
-    Ok(format!(
+    format!(
         "cannot be made anew: a claim of this name is there, and {}{way_out}",
         ownership::whose(&claim.metadata, &leaf.host)
-    ))
+    )
 }

@@ -103,18 +103,29 @@ fn are_marked(
     let is_known = |name: &&String| known.iter().any(|part| part.id.to_string() == **name);
     let unknown: Vec<VolumeId> =
         named.iter().filter(|name| !is_known(name)).filter_map(|name| VolumeId::parse(name)).collect();
-    // A handle that says no place may mean any.
-    let is_named = |place: &LeafPlace| unknown.iter().any(|id| id.place().is_none_or(|named| named == *place));
-    let mut all = parts.iter().filter_map(|part| unmarked(leaf, part, group));
-    match all.find(|(place, _)| is_named(place)) {
-        None => Ok(()),
-        Some((place, lacking)) => Err(Error::Refused(format!(
-            "member {}: snapshot {place} is part of the group, and somebody has taken marks of ours off it: put back {}; or delete it \
-             there, as it is to go with the group",
-            leaf.member,
+    let all: Vec<_> = parts.iter().filter_map(|part| unmarked(leaf, part, group)).collect();
+    lacking(&all, &unknown).map_or(Ok(()), |what| Err(Error::Refused(format!("member {}: {what}", leaf.member))))
+}
+
+/// What to do about the parts without their marks, where one of these handles may mean any. One that says no place may mean any part, and
+/// no part for certain: that one may not be ours.
+fn lacking(unmarked: &[(LeafPlace, Vec<String>)], unknown: &[VolumeId]) -> Option<String> {
+    let is_named = |place: &LeafPlace| unknown.iter().any(|id| id.place().as_ref() == Some(place));
+    if let Some((place, lacking)) = unmarked.iter().find(|(place, _)| is_named(place)) {
+        return Some(format!(
+            "snapshot {place} is part of the group, and somebody has taken marks of ours off it: put back {}; or delete it there, as it is \
+             to go with the group",
             lacking.join(", ")
-        ))),
+        ));
     }
+    let id = unknown.iter().find(|id| id.place().is_none()).filter(|_| !unmarked.is_empty())?;
+    let list = |(place, lacking): &(LeafPlace, Vec<String>)| format!("{place} ({})", lacking.join(", "));
+    let candidates: Vec<String> = unmarked.iter().map(list).collect();
+    Some(format!(
+        "snapshot {id} is named, and is not seen; it may be one of these, which are in the group, and of which somebody has taken marks of \
+         ours off, if they are ours: {}. Put them back on the one that it is",
+        candidates.join("; ")
+    ))
 }
 
 /// Whoever names the snapshots of a group must name them all, but for those that are not there any more.
@@ -227,6 +238,25 @@ pub(super) async fn remove_group(
 mod tests {
     use super::*;
     use domain::volume::{HostId, snapshot::group_id};
+
+    #[test]
+    fn only_a_handle_that_says_the_place_has_somebody_told_to_delete_a_snapshot_without_marks() {
+        let place = |claim: &str| LeafPlace { namespace: "shop".to_owned(), claim: claim.to_owned() };
+        let lacks = |claim: &str| (place(claim), vec![format!("label of {claim}")]);
+        let hash = VolumeHash::of_snapshot(&HostId("h".to_owned()), "a");
+        let (named, hashed) =
+            (VolumeId::new("m", "shop", "b", hash), VolumeId { member: "m".to_owned(), leaf: LeafName::Hashed(hash) });
+        let parts = [lacks("a"), lacks("b")];
+        let certain = lacking(&parts, &[hashed.clone(), named.clone()]).unwrap();
+        assert!(certain.contains("snapshot shop/b is part") && certain.contains("delete it there"), "{certain}");
+        let candidates = lacking(&parts, std::slice::from_ref(&hashed)).unwrap();
+        for said in ["shop/a (label of a)", "shop/b (label of b)", "may be one of these"] {
+            assert!(candidates.contains(said), "{said}: {candidates}");
+        }
+        assert!(!candidates.contains("delete"), "{candidates}");
+        assert_eq!(lacking(&parts[..1], &[named]), None);
+        assert_eq!(lacking(&[], &[hashed]), None);
+    }
 
     #[test]
     fn what_outlived_its_group_is_told_from_copies_by_the_snapshots_that_are_named() {

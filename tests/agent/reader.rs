@@ -56,6 +56,14 @@ impl Member {
         lock(&self.kubelets).insert(address.to_owned(), kubelet);
     }
 
+    fn silent(&self, count: usize) {
+        for number in 0..count {
+            let (node, address) = (format!("a{number:02}"), format!("10.0.1.{number}"));
+            self.pod(&format!("p{number}"), &node, Some("h"), Some("leaf"));
+            self.node(&node, &address, Kubelet::Silent);
+        }
+    }
+
     /// A pod with one volume of a claim, or none, and its UID.
     fn pod(&self, name: &str, node: &str, host: Option<&str>, claim: Option<&str>) -> String {
         let labels =
@@ -163,11 +171,7 @@ fn reader_tells_of_its_own_hosts_copies_alone_and_asks_only_the_kubelets_that_ha
 fn silent_kubelets_keep_nobody_waiting_and_are_asked_again_after_a_while() {
     story(1, async {
         let member = Member::new();
-        for number in 0..20 {
-            let (node, address) = (format!("a{number:02}"), format!("10.0.1.{number}"));
-            member.pod(&format!("p{number}"), &node, Some("h"), Some("leaf"));
-            member.node(&node, &address, Kubelet::Silent);
-        }
+        member.silent(20);
         let ours = member.pod("db", "z", Some("h"), Some("leaf"));
         member.node("z", "10.0.0.1", Kubelet::says(&[(&ours, 1)]));
         let (reader, began) = (member.reader(Some("h")), Instant::now());
@@ -184,6 +188,22 @@ fn silent_kubelets_keep_nobody_waiting_and_are_asked_again_after_a_while() {
         sleep(Duration::from_secs(31)).await;
         told(&reader).await;
         assert_eq!(member.times_asked("10.0.1.0"), 2);
+    });
+}
+
+#[test]
+fn kubelet_that_there_was_no_time_to_ask_is_asked_first_at_the_next_look() {
+    story(1, async {
+        let member = Member::new();
+        member.silent(40);
+        let ours = member.pod("db", "z", Some("h"), Some("leaf"));
+        member.node("z", "10.0.0.1", Kubelet::says(&[(&ours, 1)]));
+        let reader = member.reader(Some("h"));
+        let said = told(&reader).await;
+        assert_eq!((member.times_asked("10.0.1.0"), member.times_asked("10.0.0.1")), (1, 0));
+        assert!(said.unread.last().is_some_and(|last| last.contains("no time to ask")), "{:?}", said.unread);
+        sleep(Duration::from_secs(6)).await;
+        assert_eq!(figures(&told(&reader).await.volumes), [("db-of-h", Some(1))]);
     });
 }
 

@@ -136,16 +136,19 @@ impl Reader {
         unread.retain(|node, _| copies.contains_key(node));
         let is_due = |node: &&String| unread.get(*node).is_none_or(|(since, _)| since.elapsed() >= AGAIN);
         let mut due: Vec<String> = copies.keys().filter(is_due).cloned().collect();
-        due.sort_by_key(|node| unread.contains_key(node));
-        let (mut open, mut volumes) = (due.iter().cloned().collect::<BTreeSet<_>>(), Vec::new());
+        due.sort_by_key(|node| unread.get(node).map(|(since, _)| *since));
+        let (of_all, mut begun, mut ended, mut volumes) = (due.len(), BTreeSet::new(), BTreeSet::new(), Vec::new());
         let copies = &copies;
-        let asking = due.into_iter().map(|node| async move {
-            let answer = self.ask(&node, &copies[&node]).await;
-            (node, answer)
+        let asking = due.into_iter().map(|node| {
+            begun.insert(node.clone());
+            async move {
+                let answer = self.ask(&node, &copies[&node]).await;
+                (node, answer)
+            }
         });
         let mut answers = stream::iter(asking).buffer_unordered(AT_ONCE);
         while let Ok(Some((node, answer))) = timeout_at(until, answers.next()).await {
-            open.remove(&node);
+            ended.insert(node.clone());
             match answer {
                 Ok(mut told) => {
                     unread.remove(&node);
@@ -154,11 +157,16 @@ impl Reader {
                 Err(reason) => note(unread, &node, reason),
             }
         }
-        for node in open {
-            note(unread, &node, late(LOOK));
+        drop(answers);
+        // Whom nobody has asked yet comes first at the next look.
+        for node in begun.difference(&ended) {
+            note(unread, node, late(LOOK));
         }
+        let not_asked = of_all - begun.len();
+        let waiting =
+            (not_asked > 0).then(|| format!("there was no time to ask the kubelets of {not_asked} more nodes"));
         let named = unread.iter().map(|(node, (_, reason))| format!("node {node}: {}", short(reason, LONGEST)));
-        Told { volumes, unread: named.take(NAMED).collect() }
+        Told { volumes, unread: named.take(NAMED).chain(waiting).collect() }
     }
 
     /// The copies that have claims, by their nodes.

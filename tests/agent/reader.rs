@@ -224,7 +224,7 @@ fn kubelet_that_cannot_be_read_is_named_with_the_reason() {
         assert!(said.volumes.is_empty());
         let words = [
             "node a: get its /stats/summary: HTTP 403",
-            "node b: get its /stats/summary: it says more than 16 MiB",
+            "node b: get its /stats/summary: it says more than 4 MiB",
             "node c: its /stats/summary cannot be read",
             "node gone: get node gone: HTTP 404",
         ];

@@ -16,7 +16,7 @@ use cluster::{Answers, Dial, Reading, metrics::Metrics, with_causes};
 /// Where one listens that does not say.
 const PORT: u16 = 10250;
 /// Of what one says of all its pods, in bytes.
-const MOST: u64 = 16 << 20;
+const MOST: u64 = 4 << 20;
 
 /// By what a kubelet's certificate is judged.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -21,7 +21,7 @@ use tokio::{
 use super::{
     Told, VolumeStats,
     kubelet::Kubelets,
-    summary::{self, Copies},
+    summary::{self, CopiedPod, Copies},
 };
 use crate::ownership::{COPY_OF, HOST, MANAGED_BY, selector};
 use cluster::with_causes;
@@ -49,6 +49,8 @@ const PAGE: u32 = 500;
 /// Of kubelets that could not be read, how many are named, and in how many bytes.
 const NAMED: usize = 5;
 const LONGEST: usize = 200;
+/// Of volumes, in bytes: whoever asks takes 4 MiB, and those that could not be read are told besides.
+const ROOM: usize = 7 << 19;
 
 /// By the names of nodes: since when, and why.
 type Unread = BTreeMap<String, (Instant, String)>;
@@ -137,7 +139,8 @@ impl Reader {
         let is_due = |node: &&String| unread.get(*node).is_none_or(|(since, _)| since.elapsed() >= AGAIN);
         let mut due: Vec<String> = copies.keys().filter(is_due).cloned().collect();
         due.sort_by_key(|node| unread.get(node).map(|(since, _)| *since));
-        let (of_all, mut begun, mut ended, mut volumes) = (due.len(), BTreeSet::new(), BTreeSet::new(), Vec::new());
+        let (of_all, mut begun, mut ended) = (due.len(), BTreeSet::new(), BTreeSet::new());
+        let mut volumes = Volumes::new(ROOM);
         let copies = &copies;
         let asking = due.into_iter().map(|node| {
             begun.insert(node.clone());
@@ -150,9 +153,9 @@ impl Reader {
         while let Ok(Some((node, answer))) = timeout_at(until, answers.next()).await {
             ended.insert(node.clone());
             match answer {
-                Ok(mut told) => {
+                Ok(told) => {
                     unread.remove(&node);
-                    volumes.append(&mut told);
+                    told.into_iter().for_each(|one| volumes.take(one));
                 }
                 Err(reason) => note(unread, &node, reason),
             }
@@ -166,7 +169,7 @@ impl Reader {
         let waiting =
             (not_asked > 0).then(|| format!("there was no time to ask the kubelets of {not_asked} more nodes"));
         let named = unread.iter().map(|(node, (_, reason))| format!("node {node}: {}", short(reason, LONGEST)));
-        Told { volumes, unread: named.take(NAMED).chain(waiting).collect() }
+        Told { unread: named.take(NAMED).chain(waiting).chain(volumes.lacking()).collect(), volumes: volumes.told }
     }
 
     /// The copies that have claims, by their nodes.
@@ -177,8 +180,8 @@ impl Reader {
         let mut copies: BTreeMap<String, Copies> = BTreeMap::new();
         loop {
             let page = pods.list(&wanted).await.map_err(|error| with_causes(&error))?;
-            for (node, own, of) in page.items.iter().filter_map(copy) {
-                copies.entry(node).or_default().insert(own, of);
+            for (node, own, copy) in page.items.iter().filter_map(copy) {
+                copies.entry(node).or_default().insert(own, copy);
             }
             match page.metadata.continue_.filter(|token| !token.is_empty()) {
                 Some(token) => wanted = wanted.continue_token(&token),
@@ -199,13 +202,44 @@ impl Reader {
     }
 }
 
-/// The node of a copy that has claims, its own UID, and that of the host's pod.
-fn copy(pod: &Pod) -> Option<(String, String, String)> {
+/// The node of a copy that has claims, its UID, and what it is.
+fn copy(pod: &Pod) -> Option<(String, String, CopiedPod)> {
     let spec = pod.spec.as_ref()?;
-    let has_claims = spec.volumes.iter().flatten().any(|volume| volume.persistent_volume_claim.is_some());
-    let of = pod.annotations().get(COPY_OF).filter(|uid| !uid.is_empty())?;
-    has_claims.then_some(())?;
-    Some((spec.node_name.clone()?, pod.uid()?, of.clone()))
+    let claimed = spec.volumes.iter().flatten().filter(|volume| volume.persistent_volume_claim.is_some());
+    let volumes: BTreeSet<String> = claimed.map(|volume| volume.name.clone()).collect();
+    let of = pod.annotations().get(COPY_OF).filter(|uid| !uid.is_empty())?.clone();
+    (!volumes.is_empty()).then_some(())?;
+    Some((spec.node_name.clone()?, pod.uid()?, CopiedPod { of, volumes }))
+}
+
+/// What is told, as long as there is room for it in the line: who asks gives up one that is too long, with all that is in it.
+struct Volumes {
+    told: Vec<VolumeStats>,
+    room: usize,
+    left_out: usize,
+}
+
+impl Volumes {
+    fn new(room: usize) -> Self {
+        Self { told: Vec::new(), room, left_out: 0 }
+    }
+
+    fn take(&mut self, one: VolumeStats) {
+        // With a comma behind it.
+        let length = serde_json::to_vec(&one).map_or(0, |text| text.len() + 1);
+        match self.room.checked_sub(length) {
+            Some(room) => {
+                self.room = room;
+                self.told.push(one);
+            }
+            None => self.left_out += 1,
+        }
+    }
+
+    fn lacking(&self) -> Option<String> {
+        let left_out = self.left_out;
+        (left_out > 0).then(|| format!("{left_out} volumes are left out: the others are all that can be told at once"))
+    }
 }
 
 /// Said once in the log for as long as it is the same.
@@ -218,4 +252,26 @@ fn note(unread: &mut Unread, node: &str, reason: String) {
 
 fn late(patience: Duration) -> String {
     format!("no answer within {} s", patience.as_secs())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{super::Figures, *};
+
+    #[test]
+    fn volumes_for_which_there_is_no_room_in_the_line_are_counted() {
+        let one = VolumeStats {
+            pod_uid: "u".to_owned(),
+            volume: "data".to_owned(),
+            time: String::new(),
+            figures: Figures::default(),
+        };
+        let mut volumes = Volumes::new(2 * (serde_json::to_vec(&one).unwrap().len() + 1));
+        for _ in 0..2 {
+            volumes.take(one.clone());
+        }
+        assert_eq!((volumes.told.len(), volumes.lacking()), (2, None));
+        volumes.take(one);
+        assert!(volumes.told.len() == 2 && volumes.lacking().unwrap().starts_with("1 volumes are left out"));
+    }
 }

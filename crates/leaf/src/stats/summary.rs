@@ -1,13 +1,25 @@
 //! What a kubelet says of its pods' volumes at `/stats/summary`. Pure.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, de::IgnoredAny};
 
 use super::{Figures, VolumeStats};
+use domain::printable::short;
 
-/// The copies on a node: the UIDs of the host's pods, by their own.
-pub(super) type Copies = BTreeMap<String, String>;
+/// A time in RFC 3339 is shorter.
+const LONGEST_TIME: usize = 40;
+
+/// The copies on a node, by their UIDs.
+pub(super) type Copies = BTreeMap<String, CopiedPod>;
+
+#[derive(Debug)]
+pub(super) struct CopiedPod {
+    /// The UID of the host's pod.
+    pub(super) of: String,
+    /// Those of claims, as the pod calls them.
+    pub(super) volumes: BTreeSet<String>,
+}
 
 #[derive(Deserialize)]
 struct Summary {
@@ -38,20 +50,25 @@ struct Volume {
     figures: Figures,
 }
 
-/// Of copies alone, and of their claims.
+/// Of copies alone, and of the claims that these name, each once: a kubelet may say what it likes.
 pub(super) fn volumes(summary: &[u8], copies: &Copies) -> Result<Vec<VolumeStats>, serde_json::Error> {
     let summary: Summary = serde_json::from_slice(summary)?;
-    let of_pod = |pod: PodStats| {
-        let pod_uid = copies.get(&pod.pod_ref.uid)?.clone();
-        let claimed = pod.volume.into_iter().flatten().filter(|volume| volume.claim.is_some());
-        Some(claimed.map(move |Volume { name, time, figures, .. }| VolumeStats {
-            pod_uid: pod_uid.clone(),
-            volume: name,
-            time,
-            figures,
-        }))
-    };
-    Ok(summary.pods.into_iter().flatten().filter_map(of_pod).flatten().collect())
+    let mut told = BTreeMap::new();
+    for pod in summary.pods.into_iter().flatten() {
+        let Some((own, copy)) = copies.get_key_value(&pod.pod_ref.uid) else { continue };
+        for Volume { name, time, claim, figures } in pod.volume.into_iter().flatten() {
+            if claim.is_none() || !copy.volumes.contains(&name) {
+                continue;
+            }
+            told.entry((own, name.clone())).or_insert_with(|| VolumeStats {
+                pod_uid: copy.of.clone(),
+                volume: name,
+                time: short(&time, LONGEST_TIME),
+                figures,
+            });
+        }
+    }
+    Ok(told.into_values().collect())
 }
 
 #[cfg(test)]
@@ -59,6 +76,12 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    /// By their own UIDs, and those of the host's pods.
+    fn copies(uids: &[(&str, &str)]) -> Copies {
+        let copy = |of: &str| CopiedPod { of: of.to_owned(), volumes: ["data", "disk"].map(str::to_owned).into() };
+        uids.iter().map(|(own, of)| ((*own).to_owned(), copy(of))).collect()
+    }
 
     #[test]
     fn claims_of_copies_are_told_and_nothing_else_of_the_node() {
@@ -73,7 +96,7 @@ mod tests {
         let pods =
             json!([pod("c1", &json!([data, token, disk])), pod("other", &json!([data])), pod("c2", &json!(null))]);
         let summary = json!({"node": {"nodeName": "n", "fs": {"usedBytes": 1}}, "pods": pods}).to_string();
-        let copies = Copies::from([("c1", "h1"), ("c2", "h2"), ("c3", "h3")].map(|(own, of)| (own.into(), of.into())));
+        let copies = copies(&[("c1", "h1"), ("c2", "h2"), ("c3", "h3")]);
         let told = volumes(summary.as_bytes(), &copies).unwrap();
         let figures = Figures {
             capacity_bytes: Some(100),
@@ -88,6 +111,18 @@ mod tests {
         assert_eq!(told[0], of_data);
         assert_eq!((told[1].volume.as_str(), told[1].figures.capacity_bytes), ("disk", Some(5)));
         assert_eq!((told.len(), told[1].figures.used_bytes), (2, None), "{told:?}");
+    }
+
+    #[test]
+    fn volumes_that_no_copy_names_are_not_told_nor_one_twice_nor_any_time() {
+        let (time, claim) = ("9".repeat(1000), json!({"name": "leaf", "namespace": "shop"}));
+        let volume = |name: &str, used: u64| json!({"name": name, "usedBytes": used, "time": time, "pvcRef": claim});
+        let pod =
+            json!({"podRef": {"uid": "c1"}, "volume": [volume("data", 1), volume("data", 2), volume("made-up", 3)]});
+        let summary = json!({"pods": [pod, pod]}).to_string();
+        let told = volumes(summary.as_bytes(), &copies(&[("c1", "h1")])).unwrap();
+        assert_eq!((told.len(), told[0].volume.as_str(), told[0].figures.used_bytes), (1, "data", Some(1)), "{told:?}");
+        assert_eq!(told[0].time.len(), 40);
     }
 
     #[test]

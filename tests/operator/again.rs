@@ -69,6 +69,8 @@ async fn member_whose_administrator_comes_another_way_keeps_the_address_and_the_
         let told = clusters.does("member add m0 --member-kubeconfig=$another").await;
         assert!(told.contains("reaches it by https://m0"), "{told}");
         assert_eq!(ways(), [usual(AUTHORITY), usual(AUTHORITY)]);
+        clusters.does("member add m0 --member-kubeconfig=$another --server=https://m0/").await;
+        assert_eq!(ways(), [usual(AUTHORITY), usual(AUTHORITY)], "it is the address that the host has");
     }
     fs::write(clusters.file("m0"), kubeconfig("https://m0").replace(AUTHORITY, ANOTHER_AUTHORITY)).unwrap();
     clusters.does(ADD).await;

@@ -200,9 +200,10 @@ async fn target(flags: &Add, admin: &Admin, dial: &Dial) -> anyhow::Result<(Targ
 }
 
 /// How the host is to reach the member: judged by the rules that the controller has for a Secret. Where the administrator comes another way,
-/// such as by a tunnel, the host's own stays as it is, for another address has another authority.
+/// such as by a tunnel, the host's own stays as it is, for another address has another authority: also where --server says it once more.
 async fn reach(flags: &Add, admin: &Admin, scope: &Scope) -> anyhow::Result<Reach> {
-    let before = scope.reach.as_ref().filter(|before| flags.server.is_none() && is_another(admin, before));
+    let is_meant = |before: &&Reach| flags.server.as_ref().is_none_or(|said| is_same(said, &before.server));
+    let before = scope.reach.as_ref().filter(is_meant).filter(|before| is_another(admin, before));
     let (reach, whose) = match before {
         Some(before) => (before.clone(), "the kubeconfig that the host has of it".to_owned()),
         None => (said(flags, admin)?, format!("--member-kubeconfig {}", flags.member.member_kubeconfig.display())),
@@ -287,7 +288,11 @@ async fn reaches(
 
 /// Not the one by which the administrator reaches it.
 fn is_another(admin: &Admin, reach: &Reach) -> bool {
-    admin.entry.server.as_ref() != Some(&reach.server)
+    admin.entry.server.as_ref().is_none_or(|server| !is_same(server, &reach.server))
+}
+
+fn is_same(one: &str, other: &str) -> bool {
+    one.trim_end_matches('/') == other.trim_end_matches('/')
 }
 
 /// What is said of an address that was said, or of one that was known before.

@@ -179,6 +179,19 @@ async fn member_in_which_pods_of_the_host_run_is_closed_and_not_removed() {
     assert!(node()["spec"]["unschedulable"] == true && is_agents(), "it is open again when the member comes back");
 }
 
+#[tokio::test]
+async fn member_is_removed_by_force_without_a_right_to_nodes_and_otherwise_it_is_said_what_opens_it_again() {
+    let clusters = Clusters::new(1);
+    clusters.join().await;
+    clusters.denied.lock().unwrap().insert("/api/v1/nodes".to_owned());
+    let opens = ["closed to new volumes and pods now", "`kosmos-csi member uncordon m0`", "`kubectl uncordon -l "];
+    clusters.refuses("member remove m0", &opens).await;
+    assert!(clusters.host.get(SECRETS, NAMESPACE, "m0").is_some());
+    let told = clusters.does("member remove m0 --force").await;
+    assert!(told.contains("member forget m0"), "{told}");
+    assert!(clusters.host.get(SECRETS, NAMESPACE, "m0").is_none());
+}
+
 /// As where somebody has deleted them, or where the command was ended in between.
 #[tokio::test]
 async fn accounts_stay_in_a_member_with_pods_or_leaves_of_the_host_also_where_its_secrets_have_gone() {

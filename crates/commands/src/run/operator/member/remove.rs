@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use anyhow::bail;
+use anyhow::{Context, bail};
 use k8s_openapi::api::core::v1::Secret;
 use kube::ResourceExt;
 
@@ -55,8 +55,9 @@ pub(in crate::run::operator) async fn remove(flags: &Remove, dial: &Dial) -> any
         secret::cordon(&host, secret, true).await?;
     }
     if !flags.force {
-        let has_nodes = copies::close(&host, &flags.name).await?;
-        if let Some(why) = left::told(flags, &host, &agents, admin.as_ref(), dial).await? {
+        let has_nodes = copies::close(&host, &flags.name).await.with_context(|| unseen(flags, true))?;
+        let why = left::told(flags, &host, &agents, admin.as_ref(), dial).await;
+        if let Some(why) = why.with_context(|| unseen(flags, has_nodes))? {
             return Ok(Report::new(closed(flags, has_nodes, &why), false));
         }
     }
@@ -69,21 +70,40 @@ pub(in crate::run::operator) async fn remove(flags: &Remove, dial: &Dial) -> any
             title(&tokens(Some(&host.id.0), None))
         ),
     };
-    copies::leave_closed(&host, &flags.name).await?;
-    Ok(Report::well(closing(flags, &table, &left, &tokens)))
+    let nodes = if flags.force { String::new() } else { leave_closed(flags, &host).await };
+    Ok(Report::well(closing(flags, &table, &left, &(tokens + &nodes))))
+}
+
+/// With --force they were not closed, and no right to them is needed. What fails is told: all else is done by now.
+async fn leave_closed(flags: &Remove, host: &Host) -> String {
+    let Err(error) = copies::leave_closed(host, &flags.name).await else { return String::new() };
+    format!(
+        "Its virtual nodes stay closed to pods if the member comes back ({error}): `kubectl uncordon -l {}` opens them then.\n",
+        copies::selector(&flags.name)
+    )
 }
 
 fn closed(flags: &Remove, has_nodes: bool, why: &str) -> String {
+    let name = &flags.name;
+    let opening = opening(flags, has_nodes);
+    format!("Member {name} is closed to new volumes and pods now, and not removed: {why}.\n{opening}.\n")
+}
+
+/// What an error on the way leaves behind.
+fn unseen(flags: &Remove, has_nodes: bool) -> String {
+    let name = &flags.name;
+    let opening = opening(flags, has_nodes);
+    format!("member {name} is closed to new volumes and pods now, and not removed. {opening}. It went no further")
+}
+
+fn opening(flags: &Remove, has_nodes: bool) -> String {
     let name = &flags.name;
     let nodes = if has_nodes {
         format!(", and `kubectl uncordon -l {}` its virtual nodes", copies::selector(name))
     } else {
         String::new()
     };
-    format!(
-        "Member {name} is closed to new volumes and pods now, and not removed: {why}.\nIf it is to stay, `kosmos-csi member uncordon {name}` \
-         opens it{nodes}.\n"
-    )
+    format!("If it is to stay, `kosmos-csi member uncordon {name}` opens it{nodes}")
 }
 
 /// The way to take away what `member add` has made there: never in a cluster that is another member, or that the name does not mean.

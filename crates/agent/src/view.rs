@@ -128,11 +128,15 @@ impl HostCache {
         ours.map(|node| text(&node, "/metadata/name").to_owned()).collect()
     }
 
-    /// The names of pods that run in a namespace of the member, as the work on it knows them.
+    /// The names of pods that run in a namespace of the member, as the work on it knows them. One that is being deleted may be on a node
+    /// that is dead, and says that it runs for ever.
     pub(super) fn running_in(&self, member: &str, namespace: &str) -> Vec<String> {
         let Some(there) = self.concerned().of(member).last().cloned() else { return Vec::new() };
-        let runs =
-            |pod: &Arc<Value>| text(pod, "/metadata/namespace") == namespace && text(pod, "/status/phase") == "Running";
+        let runs = |pod: &Arc<Value>| {
+            text(pod, "/metadata/namespace") == namespace
+                && text(pod, "/status/phase") == "Running"
+                && !object::is_leaving(pod)
+        };
         let mut names: Vec<String> =
             there.pods.all().iter().filter(|pod| runs(pod)).map(|pod| Place::of(pod).name).collect();
         names.sort();

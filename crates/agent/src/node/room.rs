@@ -107,7 +107,7 @@ fn most(of: &mut Amounts, other: &Amounts) {
     }
 }
 
-/// What is kept of a member's pod: all of what may be a copy, and of others what they ask for.
+/// What is kept of a member's pod: all of what may be a copy, and of others what they ask for, and whether they run.
 pub(crate) fn reduce(pod: &mut Value) -> bool {
     if let Some(metadata) = pod["metadata"].as_object_mut() {
         metadata.remove("managedFields");
@@ -126,7 +126,7 @@ pub(crate) fn reduce(pod: &mut Value) -> bool {
     spec["containers"] = containers;
     spec["initContainers"] = beginning;
     *pod = serde_json::json!({
-        "metadata": fields(&pod["metadata"], &["namespace", "name", "uid"]),
+        "metadata": fields(&pod["metadata"], &["namespace", "name", "uid", "deletionTimestamp"]),
         "spec": spec,
         "status": fields(&pod["status"], &["phase"]),
     });
@@ -202,15 +202,16 @@ mod tests {
     }
 
     #[test]
-    fn what_a_strangers_pod_asks_for_is_all_that_is_kept_of_it() {
+    fn what_a_strangers_pod_asks_for_and_whether_it_runs_is_all_that_is_kept_of_it() {
         let mut pod = json!({
-            "metadata": {"namespace": "x", "name": "p", "uid": "u", "annotations": {"a": "b"}},
+            "metadata": {"namespace": "x", "name": "p", "uid": "u", "annotations": {"a": "b"}, "deletionTimestamp": "2026-01-02T03:04:05Z"},
             "spec": {"nodeName": "a", "containers": [{"name": "c", "image": "i", "resources": {"requests": {"cpu": "1"}}}]},
             "status": {"phase": "Running", "podIP": "10.0.0.1"},
         });
         let before = asked(&pod);
         assert!(reduce(&mut pod));
         assert_eq!(asked(&pod), before);
+        assert!(pod["status"]["phase"] == "Running" && !text(&pod, "/metadata/deletionTimestamp").is_empty());
         assert!(!pod.to_string().contains("10.0.0.1") && !pod.to_string().contains("image"));
     }
 }

@@ -140,3 +140,17 @@ async fn work_that_has_ended_is_told_nothing_and_takes_nothing_from_work_that_be
     let concerned = view.concerned();
     assert!(concerned.members.is_empty() && concerned.copies.is_empty());
 }
+
+#[test]
+fn pod_that_is_being_deleted_does_not_run_any_more() {
+    let view = HostCache::default();
+    let entered = view.enter("m");
+    for (name, phase, deleted) in
+        [("well", "Running", None), ("going", "Running", Some("2026-01-02T03:04:05Z")), ("new", "Pending", None)]
+    {
+        let metadata = json!({"namespace": "kosmos-csi", "name": name, "deletionTimestamp": deleted});
+        let pod = object::parsed(json!({"metadata": metadata, "status": {"phase": phase}})).unwrap();
+        entered.pods.take(Event::Apply(pod), super::super::node::reduce);
+    }
+    assert_eq!(view.running_in("m", "kosmos-csi"), ["well"]);
+}

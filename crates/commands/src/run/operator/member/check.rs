@@ -255,7 +255,9 @@ async fn told(name: &str, host: &Host, client: &Client) -> Result<(String, Told)
     let pods = Api::<Pod>::namespaced(client.clone(), stats::NAMESPACE);
     let running = ListParams::default().fields("status.phase=Running");
     let running = pods.list_metadata(&running).await.map_err(|error| with_causes(&error))?;
-    let readers = stats::readers_of(running.iter().map(ResourceExt::name_any).collect(), &host.id);
+    // One that is being deleted may be on a node that is dead.
+    let staying = running.iter().filter(|pod| pod.metadata.deletion_timestamp.is_none());
+    let readers = stats::readers_of(staying.map(ResourceExt::name_any).collect(), &host.id);
     let reader = readers.into_iter().next().ok_or_else(|| {
         format!(
             "nobody tells how full volumes are there, so virtual nodes have no kubelet_volume_stats_… of them: `member add {name} --volume-stats` \

@@ -17,8 +17,8 @@ const LONGEST: usize = 400;
 pub(super) struct VolumeMeter {
     pub(super) asked: Option<Instant>,
     pub(super) volumes: Volumes,
-    /// Why not all is told.
-    error: Option<String>,
+    /// Not all is told. Why, a member says in other words each time if it likes.
+    is_lacking: bool,
 }
 
 impl VolumeMeter {
@@ -38,15 +38,15 @@ impl VolumeMeter {
             }
             Err(reason) => Some(reason),
         };
-        let error = reason.map(|reason| short(&reason, LONGEST));
-        match &error {
-            Some(reason) if self.error != error => {
+        match &reason {
+            Some(reason) if !self.is_lacking => {
+                let reason = short(reason, LONGEST);
                 tracing::warn!(member = name, reason, "how full volumes there are is not known, or not of all of them");
             }
-            None if self.error.is_some() => tracing::info!(member = name, "how full volumes there are is known again"),
+            None if self.is_lacking => tracing::info!(member = name, "how full volumes there are is known again"),
             _ => {}
         }
-        self.error = error;
+        self.is_lacking = reason.is_some();
     }
 }
 

@@ -191,7 +191,10 @@ async fn whoever_tells_how_full_volumes_are_tells_one_host_and_nobody_is_given_h
     member.create("storageclasses.storage.k8s.io", class).unwrap();
     let told = clusters.does("member check m0").await;
     let row = told.lines().find(|row| row.starts_with("volume stats")).unwrap();
-    assert!(row.contains(" note ") && row.contains("`member add m0 --volume-stats`"), "{row}");
+    assert!(
+        row.contains(" note ") && row.contains("`member add m0 --member-kubeconfig FILE --volume-stats --image IMAGE`"),
+        "{row}"
+    );
     clusters.refuses("member check m0 --volume-stats", &["volume stats", "FAILED", "nobody tells"]).await;
     clusters.does("member remove m0 --member-kubeconfig=$m0").await;
     assert!(member.list("deployments.apps").is_empty() && member.list(ROLES).is_empty());

@@ -260,8 +260,8 @@ async fn told(name: &str, host: &Host, client: &Client) -> Result<(String, Told)
     let readers = stats::readers_of(staying.map(ResourceExt::name_any).collect(), &host.id);
     let reader = readers.into_iter().next().ok_or_else(|| {
         format!(
-            "nobody tells how full volumes are there, so virtual nodes have no kubelet_volume_stats_… of them: `member add {name} --volume-stats` \
-             makes a pod that does"
+            "nobody tells how full volumes are there, so virtual nodes have no kubelet_volume_stats_… of them: `member add {name} \
+             --member-kubeconfig FILE --volume-stats --image IMAGE` makes a pod that does"
         )
     })?;
     let told = timeout(PATIENCE, stats::ask(client, &reader)).await;

@@ -104,18 +104,38 @@ fn object_with_our_labels_is_given_nothing_that_no_pod_of_the_host_names() {
     });
 }
 
+/// In a namespace that the host has not.
+fn plant_secrets(world: &World, namespace: &str, finalizers: &Value) {
+    world.member.create("namespaces", json!({"metadata": {"name": namespace}})).unwrap();
+    for (kind, name) in [("configmaps", "kosmos-csi.secrets"), ("secrets", "a"), ("secrets", "b")] {
+        let mut metadata = marked(world, namespace, name, &json!({"kosmos.csi.io/version": "x"}));
+        if kind == "secrets" {
+            metadata["finalizers"] = finalizers.clone();
+        }
+        world.member.create(kind, json!({"metadata": metadata})).unwrap();
+    }
+}
+
+#[test]
+fn secrets_with_our_labels_that_somebodys_finalizer_keeps_do_not_keep_others_from_being_removed() {
+    story(1, async {
+        let world = standing(1).await;
+        for number in 0..120 {
+            plant_secrets(&world, &format!("held-{number:03}"), &json!(["example.com/stays"]));
+        }
+        plant_secrets(&world, "planted", &json!([]));
+        sleep(Duration::from_mins(2)).await;
+        assert!(world.member.get("secrets", "held-000", "a").is_some(), "it is kept");
+        assert!(world.member.get("secrets", "planted", "a").is_none());
+    });
+}
+
 #[test]
 fn host_is_asked_about_some_namespaces_at_a_time_whatever_secrets_with_our_labels_are_in_a_member() {
     story(1, async {
         let world = standing(1).await;
-        let kept = json!({"kosmos.csi.io/version": "x"});
         for number in 0..150 {
-            let namespace = format!("planted-{number}");
-            world.member.create("namespaces", json!({"metadata": {"name": namespace}})).unwrap();
-            for (kind, name) in [("configmaps", "kosmos-csi.secrets"), ("secrets", "a"), ("secrets", "b")] {
-                let metadata = marked(&world, &namespace, name, &kept);
-                world.member.create(kind, json!({"metadata": metadata})).unwrap();
-            }
+            plant_secrets(&world, &format!("planted-{number}"), &json!([]));
         }
         world.host.faults().record(true);
         let asked = || {

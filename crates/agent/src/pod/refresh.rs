@@ -14,7 +14,7 @@ use super::{
     super::{
         HOST, MANAGED_BY,
         node::ignore_conflict,
-        object::{Place, mark, text},
+        object::{Place, is_leaving, mark, text},
     },
     Pods,
     config_sync::{MARKER, RENEW_AT, is_due, rewritten},
@@ -82,8 +82,14 @@ impl Pods<'_> {
         let is_there: BTreeSet<SyncedObject> = there.iter().map(|(thing, _)| thing.clone()).collect();
         let mut asked = BTreeMap::new();
         for (thing, object) in there {
-            let gives =
-                if is_given(&thing) { Some(true) } else { self.is_open_now(&thing.1.namespace, &mut asked).await? };
+            let gives = if is_given(&thing) {
+                Some(true)
+            } else if is_leaving(&object) {
+                // What somebody's finalizer keeps there would be among the first to be asked about at every look.
+                None
+            } else {
+                self.is_open_now(&thing.1.namespace, &mut asked).await?
+            };
             match (gives, wanted.get(&thing)) {
                 (Some(false), _) => {
                     self.remove(&thing, &object, "its namespace in the host gives members no Secrets any more").await?;

@@ -189,6 +189,8 @@ async fn member_is_removed_by_force_without_a_right_to_nodes_and_otherwise_it_is
     assert!(clusters.host.get(SECRETS, NAMESPACE, "m0").is_some());
     let told = clusters.does("member remove m0 --force").await;
     assert!(told.contains("member forget m0"), "{told}");
+    let reader = format!("ClusterRoleBinding kosmos-csi-stats-host-{}", identity(&clusters.host));
+    assert!(told.contains("/kosmos-csi-tokens-") && told.contains(&reader), "{told}");
     assert!(clusters.host.get(SECRETS, NAMESPACE, "m0").is_none());
 }
 

@@ -28,7 +28,7 @@ use host::{
 };
 use operator::{
     narrow::shared_roles,
-    objects::{Uses, former_cluster, is_own, title, tokens, word},
+    objects::{NAMESPACE, STATS_ACCOUNT, Uses, former_cluster, is_own, own_name, title, tokens, word},
     table::Table,
 };
 
@@ -65,13 +65,20 @@ pub(in crate::run::operator) async fn remove(flags: &Remove, dial: &Dial) -> any
     remove_secrets(&host, &secrets, &mut table).await?;
     let tokens = match admin {
         Some(admin) => remove_account(flags, &host, &admin, &mut table).await?,
-        None => format!(
-            "Its tokens stay good there until they end: whoever administers the member ends them at once by deleting {} there.\n",
-            title(&tokens(Some(&host.id.0), None))
-        ),
+        None => stays(&host),
     };
     let nodes = if flags.force { String::new() } else { leave_closed(flags, &host).await };
     Ok(Report::well(closing(flags, &table, &left, &(tokens + &nodes))))
+}
+
+/// What is left in the member for who administers it.
+fn stays(host: &Host) -> String {
+    let (tokens, reader) = (title(&tokens(Some(&host.id.0), None)), own_name(STATS_ACCOUNT, &host.id.0));
+    format!(
+        "Its tokens stay good there until they end: whoever administers the member ends them at once by deleting {tokens} there. Where the host \
+         was told how full volumes are (--volume-stats), he also deletes Deployment {NAMESPACE}/{reader}, ServiceAccount {NAMESPACE}/{reader} \
+         and ClusterRoleBinding {reader}: that pod has a token of its own.\n"
+    )
 }
 
 /// With --force they were not closed, and no right to them is needed. What fails is told: all else is done by now.

@@ -76,8 +76,13 @@ pub async fn every_way_of_binding(fleet: &Fleet) -> Result<()> {
         let items = [claim(way, way, &Value::Null), writer];
         host.apply(&json!({"apiVersion": "v1", "kind": "List", "items": items}).to_string()).await?;
         until(host, GROWTH, &format!("pod/{way}"), "--for=jsonpath={.status.phase}=Succeeded").await?;
-        let said = host.kubectl(&["-n", GROWTH, "logs", way]).await?;
-        ensure!(said.trim() == "written", "{way}: {said:?}");
+        // A runtime may write what a container said after that has ended.
+        wait_for("its log says what it read", PATIENCE, || async {
+            let said = host.kubectl(&["-n", GROWTH, "logs", way]).await?;
+            ensure!(said.trim() == "written", "{way}: {said:?}");
+            Ok(Some(()))
+        })
+        .await?;
     }
     let node = host.kubectl(&["-n", GROWTH, "get", "pod", "as-told", "-o", "jsonpath={.spec.nodeName}"]).await?;
     ensure!(node == "kosmos-cluster39", "the pod of the administrator's member is on {node:?}");

@@ -155,7 +155,9 @@ impl Reader {
             match answer {
                 Ok(told) => {
                     unread.remove(&node);
-                    told.into_iter().for_each(|one| volumes.take(one));
+                    for one in told {
+                        volumes.take(one);
+                    }
                 }
                 Err(reason) => note(unread, &node, reason),
             }

@@ -55,7 +55,10 @@ async fn member_with_snapshots_is_removed_and_forgotten_by_force_alone() {
     content("snap", "kosmos.csi.io", "m0");
     content("elsewhere", "kosmos.csi.io", "m1");
     content("theirs", "nobody.example", "m0");
+    // An API server that has just started names no such kinds.
+    clusters.denied.lock().unwrap().insert("/apis/snapshot.storage.k8s.io/v1".to_owned());
     clusters.refuses("member remove m0", &["it has one snapshot of the host (snap)", "--force"]).await;
+    clusters.denied.lock().unwrap().remove("/apis/snapshot.storage.k8s.io/v1");
     host.delete(CONTENTS, "", "snap").unwrap();
     host.create(GROUP_CONTENTS, json!({"metadata": {"name": "both"}, "spec": {"driver": "kosmos.csi.io"}})).unwrap();
     let status = json!({"volumeGroupSnapshotHandle": "m0/shop/g-1/0123456789abcdef"});

@@ -22,7 +22,7 @@ pub(super) struct Done {
 /// Of a list, at once.
 const PAGE: u32 = 500;
 
-fn resource(version: &str, kind: &str) -> ApiResource {
+pub(super) fn resource(version: &str, kind: &str) -> ApiResource {
     let (group, version) = version.split_once('/').unwrap_or(("", version));
     ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, kind))
 }
@@ -62,6 +62,17 @@ pub(super) async fn serves(client: &Client, version: &str, kind: &str) -> anyhow
     }
     let served = client.list_api_group_resources(version).await.map_err(told)?;
     Ok(served.resources.iter().any(|served| served.kind == kind))
+}
+
+/// Whether the cluster has no such kind, once it could not be listed: it knows no such path, and names no such kind. One alone may be
+/// about to change.
+pub(super) async fn lacks(client: &Client, version: &str, kind: &str) -> bool {
+    let all = Api::<DynamicObject>::all_with(client.clone(), &resource(version, kind));
+    let is_unknown = match all.list(&ListParams::default().limit(1)).await {
+        Err(kube::Error::Api(status)) => status.code == 404 && !cluster::says_what_is_missing(&status),
+        _ => false,
+    };
+    is_unknown && matches!(serves(client, version, kind).await, Ok(false))
 }
 
 /// All of a kind that are wanted, each with its kind; of the others no more than a page is held.

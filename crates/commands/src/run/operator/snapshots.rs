@@ -2,11 +2,11 @@
 
 use kube::{
     Api, ResourceExt,
-    api::{ApiResource, DynamicObject, GroupVersionKind, ListParams},
+    api::{DynamicObject, ListParams},
 };
 
 use super::{
-    objects::serves,
+    objects::{lacks, resource, serves},
     whole::{whole, whole_of},
 };
 use host::Host;
@@ -18,14 +18,14 @@ use operator::compare::HostSnapshots;
 
 /// The host's records, and their kinds.
 const RECORDS: [(&str, &str); 2] = [
-    ("snapshot.storage.k8s.io", "VolumeSnapshotContent"),
-    ("groupsnapshot.storage.k8s.io", "VolumeGroupSnapshotContent"),
+    ("snapshot.storage.k8s.io/v1", "VolumeSnapshotContent"),
+    ("groupsnapshot.storage.k8s.io/v1", "VolumeGroupSnapshotContent"),
 ];
 
 pub(super) async fn of_host(host: &Host) -> HostSnapshots {
     let mut known = HostSnapshots::default();
-    for (group, kind) in RECORDS {
-        match records(host, group, kind).await {
+    for (version, kind) in RECORDS {
+        match records(host, version, kind).await {
             Ok(records) => {
                 for record in records {
                     known.add(&record.name_any(), &record.data);
@@ -37,20 +37,11 @@ pub(super) async fn of_host(host: &Host) -> HostSnapshots {
     known
 }
 
-/// None where the host knows no such path and names no such kind: one alone may be about to change.
-async fn records(host: &Host, group: &str, kind: &str) -> Result<Vec<DynamicObject>, String> {
-    let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(group, "v1", kind));
-    let all = Api::<DynamicObject>::all_with(host.client.clone(), &resource);
-    let reason = match whole(all.clone()).await {
-        Ok(records) => return Ok(records),
-        Err(reason) => reason,
-    };
-    let is_unknown = match all.list(&ListParams::default().limit(1)).await {
-        Err(kube::Error::Api(status)) => status.code == 404 && !cluster::says_what_is_missing(&status),
-        _ => false,
-    };
-    let unserved = is_unknown && matches!(serves(&host.client, &resource.api_version, kind).await, Ok(false));
-    if unserved { Ok(Vec::new()) } else { Err(reason) }
+async fn records(host: &Host, version: &str, kind: &str) -> Result<Vec<DynamicObject>, String> {
+    match whole(Api::<DynamicObject>::all_with(host.client.clone(), &resource(version, kind))).await {
+        Err(_) if lacks(&host.client, version, kind).await => Ok(Vec::new()),
+        told => told,
+    }
 }
 
 /// Those with our labels.

@@ -7,7 +7,7 @@ use anyhow::Context;
 use serde_json::Value;
 
 use super::{counted_as, volumes_by_member};
-use crate::run::operator::objects::{list, serves};
+use crate::run::operator::objects::{lacks, list};
 use domain::volume::{DRIVER, VolumeId};
 use host::Host;
 use operator::{backup::SNAPSHOTS, objects::word};
@@ -62,11 +62,11 @@ async fn contents(
     handles: [&str; 3],
 ) -> anyhow::Result<Vec<String>> {
     let unseen = || format!("what the host has in member {member} cannot be counted");
-    if !serves(&host.client, version, kind).await.with_context(unseen)? {
-        return Ok(Vec::new());
-    }
     let is_there = |content: &Value| is_in(content, member, handles);
-    let found = list(&host.client, version, kind, is_there).await.with_context(unseen)?;
+    let found = match list(&host.client, version, kind, is_there).await {
+        Err(_) if lacks(&host.client, version, kind).await => return Ok(Vec::new()),
+        found => found.with_context(unseen)?,
+    };
     Ok(found.iter().map(|content| word(content, "/metadata/name").to_owned()).collect())
 }
 

@@ -259,14 +259,14 @@ async fn roles_that_somebody_was_given_by_hand_stay() {
     let user = json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "another-host"});
     member.create(BINDINGS, binding(user)).unwrap();
     let told = clusters.does(REMOVE).await;
-    assert!(told.contains("left: other hosts use it") && member.get(ROLES, "", "kosmos-csi").is_some(), "{told}");
+    assert!(told.contains("left: others use it") && member.get(ROLES, "", "kosmos-csi").is_some(), "{told}");
     clusters.join().await;
     member.delete(BINDINGS, "", "by-hand").unwrap();
     let account = format!("kosmos-csi-virtual-node-host-{}", identity(&clusters.host));
     let own = json!({"kind": "ServiceAccount", "namespace": NAMESPACE, "name": account});
     member.create(BINDINGS, binding(own)).unwrap();
     let told = clusters.does(REMOVE).await;
-    assert!(!told.contains("left: other hosts use it") && member.list(ROLES).is_empty(), "{told}");
+    assert!(!told.contains("left: others use it") && member.list(ROLES).is_empty(), "{told}");
 }
 
 #[tokio::test]

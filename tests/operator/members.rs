@@ -477,7 +477,7 @@ async fn host_that_leaves_takes_its_accounts_along_and_not_what_other_hosts_use(
     let other = json!({"metadata": {"name": "kosmos-csi-host-other", "namespace": NAMESPACE, "labels": {"kosmos.csi.io/host": "other"}}});
     member.create("serviceaccounts", other).unwrap();
     let told = clusters.does("member remove m0 --member-kubeconfig=$m0").await;
-    assert!(told.contains("left: other hosts use it"), "{told}");
+    assert!(told.contains("left: others use it"), "{told}");
     assert!(member.get(ROLES, "", "kosmos-csi").is_some());
     let own = identity(&clusters.host);
     for kind in [

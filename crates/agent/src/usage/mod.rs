@@ -114,7 +114,7 @@ async fn asked<T: Send + 'static>(wanted: bool, asking: impl Future<Output = T> 
         return Ok(None);
     }
     let asked = tokio::spawn(asking).await;
-    asked.map(Some).map_err(|error| Error::InProgress(format!("what pods use is not told: {error}")))
+    asked.map(Some).map_err(|error| Error::InProgress(format!("what the member says of its pods is not told: {error}")))
 }
 
 /// What it takes to ask a member.

@@ -65,7 +65,7 @@ async fn removed_parts(
     leaf: &MemberClient,
     group: &VolumeId,
     known: &[Snapshot],
-    unmarked: bool,
+    has_unmarked: bool,
     named: &[String],
 ) -> Result<Vec<String>> {
     let mut removed = Vec::new();
@@ -78,7 +78,7 @@ async fn removed_parts(
         let gone = match part.as_ref().map(|part| (part.place(), &part.leaf)) {
             Some((Some(place), _)) if beside(&place) => leaf::snapshot::read(leaf, &place).await?.is_none(),
             // It is found by its label alone, which somebody may have taken off one that is there.
-            Some((None, LeafName::Hashed(hash))) if !unmarked => {
+            Some((None, LeafName::Hashed(hash))) if !has_unmarked => {
                 leaf::snapshot::list(leaf, *hash).await?;
                 leaf.snapshots.row(*hash).is_none()
             }
@@ -109,22 +109,22 @@ fn are_marked(
 
 /// What to do about the parts without their marks, where one of these handles may mean any. One that says no place may mean any part, and
 /// no part for certain: that one may not be ours.
-fn lacking(unmarked: &[(LeafPlace, Vec<String>)], unknown: &[VolumeId]) -> Option<String> {
+fn lacking(candidates: &[(LeafPlace, Vec<String>)], unknown: &[VolumeId]) -> Option<String> {
     let is_named = |place: &LeafPlace| unknown.iter().any(|id| id.place().as_ref() == Some(place));
-    if let Some((place, lacking)) = unmarked.iter().find(|(place, _)| is_named(place)) {
+    if let Some((place, lacking)) = candidates.iter().find(|(place, _)| is_named(place)) {
         return Some(format!(
             "snapshot {place} is part of the group, and somebody has taken marks of ours off it: put back {}; or delete it there, as it is \
              to go with the group",
             lacking.join(", ")
         ));
     }
-    let id = unknown.iter().find(|id| id.place().is_none()).filter(|_| !unmarked.is_empty())?;
+    let id = unknown.iter().find(|id| id.place().is_none()).filter(|_| !candidates.is_empty())?;
     let list = |(place, lacking): &(LeafPlace, Vec<String>)| format!("{place} ({})", lacking.join(", "));
-    let candidates: Vec<String> = unmarked.iter().map(list).collect();
+    let listed: Vec<String> = candidates.iter().map(list).collect();
     Some(format!(
-        "snapshot {id} is named, and is not seen; it may be one of these, which are in the group, and of which somebody has taken marks of \
-         ours off, if they are ours: {}. Put them back on the one that it is",
-        candidates.join("; ")
+        "snapshot {id} is named, and is not seen. It may be one of these in the group, which lack marks of ours: {}. Put the marks back on \
+         the one that it is; the others may not be ours",
+        listed.join("; ")
     ))
 }
 
@@ -250,7 +250,7 @@ mod tests {
         let certain = lacking(&parts, &[hashed.clone(), named.clone()]).unwrap();
         assert!(certain.contains("snapshot shop/b is part") && certain.contains("delete it there"), "{certain}");
         let candidates = lacking(&parts, std::slice::from_ref(&hashed)).unwrap();
-        for said in ["shop/a (label of a)", "shop/b (label of b)", "may be one of these"] {
+        for said in ["shop/a (label of a)", "shop/b (label of b)", "may be one of these in the group"] {
             assert!(candidates.contains(said), "{said}: {candidates}");
         }
         assert!(!candidates.contains("delete"), "{candidates}");

@@ -140,7 +140,7 @@ impl Reader {
         let mut due: Vec<String> = copies.keys().filter(is_due).cloned().collect();
         due.sort_by_key(|node| unread.get(node).map(|(since, _)| *since));
         let (of_all, mut begun, mut ended) = (due.len(), BTreeSet::new(), BTreeSet::new());
-        let mut volumes = Volumes::new(ROOM);
+        let mut volumes = Line::new(ROOM);
         let copies = &copies;
         let asking = due.into_iter().map(|node| {
             begun.insert(node.clone());
@@ -168,8 +168,7 @@ impl Reader {
             note(unread, node, late(LOOK));
         }
         let not_asked = of_all - begun.len();
-        let waiting =
-            (not_asked > 0).then(|| format!("there was no time to ask the kubelets of {not_asked} more nodes"));
+        let waiting = (not_asked > 0).then(|| format!("kubelets that there was no time to ask: {not_asked}"));
         let named = unread.iter().map(|(node, (_, reason))| format!("node {node}: {}", short(reason, LONGEST)));
         Told { unread: named.take(NAMED).chain(waiting).chain(volumes.lacking()).collect(), volumes: volumes.told }
     }
@@ -215,13 +214,13 @@ fn copy(pod: &Pod) -> Option<(String, String, CopiedPod)> {
 }
 
 /// What is told, as long as there is room for it in the line: who asks gives up one that is too long, with all that is in it.
-struct Volumes {
+struct Line {
     told: Vec<VolumeStats>,
     room: usize,
     left_out: usize,
 }
 
-impl Volumes {
+impl Line {
     fn new(room: usize) -> Self {
         Self { told: Vec::new(), room, left_out: 0 }
     }
@@ -240,7 +239,7 @@ impl Volumes {
 
     fn lacking(&self) -> Option<String> {
         let left_out = self.left_out;
-        (left_out > 0).then(|| format!("{left_out} volumes are left out: the others are all that can be told at once"))
+        (left_out > 0).then(|| format!("volumes left out: {left_out}, as the others are all that can be told at once"))
     }
 }
 
@@ -268,12 +267,12 @@ mod tests {
             time: String::new(),
             figures: Figures::default(),
         };
-        let mut volumes = Volumes::new(2 * (serde_json::to_vec(&one).unwrap().len() + 1));
+        let mut volumes = Line::new(2 * (serde_json::to_vec(&one).unwrap().len() + 1));
         for _ in 0..2 {
             volumes.take(one.clone());
         }
         assert_eq!((volumes.told.len(), volumes.lacking()), (2, None));
         volumes.take(one);
-        assert!(volumes.told.len() == 2 && volumes.lacking().unwrap().starts_with("1 volumes are left out"));
+        assert!(volumes.told.len() == 2 && volumes.lacking().unwrap().starts_with("volumes left out: 1, "));
     }
 }

@@ -237,13 +237,13 @@ async fn volume_stats(flags: &Check, host: &Host, client: &Client, sheet: &mut S
     let line = "volume stats";
     match told(&flags.name, host, client).await {
         Ok((reader, told)) if told.unread.is_empty() => {
-            sheet.ok(line, format!("pod {reader} tells of {} volumes", told.volumes.len()));
+            sheet.ok(line, format!("volumes that pod {reader} tells of: {}", told.volumes.len()));
         }
         Ok((reader, told)) => {
             let unread = told.unread.join("; ");
             sheet.failed(
                 line,
-                format!("pod {reader} tells of {} volumes, and cannot of all: {unread}", told.volumes.len()),
+                format!("volumes that pod {reader} tells of: {}, and it cannot of all: {unread}", told.volumes.len()),
             );
         }
         Err(reason) if flags.volume_stats => sheet.failed(line, reason),

@@ -185,7 +185,7 @@ async fn remove_account(flags: &Remove, host: &Host, admin: &Admin, table: &mut 
     let shared = accounts.has_others(host) || others::has_given(&admin.client, &objects).await?;
     for object in objects.iter().rev().filter(|object| word(object, "/kind") != "Namespace") {
         if shared && !is_own(object) {
-            table.row([title(object).as_str(), &flags.name, "left: other hosts use it"]);
+            table.row([title(object).as_str(), &flags.name, "left: others use it"]);
             continue;
         }
         let Done { title, result } = remove_object(&admin.client, object).await?;

@@ -13,7 +13,7 @@ use http::{HeaderValue, Request, Response, Uri, header::SEC_WEBSOCKET_PROTOCOL};
 use http_body_util::BodyExt;
 use hyper_util::rt::TokioIo;
 use kube::client::{Body, DynBody};
-use leaf::stats::PORT;
+use leaf::stats::{NAMESPACE, PORT};
 use serde_json::{Value, json};
 use tokio::{io::DuplexStream, time::Instant};
 use tokio_tungstenite::{
@@ -27,7 +27,6 @@ use super::{
     usage::{SHARED, Scraped, value},
 };
 
-const NAMESPACE: &str = "kosmos-csi";
 const USED: &str = "kubelet_volume_stats_used_bytes{namespace=\"shop\",persistentvolumeclaim=\"data\"}";
 
 /// How the reader answers.

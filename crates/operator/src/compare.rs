@@ -1,6 +1,8 @@
 //! The host's volumes against the leaves of the members, both listed whole: what has lost its other half. What is judged
 //! here may be removed by a person, so whatever could explain a difference counts as an explanation.
 
+mod snapshots;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use domain::volume::{LeafPlace, VolumeHash, VolumeId, quantity};
@@ -26,9 +28,8 @@ impl HostSide {
 
     /// A volume of a member that nobody knows may have any leaf of its hash.
     fn may_use(&self, hash: VolumeHash) -> bool {
-        let all = self.volumes.iter().filter(|_| !self.unknown.is_empty());
-        let mut ids = all.filter_map(|volume| VolumeId::parse(&volume.handle));
-        ids.any(|id| self.unknown.contains(&id.member) && id.hashes().contains(&hash))
+        let mut ids = self.volumes.iter().filter_map(|volume| VolumeId::parse(&volume.handle));
+        !self.unknown.is_empty() && ids.any(|id| self.unknown.contains(&id.member) && id.hashes().contains(&hash))
     }
 }
 
@@ -305,6 +306,5 @@ impl<'a> Here<'a> {
     }
 }
 
-mod snapshots;
 #[cfg(test)]
 mod tests;

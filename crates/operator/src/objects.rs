@@ -21,7 +21,7 @@ pub const NAMESPACE: &str = "kosmos-csi";
 pub const ACCOUNT: &str = "kosmos-csi";
 /// That of the agent, which runs the host's pods there.
 pub const PODS_ACCOUNT: &str = "kosmos-csi-virtual-node";
-/// That of who tells of volumes there. It is its pod's alone: nobody is given a kubeconfig of it.
+/// That of the reader: its pod's alone, no kubeconfig of it is made.
 pub const STATS_ACCOUNT: &str = leaf::stats::NAME;
 /// The ends of names by which a Role is known that is for its account alone.
 const TOKEN: &str = "-token";
@@ -89,8 +89,8 @@ pub fn is_own(object: &Value) -> bool {
     }
 }
 
-/// Whether kubeconfigs of an account are given out.
-pub fn is_given_out(account: &Value) -> bool {
+/// Whether kubeconfigs of this account are made.
+pub fn has_kubeconfig(account: &Value) -> bool {
     !word(account, "/metadata/name").starts_with(STATS_ACCOUNT)
 }
 
@@ -310,6 +310,7 @@ mod tests {
             assert_eq!(step(live.as_ref(), &wanted), expected, "{live:?}");
         }
     }
+
     #[test]
     fn newer_program_is_one_with_a_higher_version() {
         assert_eq!(newer_maker(&marked(&json!({"metadata": {"name": "a"}}))), None);

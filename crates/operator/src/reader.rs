@@ -1,4 +1,4 @@
-//! Who tells in a member how full volumes are, as one host or one member wants it. Pure.
+//! The reader of how full volumes are, as one host or one member wants it. Pure.
 
 use serde_json::{Value, json};
 

@@ -327,4 +327,18 @@ mod tests {
             }
         }
     }
+
+    #[test]
+    fn claim_that_no_object_can_be_called_is_none() {
+        for name in ["data", "data-0", "0", "a.b-c.d", &"a".repeat(253)] {
+            assert!(is_subdomain(name), "{name:?}");
+        }
+        let none = [
+            "", ".", "..", "../x", "other/x", "x/status", "x?y", "x#y", "x%2fy", "X", "-x", "x-", "a..b", "a.-b",
+            "x\n", "ä",
+        ];
+        for name in none.into_iter().chain([&*"a".repeat(254)]) {
+            assert!(!is_subdomain(name), "{name:?}");
+        }
+    }
 }

@@ -18,17 +18,6 @@ pub struct Claim {
     pub name: String,
 }
 
-impl Claim {
-    /// Whether an object can have this name. What a user has written may be anything, and is to become a part of a request's path.
-    pub fn is_nameable(&self) -> bool {
-        let is_part = |part: &str| {
-            let is_plain = |byte: u8| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-');
-            !part.is_empty() && part.bytes().all(is_plain) && !part.starts_with('-') && !part.ends_with('-')
-        };
-        self.name.len() <= 253 && self.name.split('.').all(is_part)
-    }
-}
-
 impl fmt::Display for Claim {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(out, "{}/{}", self.namespace, self.name)

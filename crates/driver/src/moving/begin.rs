@@ -9,6 +9,7 @@ use domain::{
     volume::{
         Attributes, Claim, LeafPlace, Parameters, Request, VolumeHash, VolumeId, VolumeMode, VolumeSpec,
         backing::AttachMode,
+        id::is_subdomain,
         moving::{Part, Phase},
         quantity,
     },
@@ -60,7 +61,8 @@ pub(super) async fn begin(job: &mut Job) -> Result<Went> {
 async fn plan(job: &Job) -> Result<Plan> {
     let (host, claim) = (&job.movers.host, moves::claim_of(&job.of));
     let refuse = |why: &str| Error::Refused(format!("claim {claim} {why}"));
-    if !claim.is_nameable() {
+    // What a user has written may be anything, and is to become a part of a request's path.
+    if !is_subdomain(&claim.name) {
         let why = "is no name of a claim: it names one in the namespace of the move";
         return Err(Error::Invalid(format!("spec.claimName: {:?} {why}", claim.name)));
     }

@@ -158,7 +158,7 @@ pub(super) async fn heal(
             tracing::info!(member = %repair.leaf.member, leaf = %pair.place, "deletes a leaf claim that was created late: its volume belonged to another one since");
         }
         match take(reconciler, repair, &step, &pair, &wanted).await {
-            Ok(Taken::Done) => repair.goes_on(reconciler),
+            Ok(Taken::Done) => repair.forget_obstacle(reconciler),
             Ok(Taken::Rests) => return Ok(()),
             Ok(Taken::Blocked) => {
                 if let Some(news) = obstacle(reconciler, repair, &step, &pair, looks).await {

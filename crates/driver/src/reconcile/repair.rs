@@ -96,7 +96,7 @@ impl<'a> Repair<'a> {
     }
 
     /// A step was taken: nothing stands in its way.
-    pub(super) fn goes_on(&self, reconciler: &Reconciler) {
+    pub(super) fn forget_obstacle(&self, reconciler: &Reconciler) {
         if let Some(movers) = &reconciler.movers {
             movers.obstacles.forget(&self.leaf.member, self.hash);
         }

@@ -317,12 +317,16 @@ async fn label_content(
 
 /// A member may let the driver write only on what carries its labels, which is put first on what was cut for a snapshot that nobody
 /// was told of. Without those of the snapshot itself it is as little marked as before.
+/// One that has gone meanwhile needs none.
 async fn take_over(client: &MemberClient, content: &Content) -> Result<()> {
     if ownership::is_labelled(content.labels.as_ref(), &client.host) {
         return Ok(());
     }
     let labels = ownership::host_labels(&client.host);
-    label_content(client, &content.name, &content.snapshot_uid, &labels).await
+    match label_content(client, &content.name, &content.snapshot_uid, &labels).await {
+        Err(Error::NotFound(_)) => Ok(()),
+        done => done,
+    }
 }
 
 /// The host deletes, so the content must not outlive its snapshot.
@@ -347,10 +351,7 @@ pub async fn end_content(client: &MemberClient, content: &Content) -> Result<()>
     if content.retained {
         make_content_deletable(client, content).await?;
     } else if !content.terminating {
-        match take_over(client, content).await {
-            Ok(()) | Err(Error::NotFound(_)) => {}
-            Err(error) => return Err(error),
-        }
+        take_over(client, content).await?;
     }
     if content.terminating { Ok(()) } else { delete_content(client, content).await }
 }

@@ -49,7 +49,7 @@ impl Kubelets {
         Self { config, dial, metrics: Metrics::new() }
     }
 
-    /// The page `/stats/summary` of a node's.
+    /// What the kubelet of this node says at `/stats/summary`.
     pub(super) async fn summary(&self, node: &Node) -> Result<Vec<u8>, String> {
         let told = |error: kube::Error| with_causes(&error);
         let address = address(node).ok_or_else(|| "it tells no InternalIP".to_owned())?;

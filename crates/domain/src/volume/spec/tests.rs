@@ -101,18 +101,3 @@ fn a_replay_differs_in_whatever_was_asked_differently() {
         assert_ne!(request().fingerprint(), other.fingerprint());
     }
 }
-
-#[test]
-fn claim_that_no_object_can_be_called_is_none() {
-    let is_nameable = |name: &str| Claim { namespace: "shop".to_owned(), name: name.to_owned() }.is_nameable();
-    for name in ["data", "data-0", "0", "a.b-c.d", &"a".repeat(253)] {
-        assert!(is_nameable(name), "{name:?}");
-    }
-    let none = [
-        "", ".", "..", "../x", "other/x", "x/status", "x?y", "x#y", "x%2fy", "X", "-x", "x-", "a..b", "a.-b", "x\n",
-        "ä",
-    ];
-    for name in none.into_iter().chain([&*"a".repeat(254)]) {
-        assert!(!is_nameable(name), "{name:?}");
-    }
-}

@@ -97,7 +97,10 @@ impl Groups<'_> {
         }
         let mut labels = content.labels.clone().unwrap_or_default();
         labels.extend(ownership::host_labels(&self.cluster.host));
-        self.label(content, &labels).await
+        match self.label(content, &labels).await {
+            Err(Error::NotFound(_)) => Ok(()),
+            done => done,
+        }
     }
 
     /// Makes them go, whatever the class says.
@@ -106,10 +109,7 @@ impl Groups<'_> {
             if content.retained {
                 self.make_deletable(content).await?;
             } else if !content.terminating {
-                match self.take_over(content).await {
-                    Ok(()) | Err(Error::NotFound(_)) => {}
-                    Err(error) => return Err(error),
-                }
+                self.take_over(content).await?;
             }
             if !content.terminating {
                 self.delete_content(content).await?;

@@ -22,7 +22,7 @@ use crate::{
 use cluster::{Dial, with_causes};
 use operator::{
     kubeconfig::{self, Reach},
-    objects::{NAMESPACE, PODS_ACCOUNT, is_given_out, title, word},
+    objects::{NAMESPACE, PODS_ACCOUNT, has_kubeconfig, title, word},
     rights::{Right, of},
 };
 
@@ -50,7 +50,7 @@ pub(super) async fn all(
 ) -> anyhow::Result<Vec<Account>> {
     let bound = bound(&admin.client, objects).await?;
     let mut accounts = Vec::new();
-    let is_account = |object: &&Value| word(object, "/kind") == "ServiceAccount" && is_given_out(object);
+    let is_account = |object: &&Value| word(object, "/kind") == "ServiceAccount" && has_kubeconfig(object);
     for account in objects.iter().filter(is_account) {
         let name = word(account, "/metadata/name").to_owned();
         let (token, ends) = token(flags, &name, &bound, &admin.client).await?;

@@ -11,7 +11,7 @@ use crate::{
 };
 use host::Host;
 use operator::{
-    objects::{Uses, former_cluster, is_given_out, title, tokens, word},
+    objects::{Uses, former_cluster, has_kubeconfig, title, tokens, word},
     table::Table,
 };
 
@@ -48,7 +48,7 @@ pub(super) async fn end(client: &Client, host: Option<&Host>, member: &str, tabl
     }
     let objects = Uses::ALL.of(Some(&host.id.0)).map_err(anyhow::Error::msg)?;
     // The Secret last: it tells whoever types this again that not all is done.
-    let is_account = |object: &&Value| word(object, "/kind") == "ServiceAccount" && is_given_out(object);
+    let is_account = |object: &&Value| word(object, "/kind") == "ServiceAccount" && has_kubeconfig(object);
     for object in objects.iter().filter(is_account).chain([&tokens]) {
         let Some(live) = read(client, object).await? else { continue };
         delete(client, &live, object).await?;

@@ -2,6 +2,7 @@
 
 pub mod attachments;
 pub mod double;
+mod former;
 pub mod late;
 pub mod machines;
 mod plugged;

@@ -6,7 +6,7 @@ use crate::attach;
 use domain::{
     error::{Error, Result},
     volume::{
-        VolumeHash, VolumeId,
+        LeafPlace, VolumeHash, VolumeId,
         backing::{Backing, CsiLeaf},
         published::{Attachment, Published, attachment_name},
     },
@@ -22,6 +22,7 @@ use leaf::{
 pub(super) struct AttachCall<'a> {
     pub(super) leaf: &'a MemberClient,
     pub(super) hash: VolumeHash,
+    pub(super) place: &'a LeafPlace,
     pub(super) handle: &'a str,
     pub(super) volume: &'a LeafVolume,
     pub(super) record: &'a Published,
@@ -83,11 +84,38 @@ impl AttachCall<'_> {
                 continue;
             };
             is_ours(self.leaf, &attachment, self.hash)?;
+            if attachment.volume != self.volume.name && !attachment.terminating {
+                seen = self.take_back(&attachment).await?;
+                continue;
+            }
             if attachment.attached && !attachment.terminating && !attachment.withdrawn {
                 return Ok(Backing::Csi(CsiLeaf { context: attachment.context, ..self.csi.clone() }));
             }
             seen = next(self.leaf, &attachment, self.deadline, || self.late(&attachment)).await?;
         }
+    }
+
+    /// It was made for the leaf volume that the claim had before, of which the member's attacher says nothing that is true of this one.
+    /// Whoever asked before the claim got this one, and goes on only now, sees the attachment of this one as that of another: so the claim
+    /// is read after the attachment, and what is taken back is the one that was read.
+    async fn take_back(&self, former: &LeafAttachment) -> Result<Option<LeafAttachment>> {
+        let claim = leaf::claim::read(self.leaf, self.place).await?;
+        let has = claim.as_ref().and_then(|claim| claim.spec.as_ref()?.volume_name.as_deref());
+        if has != Some(&self.volume.name) {
+            return Err(Error::InProgress(format!(
+                "member {}: leaf claim {} has another volume than {} by now: the next call attaches that",
+                self.leaf.member, self.place, self.volume.name
+            )));
+        }
+        tracing::info!(
+            member = self.leaf.member,
+            attachment = former.name,
+            former = former.volume,
+            volume = self.volume.name,
+            node = self.member_node,
+            "deletes a VolumeAttachment for the leaf volume that the leaf claim had before, to attach the one that it has now"
+        );
+        leaf::attachment::delete(self.leaf, former).await
     }
 
     fn late(&self, attachment: &LeafAttachment) -> Error {

@@ -98,8 +98,9 @@ async fn bring(
         }
         AttachPath::Attachment { csi, member_node } => {
             let (hash, handle) = (found.hash, wanted.volume.as_str());
-            let (volume, record) = (&volume, &found.claim.life.published);
-            let job = attachment::AttachCall { leaf, hash, handle, volume, record, csi, member_node, deadline };
+            let (place, record) = (&found.claim.place, &found.claim.life.published);
+            let volume = &volume;
+            let job = attachment::AttachCall { leaf, hash, place, handle, volume, record, csi, member_node, deadline };
             let own = job.alone().await?;
             fence(found, wanted, Some(Attachment::MemberNode(job.member_node.clone()))).await?;
             job.attach(own, &wanted.node).await?

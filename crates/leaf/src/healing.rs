@@ -171,12 +171,13 @@ async fn has_left(client: &MemberClient, claim: &PersistentVolumeClaim, volume: 
     if claim.metadata.uid.as_deref() == Some(uid) {
         return Ok(false);
     }
-    // Read before the volume, so it proves nothing of a claim that the volume was given since.
-    if *saved.uid != *uid {
-        return Ok(holder(client, volume).await?.is_none());
-    }
     let place = VolumeRow::new(volume).claim_place;
-    Ok(place.namespace == claim.namespace().unwrap_or_default() && place.claim == claim.name_any())
+    let is_its_place = place.namespace == claim.namespace().unwrap_or_default() && place.claim == claim.name_any();
+    // Read before the volume, so it proves nothing of a claim that the volume was given since, nor of one at another place.
+    if *saved.uid == *uid && is_its_place {
+        return Ok(true);
+    }
+    Ok(holder(client, volume).await?.is_none())
 }
 
 /// The claim that a volume is bound to, where that is there.

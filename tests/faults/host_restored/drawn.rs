@@ -41,6 +41,9 @@ const SOON: u64 = 2 * 60_000;
 const READ: Duration = Duration::from_mins(10);
 /// For all to come to rest, also what is forgotten. What the host does not know is counted every ten minutes, and told at the second time.
 const SETTLED: Duration = Duration::from_mins(40);
+/// For who waited for what a person has removed: his sidecar tries again, twice at most, after five minutes each, and what he does with his
+/// volume ends.
+const ONCE_MORE: Duration = Duration::from_mins(13);
 /// And what no watch shows.
 const SWEPT: Duration = Duration::from_mins(45);
 const PATIENCE: Duration = Duration::from_hours(2);
@@ -150,7 +153,7 @@ async fn settled(bench: &Arc<Bench>, lives: &Arc<Lives>) -> Vec<String> {
     }
     person::remove_strays(bench);
     person::remove_kept(bench);
-    sleep(READ).await;
+    sleep(ONCE_MORE).await;
     oracle::wrong(bench, lives, Strays::AreGone).await
 }
 

@@ -227,8 +227,10 @@ async fn claims(bench: &Bench, lives: &Lives, strays: Strays) -> Vec<String> {
 /// was given since, or, where it is to be a copy, what has become of the source.
 async fn waits_in_vain(bench: &Bench, caller: &Caller, strays: Strays) -> Option<String> {
     let is_copy = caller.script().source.is_some();
+    let has_its_name =
+        ["is there already and", "another claim has its name in the member, and", "`kosmos-csi doctor` names"];
     let may_wait = |said: &str| {
-        let is_taken = said.contains("is there already and");
+        let is_taken = has_its_name.iter().any(|so| said.contains(so));
         let is_kept = ["with its data, or not at all", "no empty volume is made in its place"];
         let is_anothers = is_kept.iter().any(|so| said.contains(so)) && is_kept_for_another(bench, caller);
         is_copy || strays == Strays::Stay && (is_taken || is_anothers) || is_taken && is_held(bench, caller, said)

@@ -209,6 +209,67 @@ fn leaf_claim_that_comes_late_for_a_claim_that_the_host_has_forgotten_goes_again
     });
 }
 
+/// The same, and its first claim gives the volume up as well before the late one has been looked for.
+#[test]
+fn leaf_claim_that_comes_late_goes_also_where_the_volume_is_kept_without_any_claim() {
+    virtual_time::run(1, async {
+        let bench = bench().await;
+        let mut caller = provisioned(&bench, retained()).await;
+        sleep(A_WHILE).await;
+        let backup = bench.host.backup();
+        released(&bench, &mut caller).await;
+        let sent = Arc::new(AtomicBool::new(false));
+        let told = Arc::clone(&sent);
+        bench.guard.set_fate(move |_, at, asked| {
+            let is_first = at > 0 && creates(asked, "persistentvolumeclaims") && !told.swap(true, Ordering::Relaxed);
+            if is_first { Action::Late(LOOKED) } else { Action::Pass }
+        });
+        caller.clone().claim_again("again");
+        until(&bench, SETTLED, "its leaf claim is on its way", || sent.load(Ordering::Relaxed)).await;
+        restore(&bench, &backup);
+        until(&bench, LOOKED, "the first claim has its leaf", || phase(leaf(&bench, CLAIM)) == "Bound").await;
+        until(&bench, LOOKED, "the late one arrives", || leaf(&bench, "again").is_some()).await;
+        released(&bench, &mut caller).await;
+        until(&bench, FORGOTTEN, "it goes as well", || leaf(&bench, "again").is_none()).await;
+        assert_eq!(bench.storages[0].volumes(), [caller.leaf_volume().unwrap()]);
+        assert_eq!(bench.guard.wrong(), Vec::<String>::new());
+    });
+}
+
+/// The volume was given to another claim since the backup, whose leaf claim was made and has not got it yet.
+#[test]
+fn claim_that_waits_again_gets_no_leaf_claim_beside_one_that_was_made_for_another_claim_since() {
+    virtual_time::run(1, async {
+        let bench = bench().await;
+        let mut caller = Caller::new(&bench, Script { retain: true, ..Script::new(CLAIM) });
+        let backup = bench.host.backup();
+        assert_eq!(caller.provision().await, Ending::Provisioned);
+        sleep(Duration::from_secs(10)).await;
+        let used = caller.leaf_volume().unwrap().to_owned();
+        released(&bench, &mut caller).await;
+        bench.guard.set_fate(|_, at, asked| {
+            let gives = asked.verb == Verb::Patch && asked.body.to_string().contains("/spec/claimRef");
+            if at > 0 && gives { Action::Answer { code: 500, reason: "InternalError" } } else { Action::Pass }
+        });
+        caller.clone().claim_again("again");
+        until(&bench, SETTLED, "its leaf claim is made", || leaf(&bench, "again").is_some()).await;
+        restore(&bench, &backup);
+        for _ in 0..5 {
+            let refused = caller.create().await.unwrap_err();
+            let is_told = ["shop/again", &used, "`kosmos-csi doctor` names the leaf claim"]
+                .iter()
+                .all(|it| refused.message().contains(it));
+            assert!(refused.code() == Code::Aborted && is_told, "{refused}\n{}", bench.guard.trace().join("\n"));
+            assert!(leaf(&bench, CLAIM).is_none(), "two leaf claims of one volume");
+            sleep(Duration::from_secs(1)).await;
+        }
+        bench.guard.heal();
+        delete_by_force(&bench, "again");
+        has_its_data_again(&bench, &mut caller, &used).await;
+        ends_well(&bench, caller).await;
+    });
+}
+
 /// `kubectl delete pvc` in the member with all finalizers taken away, so that nothing is written on its volume.
 fn delete_by_force(bench: &Bench, name: &str) {
     lock(&bench.guard.history).deleted_by_people(text(&leaf(bench, name).unwrap(), "/metadata/uid"));

@@ -95,6 +95,9 @@ async fn settle(provisioner: &Provisioner, job: &VolumeCreation<'_>) -> Result<V
         if let Some(claim) = &row {
             claim.stands_still(&job.leaf.member)?;
         }
+        if row.as_ref().is_none_or(|claim| claim.place != job.place) {
+            kept::is_not_awaited_elsewhere(job)?;
+        }
         let binder = match job.binder(row.as_ref()) {
             Err(error) if error.is_final() => {
                 job.refuse(error).await?;

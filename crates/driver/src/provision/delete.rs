@@ -350,7 +350,7 @@ fn left_untouched(leaf: &MemberClient, volume: &VolumeRow, why: &str) -> Error {
 async fn look_again(leaf: &MemberClient, hash: VolumeHash, place: &LeafPlace, row: &Row) -> Result<()> {
     if let Some(claim) = &row.claim {
         leaf::consumer::end(leaf, &place.namespace, hash).await?;
-        if leaf::claim::read(leaf, place).await?.is_none() {
+        if leaf::claim::read(leaf, &claim.place).await?.is_none() {
             leaf.rows.drop_claim(hash, &claim.uid, u64::MAX);
         }
     }

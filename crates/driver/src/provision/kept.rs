@@ -3,15 +3,16 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use super::{abandon::keeps, volume_creation::VolumeCreation};
+use super::{abandon::keeps, taken, volume_creation::VolumeCreation};
 use domain::{
     error::{Error, Result},
     volume::{
         VolumeHash,
         healing::{Healing, Wish, decide},
+        plan::Phase,
     },
 };
-use leaf::{ownership, row::VolumeRow};
+use leaf::row::VolumeRow;
 use member::Member;
 
 /// The member that keeps it.
@@ -68,16 +69,35 @@ pub(super) async fn give_back(job: &VolumeCreation<'_>) -> Result<bool> {
         tracing::info!(member = leaf.member, claim = %job.place, "{back}");
         return Err(Error::InProgress(format!("member {}: leaf claim {} {back}", leaf.member, job.place)));
     }
-    let why = match (step, &pair.claim) {
-        (Healing::Taken, Some(claim)) => {
-            format!("another claim has its name in the member, and {}", ownership::whose(&claim.metadata, &leaf.host))
-        }
-        (Healing::Stuck(why), _) => why.to_owned(),
-        (Healing::MakeAnew, _) => return Ok(job.owner.is_some()),
+    let why = match step {
+        Healing::Taken => match taken::whose(&job.provisioner.host, leaf, job.hash, &pair).await {
+            Some(whose) => format!("another claim has its name in the member, and {whose}"),
+            None => return Ok(false),
+        },
+        Healing::Stuck(why) => why.to_owned(),
+        Healing::MakeAnew => return Ok(job.owner.is_some()),
         _ => return Ok(false),
     };
     Err(Error::InProgress(format!(
         "member {}: leaf claim {} cannot be made anew with the data that it had, which is in leaf volume {}: {why}",
         leaf.member, job.place, volume.name
+    )))
+}
+
+/// The volume was given to another claim since, whose leaf claim has not got it yet: two would wait for one volume.
+pub(super) fn is_not_awaited_elsewhere(job: &VolumeCreation<'_>) -> Result<()> {
+    let Some(claim) = job.leaf.rows.row(job.hash).and_then(|row| row.claim) else { return Ok(()) };
+    let waits = claim.observed().phase == Phase::Pending && !claim.former.is_empty() && claim.moving.is_none();
+    if !waits || claim.place == job.place {
+        return Ok(());
+    }
+    Err(Error::InProgress(format!(
+        "member {}: leaf claim {} cannot be made anew with the data that it had, which is in leaf volume {}: leaf claim {} was made for that \
+         since, for another claim of the host, and has not got it yet. Where the host has no such claim, `kosmos-csi doctor` names the leaf \
+         claim",
+        job.leaf.member,
+        job.place,
+        claim.volume().unwrap_or_default(),
+        claim.place
     )))
 }

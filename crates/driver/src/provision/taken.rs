@@ -9,6 +9,8 @@ use host::Host;
 use leaf::{
     MemberClient,
     healing::{self, LeafPair},
+    identity::{Identity, Meant, judge},
+    ownership,
     row::ClaimRow,
 };
 
@@ -42,6 +44,20 @@ impl Elsewhere {
             ),
         }
     }
+}
+
+/// Whose the claim is that has the name, for whoever would have it made anew there. Nobody is told to remove what is another host's.
+pub(crate) async fn whose(host: &Host, leaf: &MemberClient, hash: VolumeHash, pair: &LeafPair) -> Option<String> {
+    let claim = pair.claim.as_ref()?;
+    let way_out = match judge(&claim.metadata, &leaf.host, Meant::Volume(hash)) {
+        Identity::OtherHost(_) => String::new(),
+        Identity::OtherVolume(other) => Box::pin(elsewhere(host, leaf, other, &pair.place)).await.map_or_else(
+            || ". Delete that one in the host, if it is there; where not, `kosmos-csi doctor` names it".to_owned(),
+            |elsewhere| format!(". {}", elsewhere.way_out()),
+        ),
+        _ => ". Remove it there".to_owned(),
+    };
+    Some(format!("{}{way_out}", ownership::whose(&claim.metadata, &leaf.host)))
 }
 
 /// None where the data may be in the claim at this place, or nobody can tell where it is. Whose the name is has to be told also while that

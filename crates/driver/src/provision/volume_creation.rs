@@ -120,7 +120,9 @@ impl VolumeCreation<'_> {
             }
             Identity::OtherVolume(_) if claim.metadata.deletion_timestamp.is_some() => {
                 return Err(Error::InProgress(format!(
-                    "{taken} is there still and is being removed: it had this name before"
+                    "{taken} is there still and is being removed: it had this name before. It goes by itself where the host has or removes \
+                     its volume; where the host knows nothing of that, finalizer {} holds it for its data, and `kosmos-csi doctor` names it",
+                    ownership::FINALIZER
                 )));
             }
             // Its data is somebody's, and nobody is told to remove it.
@@ -174,8 +176,9 @@ impl VolumeCreation<'_> {
 
     /// The watch said nothing for a while: it may be dead.
     pub(super) async fn look_again(&self) -> Result<()> {
-        let found = leaf::claim::read(self.leaf, &self.place).await?;
-        if let (None, Some(row)) = (found, self.row()) {
+        let seen = self.row();
+        let place = seen.as_ref().map_or(&self.place, |row| &row.place);
+        if let (None, Some(row)) = (leaf::claim::read(self.leaf, place).await?, &seen) {
             self.leaf.rows.drop_claim(self.hash, &row.uid, u64::MAX);
         }
         Ok(())

@@ -4,12 +4,7 @@ use super::{Reconciler, repair::Repair};
 use crate::provision::taken;
 use domain::{error::Error, volume::healing::Healing};
 use host::events::News;
-use leaf::{
-    healing::LeafPair,
-    identity::{Identity, Meant, judge},
-    ownership,
-    row::ClaimRow,
-};
+use leaf::{healing::LeafPair, ownership, row::ClaimRow};
 
 /// Half a minute.
 const LOOKS_TO_DETACH: u32 = 5;
@@ -79,23 +74,9 @@ fn seen_at_once(repair: &Repair<'_>, step: &Healing, pair: &LeafPair, looks: u32
     }
 }
 
-/// Nobody is told to remove what is another host's.
 async fn who_has_its_name(reconciler: &Reconciler, repair: &Repair<'_>, pair: &LeafPair) -> String {
-    let Some(claim) = &pair.claim else { return "cannot be made anew in the member".to_owned() };
-    let leaf = repair.leaf();
-    let way_out = match judge(&claim.metadata, &leaf.host, Meant::Volume(repair.hash())) {
-        Identity::OtherHost(_) => String::new(),
-        Identity::OtherVolume(other) => {
-            let elsewhere = Box::pin(taken::elsewhere(&reconciler.host, leaf, other, &pair.place)).await;
-            elsewhere.map_or_else(
-                || ". Delete that one in the host, if it is there; where not, `kosmos-csi doctor` names it".to_owned(),
-                |elsewhere| format!(". {}", elsewhere.way_out()),
-            )
-        }
-        _ => ". Remove it there".to_owned(),
-    };
-    format!(
-        "cannot be made anew: a claim of this name is there, and {}{way_out}",
-        ownership::whose(&claim.metadata, &leaf.host)
-    )
+    match taken::whose(&reconciler.host, repair.leaf(), repair.hash(), pair).await {
+        Some(whose) => format!("cannot be made anew: a claim of this name is there, and {whose}"),
+        None => "cannot be made anew in the member".to_owned(),
+    }
 }

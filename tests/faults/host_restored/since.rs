@@ -16,7 +16,7 @@ use simulate::{
 use tokio::time::sleep;
 use tonic::Code;
 
-use super::{LOOKED, has_its_data_again, restore};
+use super::{LOOKED, has_its_data_again, restore, restored};
 use crate::{
     bench::{Bench, DRIVER_NAMESPACE, SHOP, lock},
     caller::{Caller, Change, Ending, Script},
@@ -25,6 +25,7 @@ use crate::{
     late_snapshots::{asked_again, volume},
     reclaim::{CLAIM, SETTLED, bench, ends_well, events, leaf, phase, provisioned, released, retained, until},
     snapshotter::{CONTENTS, KEPT, Kind, SNAPSHOTS, Snapshotter, USUAL, Wish},
+    taken::{give, take_off},
     virtual_time,
 };
 
@@ -316,6 +317,39 @@ fn claim_that_waits_again_gets_no_empty_volume_where_its_own_is_kept_for_another
             assert_eq!(bench.guard.wrong(), Vec::<String>::new());
         });
     }
+}
+
+/// Its leaf claim was deleted by force, and somebody has taken the claimRef off its volume: nothing there says what it was.
+#[test]
+fn claim_that_waits_again_is_told_how_to_have_a_volume_that_names_no_claim_and_has_it_so() {
+    virtual_time::run(1, async {
+        let bench = bench().await;
+        let caller = restored(&bench, retained()).await;
+        let (volume, handle) = (caller.leaf_volume().unwrap(), caller.handle().unwrap());
+        delete_by_force(&bench, CLAIM);
+        let was = take_off(&bench, &caller);
+        sleep(LOOKED).await;
+        let refused = caller.create().await.unwrap_err();
+        for said in
+            [volume, caller.volume(), handle, "names no claim", "names claim shop/data with any UID", "leafClaimUID"]
+        {
+            assert!(refused.message().contains(said), "{said}: {refused}");
+        }
+        give(&bench, &caller, was.clone());
+        let by_hand = json!({
+            "metadata": {"name": caller.volume()},
+            "spec": {
+                "accessModes": ["ReadWriteOnce"], "capacity": {"storage": "1Gi"}, "storageClassName": "kosmos",
+                "persistentVolumeReclaimPolicy": "Retain",
+                "claimRef": {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "namespace": SHOP, "name": CLAIM},
+                "csi": {"driver": "kosmos.csi.io", "volumeHandle": handle, "volumeAttributes": {"leafClaimUID": was["uid"]}},
+            },
+        });
+        bench.host.create("persistentvolumes", by_hand).unwrap();
+        until(&bench, LOOKED, "its leaf claim is made anew", || phase(leaf(&bench, CLAIM)) == "Bound").await;
+        assert_eq!(text(&leaf(&bench, CLAIM).unwrap(), "/spec/volumeName"), volume);
+        assert_eq!(bench.guard.wrong(), Vec::<String>::new());
+    });
 }
 
 fn close(bench: &Bench) {

@@ -12,6 +12,7 @@ use domain::{
         plan::Phase,
     },
 };
+use host::volume::LEAF_UID;
 use leaf::row::VolumeRow;
 use member::Member;
 
@@ -34,15 +35,24 @@ pub(super) fn left_of(job: &VolumeCreation<'_>) -> Vec<VolumeRow> {
 
 /// It was given to another claim since, and the host does not know that any more: only a person can say that this claim is to have it.
 pub(super) fn for_another(job: &VolumeCreation<'_>, volume: &VolumeRow) -> Error {
-    let member = &job.leaf.member;
+    let (member, name, named) = (&job.leaf.member, &volume.name, volume.named_claim());
+    let mut of = volume.clone();
+    if of.claim_place.claim.is_empty() {
+        of.claim_place = job.place.clone();
+    }
+    // Where it names none, nothing says what its leaf claim was either.
+    let (first, besides) = if volume.claim_uid.is_empty() {
+        let first = format!("put a claimRef back there that names claim {} with any UID, and ", of.claim_place);
+        (first, format!(", that UID as {LEAF_UID} in volumeAttributes"))
+    } else {
+        (String::new(), String::new())
+    };
     Error::InProgress(format!(
-        "member {member}: the data of this volume is there, in leaf volume {}, whose claimRef names {}, and no empty volume is made in its \
-         place. To have that data, make PersistentVolume {} in the host by hand, for this claim, with Retain and volumeHandle {} \
-         (docs/lost-host.md). The claim is not to be deleted for that",
-        volume.name,
-        volume.named_claim(),
+        "member {member}: the data of this volume is there, in leaf volume {name}, whose claimRef names {named}, and no empty volume is \
+         made in its place. To have that data, {first}make PersistentVolume {} in the host by hand, for this claim, with Retain{besides} and \
+         volumeHandle {} (docs/lost-host.md). The claim is not to be deleted for that",
         job.spec.name,
-        volume.id(member, job.hash)
+        of.id(member, job.hash)
     ))
 }
 

@@ -21,7 +21,7 @@ use crate::{
     fixture, invariants,
     late::creates,
     reclaim::{leaf, until},
-    snapshotter::{GROUP_CONTENTS, GROUPS, KEPT, Kind, SNAPSHOTS, Snapshotter, USUAL},
+    snapshotter::{CONTENTS, GROUP_CONTENTS, GROUPS, KEPT, Kind, SNAPSHOTS, Snapshotter, USUAL},
     virtual_time,
 };
 
@@ -212,6 +212,35 @@ fn group_that_was_given_out_can_be_removed_though_one_of_its_snapshots_goes_befo
             assert!(removed.is_ok() && wrong.is_empty(), "{volume_goes}: {wrong:#?}\n{}", trace());
         });
     }
+}
+
+/// A hand in the member has removed the group, whose class keeps what stood behind it, and its handle says no namespace.
+#[test]
+fn contents_that_outlived_a_group_are_named_where_neither_its_handle_nor_a_snapshot_tells_them_from_copies() {
+    virtual_time::run(1, async {
+        let stage = Stage::new(KEPT, STEP).await;
+        let (bench, mut group) = (&stage.bench, stage.made(Kind::Group).await);
+        let member = &bench.members[0];
+        group.discard();
+        group.let_go();
+        group.rob();
+        until(bench, SETTLED, "its snapshots have gone", || member.list(SNAPSHOTS).is_empty()).await;
+        let hash = group.handle().unwrap().split('/').nth(2).unwrap().trim_start_matches("g-");
+        let request =
+            v1::DeleteVolumeGroupSnapshotRequest { group_snapshot_id: format!("m0///{hash}"), ..Default::default() };
+        let call =
+            bench.call(|driver| async move { driver.delete_volume_group_snapshot(with_deadline(request)).await });
+        let refused = call.await.unwrap_err();
+        assert_eq!(refused.code(), Code::FailedPrecondition, "{refused}");
+        let contents = member.list(CONTENTS);
+        assert_eq!(contents.len(), 2);
+        for content in &contents {
+            assert!(refused.message().contains(text(content, "/metadata/name")), "{refused}");
+        }
+        group.remove().await;
+        let wrong = [bench.guard.wrong(), invariants::snapshots(bench)].concat();
+        assert!(wrong.is_empty(), "{wrong:#?}\n{}", bench.guard.trace().join("\n"));
+    });
 }
 
 /// Somebody has taken the finalizers off the group, so that it goes first.

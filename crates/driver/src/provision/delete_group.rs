@@ -17,7 +17,7 @@ use domain::{
     },
 };
 use leaf::{
-    MemberClient,
+    MemberClient, ownership,
     snapshot::{
         Content,
         group::{Groups, LeafGroup, content_of, unmarked},
@@ -158,6 +158,21 @@ fn is_part(of: &LeafPlace, hash: Option<VolumeHash>, group: &VolumeId, named: &[
     named.iter().filter_map(|name| VolumeId::parse(name)).any(is_named)
 }
 
+/// What to do about contents that carry the mark of a group whose handle says no place, where no snapshot is named either: nothing tells
+/// parts from copies, which would be left or removed unasked.
+fn unnamed(group: &VolumeId, named: &[String], marked: &[&str]) -> Option<String> {
+    if group.place().is_some() || !named.is_empty() || marked.is_empty() {
+        return None;
+    }
+    Some(format!(
+        "group {group} is gone there, and nothing says which VolumeSnapshotContents have outlived it and which are copies of those: its \
+         handle says no namespace, and snapshot_ids names none. They are {}. Make those deletionPolicy Delete and delete them there that are \
+         the group's own, and take label {} off those that are to stay",
+        marked.join(", "),
+        ownership::GROUP
+    ))
+}
+
 /// Contents without their group: a hand in the member has removed that, and its class retained them. Whether there were any.
 async fn remove_outlived(
     leaf: &MemberClient,
@@ -173,8 +188,12 @@ async fn remove_outlived(
     let mut were_there = false;
     loop {
         let whole = groups.outlived(hash, of).await?;
-        let parts: Vec<Content> =
-            leaf::snapshot::list_group_contents(leaf, hash).await?.into_iter().filter(is_part).collect();
+        let marked = leaf::snapshot::list_group_contents(leaf, hash).await?;
+        let contents: Vec<&str> = marked.iter().map(|content| content.name.as_str()).collect();
+        if let Some(what) = unnamed(id, named, &contents) {
+            return Err(Error::Refused(format!("member {}: {what}", leaf.member)));
+        }
+        let parts: Vec<Content> = marked.into_iter().filter(is_part).collect();
         if whole.is_empty() && parts.is_empty() {
             return Ok(were_there);
         }
@@ -256,6 +275,17 @@ mod tests {
         assert!(!candidates.contains("delete"), "{candidates}");
         assert_eq!(lacking(&parts[..1], &[named]), None);
         assert_eq!(lacking(&[], &[hashed]), None);
+    }
+
+    #[test]
+    fn what_outlived_its_group_is_named_where_nothing_tells_it_from_copies() {
+        let hash = VolumeHash::of_group(&HostId("h".to_owned()), "g");
+        let hashed = VolumeId { member: "m".to_owned(), leaf: LeafName::Hashed(hash) };
+        let said = unnamed(&hashed, &[], &["snapcontent-a", "snapcontent-b"]).unwrap();
+        assert!(said.contains("They are snapcontent-a, snapcontent-b. "), "{said}");
+        assert_eq!(unnamed(&hashed, &[], &[]), None);
+        assert_eq!(unnamed(&hashed, &["m///0".to_owned()], &["snapcontent-a"]), None);
+        assert_eq!(unnamed(&group_id("m", "shop", hash), &[], &["snapcontent-a"]), None);
     }
 
     #[test]

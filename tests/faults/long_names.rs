@@ -11,7 +11,7 @@ use tonic::Code;
 use crate::{
     bench::{Bench, SHOP, lock},
     caller::{Caller, Script},
-    fixture::{self, Planted},
+    fixture::{self, OTHER_HOST, Planted},
     reclaim::{
         SETTLED, bench, ends_well, events, leaf, leaf_volume, listed, phase, provisioned, released, until, wrong,
     },
@@ -140,18 +140,50 @@ fn leaf_that_was_lost_and_is_restored_under_its_name_is_used_again() {
         delete_leaf_by_force(&bench, caller.claim());
         until(&bench, SETTLED, "the user is told", || events(&bench).contains("LeafLost: ")).await;
         sleep(SOON).await;
-        let restored = json!({
-            "metadata": {"name": caller.claim(), "namespace": SHOP, "labels": was["metadata"]["labels"]},
-            "spec": {
-                "accessModes": ["ReadWriteOnce"], "storageClassName": fixture::NOW,
-                "resources": {"requests": {"storage": "1Gi"}},
-            },
-        });
-        let restored = bench.members[0].create("persistentvolumeclaims", restored).unwrap();
-        lock(&bench.guard.history).plant(&restored);
+        restore(&bench, &caller, &was["metadata"]["labels"]);
         sleep(SETTLED).await;
         caller.publish(&caller.node()).await.unwrap();
     });
+}
+
+/// A claim of the leaf's name, with these labels.
+fn restore(bench: &Bench, caller: &Caller, labels: &Value) {
+    let restored = json!({
+        "metadata": {"name": caller.claim(), "namespace": SHOP, "labels": labels},
+        "spec": {
+            "accessModes": ["ReadWriteOnce"], "storageClassName": fixture::NOW,
+            "resources": {"requests": {"storage": "1Gi"}},
+        },
+    });
+    let restored = bench.members[0].create("persistentvolumeclaims", restored).unwrap();
+    lock(&bench.guard.history).plant(&restored);
+}
+
+/// Its labels have to say the volume too, and the host.
+#[test]
+fn claim_of_others_under_the_name_of_a_leaf_that_was_lost_is_not_taken_for_it() {
+    for whose in ["nobody's", "another volume's", "another host's"] {
+        virtual_time::run(1, async {
+            let bench = bench().await;
+            let mut caller = volume(&bench, script()).await;
+            let hash = caller.handle().unwrap().rsplit('/').next().unwrap().to_owned();
+            delete_leaf_by_force(&bench, caller.claim());
+            until(&bench, SETTLED, "the user is told", || events(&bench).contains("LeafLost: ")).await;
+            sleep(SOON).await;
+            let labels = match whose {
+                "nobody's" => json!({}),
+                "another volume's" => fixture::labels(&bench.host_id(), "0123456789abcdef0123456789abcdef"),
+                _ => fixture::labels(OTHER_HOST, &hash),
+            };
+            restore(&bench, &caller, &labels);
+            sleep(SETTLED).await;
+            let refused = caller.publish(&caller.node()).await.unwrap_err();
+            assert_eq!(refused.code(), Code::NotFound, "{whose}: {refused}");
+            let theirs = leaf(&bench, caller.claim()).unwrap();
+            let volume = labels["kosmos.csi.io/volume"].as_str().unwrap_or_default();
+            assert_eq!(text(&theirs, "/metadata/labels/kosmos.csi.io~1volume"), volume, "{whose}");
+        });
+    }
 }
 
 fn notes(bench: &Bench, caller: &Caller) -> Value {

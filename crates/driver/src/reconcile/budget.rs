@@ -1,6 +1,6 @@
 //! How much may still be done of what members can bring about as often as they like.
 
-use std::time::Duration;
+use std::{collections::HashMap, time::Duration};
 
 use tokio::time::Instant;
 
@@ -40,9 +40,46 @@ impl Budget {
     }
 }
 
+/// Events about leaves of one member at once, and each further one after so long.
+const EVENTS: u32 = 500;
+const NEXT_EVENT: Duration = Duration::from_millis(500);
+/// All members together have so many times that.
+const OF_ALL: u32 = 4;
+
+/// Of events about the leaves of each member: one in which all leaves are deleted again and again silences no other.
+#[derive(Debug)]
+pub(super) struct LeafEvents {
+    all: Budget,
+    members: HashMap<String, Budget>,
+}
+
+impl LeafEvents {
+    pub(super) fn new() -> Self {
+        Self { all: Budget::new(EVENTS * OF_ALL, NEXT_EVENT / OF_ALL), members: HashMap::new() }
+    }
+
+    pub(super) fn take(&mut self, member: &str, now: Instant) -> bool {
+        let own = || Budget::new(EVENTS, NEXT_EVENT);
+        let own = self.members.entry(member.to_owned()).or_insert_with(own);
+        own.has_some(now) && self.all.take(now) && own.take(now)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn member_has_its_budget_of_events_and_takes_none_of_anothers_until_all_have_had_four_times_that() {
+        let (now, mut events) = (Instant::now(), LeafEvents::new());
+        let mut taken = |member: &str, now| (0..1000).filter(|_| events.take(member, now)).count();
+        for member in ["a", "b", "c", "d"] {
+            assert_eq!(taken(member, now), 500, "{member}");
+        }
+        assert_eq!(taken("e", now), 0);
+        assert_eq!(taken("e", now + NEXT_EVENT), 4, "as many as all get back");
+        assert_eq!(taken("a", now + NEXT_EVENT * 3), 3, "as many as one gets back");
+    }
 
     #[tokio::test(start_paused = true)]
     async fn budget_comes_back_slowly_and_is_never_more_than_at_first() {

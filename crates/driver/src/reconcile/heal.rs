@@ -242,7 +242,7 @@ async fn take(
             leaf::claim::delete(leaf, &row, repair.hash).await?;
             if !pair.is_moved() {
                 let volume = volume.metadata.name.as_deref().unwrap_or_default();
-                tell(reconciler, wanted, &let_go(repair, place, volume)).await;
+                tell(reconciler, repair, wanted, &let_go(repair, place, volume)).await;
             }
         }
         (Healing::Release, _, _, Some(row)) => leaf::claim::release(leaf, &row, repair.hash).await?,
@@ -257,7 +257,7 @@ async fn take(
             leaf::healing::put_policy_back(leaf, volume, &saved, &row).await?;
             if saved.uid != *row.uid && !pair.is_moved() {
                 let what = format!("was made anew with its data (UID {} in place of {})", row.uid, saved.uid);
-                tell(reconciler, wanted, &repair.told("LeafHealed", place, &what, false)).await;
+                tell(reconciler, repair, wanted, &repair.told("LeafHealed", place, &what, false)).await;
             }
         }
         (Healing::TakeBack | Healing::RemoveLate, _, _, Some(row)) => {
@@ -320,7 +320,7 @@ async fn tell_of_deletion(
     let leaves = pair.claim.as_ref().is_none_or(|claim| claim.metadata.deletion_timestamp.is_some());
     if leaves && matches!(wanted.wish, Wish::Use { .. }) {
         let what = format!("(UID {}) was deleted in the member; its data is kept and it is made anew", saved.uid);
-        tell(reconciler, wanted, &repair.told("LeafDeleted", &pair.place, &what, true)).await;
+        tell(reconciler, repair, wanted, &repair.told("LeafDeleted", &pair.place, &what, true)).await;
     }
 }
 

@@ -37,6 +37,6 @@ pub(super) async fn make_way(
         return leaf::forgotten::withdraw(leaf, repair.hash(), &forgotten).await;
     }
     let what = format!("{late}. Nobody can tell whether it is used: if it is not, delete it in the member");
-    repair::tell(reconciler, wanted, &repair.told("LeafStuck", place, &what, true)).await;
+    repair::tell(reconciler, repair, wanted, &repair.told("LeafStuck", place, &what, true)).await;
     Ok(())
 }

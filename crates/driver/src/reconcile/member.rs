@@ -301,7 +301,7 @@ async fn look_for(reconciler: &Reconciler, member: &Member, handle: &str) -> Res
     let Some((reason, what)) = missing(leaf, &id, live.given_out.as_ref()).await? else { return Ok(true) };
     let named = id.place().map_or_else(|| format!("of volume {id}"), |place| place.to_string());
     let message = format!("member {}: leaf claim {named} {what}", leaf.member);
-    host::events::tell(&reconciler.host, &live.volume, &News { reason, message, warning: true }).await;
+    reconciler.tell_of_leaf(&leaf.member, &live.volume, &News { reason, message, warning: true }).await;
     Ok(true)
 }
 

@@ -16,17 +16,19 @@ mod strays;
 mod waiting;
 
 use std::{
-    sync::{Arc, Mutex},
+    sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
 
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
 use crate::moving::Movers;
 use ::member::{Member, MemberTasks, Registry, renewal};
-use budget::Budget;
+use budget::{Budget, LeafEvents};
 use host::{
     Host,
+    events::News,
+    volume::HostVolume,
     volumes::{self, FollowedVolumes, HostVolumes},
 };
 use nobodys::ListedHandles;
@@ -43,6 +45,8 @@ pub struct Reconciler {
     handles: Arc<ListedHandles>,
     /// Of events, for all members.
     budget: Arc<Mutex<Budget>>,
+    /// The same about leaves that are there.
+    leaf_events: Arc<Mutex<LeafEvents>>,
     movers: Option<Movers>,
     /// For whoever shows what is followed here.
     shown: FollowedVolumes,
@@ -51,8 +55,9 @@ pub struct Reconciler {
 impl Reconciler {
     pub fn new(host: Host, members: Registry, movers: Option<Movers>) -> Self {
         let budget = Arc::new(Mutex::new(waiting::budget_of_all()));
+        let leaf_events = Arc::new(Mutex::new(LeafEvents::new()));
         let (volumes, handles, shown) = (Arc::default(), Arc::default(), FollowedVolumes::default());
-        Self { host, members, volumes, handles, budget, movers, shown }
+        Self { host, members, volumes, handles, budget, leaf_events, movers, shown }
     }
 
     pub fn shown(&self) -> FollowedVolumes {
@@ -73,6 +78,12 @@ impl Reconciler {
             () = renewal::run(self.host.clone(), self.members.clone()) => {}
             () = self.move_volumes() => {}
         }
+    }
+
+    /// What has become of a leaf, on the volume that leads to it.
+    async fn tell_of_leaf(&self, member: &str, volume: &HostVolume, news: &News) {
+        let permits = || self.leaf_events.lock().unwrap_or_else(PoisonError::into_inner).take(member, Instant::now());
+        host::events::tell_within(&self.host, volume, news, permits).await;
     }
 
     async fn move_volumes(&self) {

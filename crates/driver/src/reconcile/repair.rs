@@ -123,11 +123,11 @@ pub(super) async fn tell_of_obstacle(reconciler: &Reconciler, repair: &Repair<'_
     if let Some(movers) = reconciler.movers.as_ref().filter(|_| is_stuck) {
         movers.obstacles.note(&repair.leaf.member, repair.hash, &news.message);
     }
-    tell(reconciler, wanted, news).await;
+    tell(reconciler, repair, wanted, news).await;
 }
 
-pub(super) async fn tell(reconciler: &Reconciler, wanted: &LiveWish, news: &News) {
+pub(super) async fn tell(reconciler: &Reconciler, repair: &Repair<'_>, wanted: &LiveWish, news: &News) {
     if let Some(user) = &wanted.user {
-        host::events::tell(&reconciler.host, &user.volume, news).await;
+        reconciler.tell_of_leaf(&repair.leaf.member, &user.volume, news).await;
     }
 }

@@ -66,8 +66,8 @@ async fn tell_of_size(reconciler: &Reconciler, repair: &Repair<'_>) -> Result<()
             let (there, here) = (quantity::print(claim.capacity()), quantity::print(live.capacity));
             let remedy = remedy(claim.capacity(), live.capacity);
             let what = format!("has {there} there, and this volume says {here}: {remedy}");
-            host::events::tell(&reconciler.host, &live.volume, &repair.told("LeafResized", &claim.place, &what, true))
-                .await;
+            let news = repair.told("LeafResized", &claim.place, &what, true);
+            reconciler.tell_of_leaf(&repair.leaf().member, &live.volume, &news).await;
         }
     }
     Ok(())

@@ -62,6 +62,7 @@ mod replaced;
 mod restored;
 mod rolled_back;
 mod schedules;
+mod shared;
 mod sidecar;
 mod snapshotter;
 mod stuck;

@@ -70,10 +70,15 @@ impl Order {
             return Ok(());
         }
         let volumes = host::volume::all_with(&provisioner.host, &self.handle).await?;
-        if volumes.iter().any(|volume| volume.wish() != Wish::Nothing) {
+        if let Some(volume) = volumes.iter().find(|volume| volume.wish() != Wish::Nothing) {
+            let way_out = if volumes.len() > 1 {
+                ". Another one with that handle can go: give that the policy Retain, and delete it by hand"
+            } else {
+                ""
+            };
             return Err(Error::InProgress(format!(
-                "a volume of the host with handle {} is retained or in use again: its leaf is not removed",
-                self.handle
+                "PersistentVolume {}, a volume of the host with handle {}, is retained or in use again: its leaf is not removed{way_out}",
+                volume.name, self.handle
             )));
         }
         if self.given_out && volumes.is_empty() && is_waited_for(provisioner, leaf, hash, row).await? {

@@ -9,7 +9,7 @@ use std::{
 
 use tokio::time::{Instant, sleep};
 
-use super::Reconciler;
+use super::{Reconciler, shared};
 use domain::error::Result;
 use host::{
     attachments::{self, Attached},
@@ -54,7 +54,9 @@ pub(super) async fn take_away(reconciler: &Reconciler) {
 async fn detach(reconciler: &Reconciler, due: &BTreeMap<Box<str>, HostVolume>) -> Result<()> {
     let host = &reconciler.host;
     for attached in attachments::list(host).await?.into_iter().filter(Attached::is_to_virtual_node) {
-        let Some(volume) = due.get(&*attached.volume) else { continue };
+        // One attachment stands for all volumes with one handle: the pod of another may be there.
+        let own = due.get(&*attached.volume).filter(|volume| !shared::is_shared(reconciler, &volume.handle));
+        let Some(volume) = own else { continue };
         let live = host::volume::read(host, &volume.name).await?.map(|live| live.volume);
         if !live.is_some_and(|live| live.uid == volume.uid && live.is_to_be_reclaimed()) {
             continue;

@@ -15,6 +15,7 @@ use super::{
     nobodys::Allowance,
     obstacle::{is_refusal, obstacle},
     repair::{LiveWish, Repair, tell, tell_of_obstacle},
+    shared,
 };
 use domain::{
     error::{Error, Result},
@@ -113,7 +114,7 @@ pub(super) fn is_due(reconciler: &Reconciler, repair: &Repair<'_>, row: &Row) ->
             is_late || !suits(known.wish(), row) || is_elsewhere(known, row)
         }
         [] => (outlives_host(row) || is_begun() || is_cut_off(row)) && repair.is_the_leaf(row),
-        _ => false,
+        several => shared::is_due(several, row) && repair.is_the_leaf(row),
     }
 }
 
@@ -124,6 +125,9 @@ pub(super) async fn heal(
     looks: u32,
     allowance: &mut Allowance,
 ) -> Result<()> {
+    if shared::is_shared(reconciler, &repair.handle) && !repair.row().is_moving() {
+        return shared::keep(repair).await;
+    }
     for _ in 0..STEPS {
         let (row, mut wanted) = (repair.row(), wanted(reconciler, repair).await?);
         let Some(place) = place_of(&row) else { return Ok(()) };

@@ -17,6 +17,7 @@ use super::{
     nobodys::Allowance,
     obstacle::LOST,
     repair::{Repair, repairs},
+    shared,
     strays::{self, Strays},
     turn,
 };
@@ -149,13 +150,14 @@ fn look_at(
     {
         backlog.odd.insert(hash);
     }
+    let is_shared = shared::is_shared(reconciler, &handle);
     match (row.claim.filter(|_| !is_copy), row.volume.filter(|_| !is_copy)) {
         (Some(claim), _) if !claim.had_volume() && !claim.is_lost() => {
             backlog.marks.entry(handle).or_insert(now + LAZY);
         }
-        (Some(_), _) | (None, Some(_)) => drop(backlog.missed.remove(&handle)),
-        (None, None) => {
-            let pause = if is_out_of_sight { SOON } else { MISSED };
+        (Some(_), _) | (None, Some(_)) if !is_shared => drop(backlog.missed.remove(&handle)),
+        _ => {
+            let pause = if is_out_of_sight || is_shared { SOON } else { MISSED };
             backlog.missed.entry(handle).or_insert(now + pause);
         }
     }
@@ -267,7 +269,7 @@ async fn heal_one(
             put_off = true;
             continue;
         }
-        if let Err(error) = heal::heal(reconciler, repair, looks, allowance).await {
+        if let Err(error) = Box::pin(heal::heal(reconciler, repair, looks, allowance)).await {
             tracing::debug!(member = leaf.member, %error, "a leaf is not healed yet");
         }
         let awaits_list = allowance.awaits_list(hash);
@@ -292,7 +294,8 @@ async fn tell_of_missed(reconciler: &Reconciler, member: &Member, backlog: &mut 
 async fn look_for(reconciler: &Reconciler, member: &Member, handle: &str) -> Result<bool> {
     let leaf = member.leaf()?;
     let volumes = reconciler.volumes.with(handle);
-    let (Some(id), [volume]) = (VolumeId::parse(handle), volumes.as_slice()) else { return Ok(false) };
+    let Some(id) = VolumeId::parse(handle) else { return Ok(false) };
+    let [volume] = volumes.as_slice() else { return Ok(shared::tell(reconciler, leaf, &id, &volumes).await) };
     let live = host::volume::read(&reconciler.host, &volume.name).await?;
     let Some(live) = live.filter(|live| *live.volume.handle == *handle) else { return Ok(false) };
     if !matches!(live.volume.wish(), Wish::Use { .. }) || is_there(reconciler, leaf, &id).await? {

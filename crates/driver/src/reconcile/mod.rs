@@ -11,6 +11,7 @@ mod member;
 mod nobodys;
 mod obstacle;
 mod repair;
+mod shared;
 mod stranded_pods;
 mod strays;
 mod waiting;

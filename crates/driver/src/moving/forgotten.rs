@@ -1,7 +1,7 @@
 //! Leaves that say that a move has them, which is not in the host any more: somebody has removed it by force, or has written that
 //! himself. Where the host's volume leads says what becomes of them.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use tokio::time::sleep;
 
@@ -27,6 +27,8 @@ use leaf::{
 
 /// More than are taken one after the other.
 const STEPS: usize = 8;
+/// Of one member in a round: whoever may write claims there makes as many such marks as he likes, and each costs the host reads.
+const LOOKS: usize = 20;
 
 /// A leaf, and where its claim is now.
 struct Forgotten<'a> {
@@ -38,13 +40,14 @@ struct Forgotten<'a> {
 /// Works until it is dropped. What is there at one look and at the next is looked into: a move that has just been made is not in
 /// the first list.
 pub(super) async fn heal(movers: &Movers) {
-    let mut before = BTreeSet::new();
+    let (mut before, mut last) = (BTreeSet::new(), BTreeMap::new());
     loop {
         sleep(ROUND).await;
         match all(movers).await {
             Ok((known, now)) => {
-                for (member, hash) in now.intersection(&before) {
-                    if let Err(error) = Box::pin(end(movers, &known, member, *hash)).await {
+                let again = now.intersection(&before).cloned().collect();
+                for (member, hash) in next(&again, &mut last) {
+                    if let Err(error) = Box::pin(end(movers, &known, &member, hash)).await {
                         tracing::debug!(member, %hash, %error, "a leaf whose move is gone is not an ordinary one yet");
                     }
                 }
@@ -53,6 +56,24 @@ pub(super) async fn heal(movers: &Movers) {
             Err(error) => tracing::debug!(%error, "leaves whose move is gone are not looked for"),
         }
     }
+}
+
+/// The next few of each member, after those of the round before.
+fn next(all: &BTreeSet<(String, VolumeHash)>, last: &mut BTreeMap<String, VolumeHash>) -> Vec<(String, VolumeHash)> {
+    let mut members: BTreeMap<&String, Vec<VolumeHash>> = BTreeMap::new();
+    for (member, hash) in all {
+        members.entry(member).or_default().push(*hash);
+    }
+    last.retain(|member, _| members.contains_key(member));
+    let mut some = Vec::new();
+    for (member, mut hashes) in members {
+        let done = last.get(member).map_or(0, |last| hashes.partition_point(|hash| hash <= last));
+        hashes.rotate_left(done);
+        hashes.truncate(LOOKS);
+        last.extend(hashes.last().map(|hash| (member.clone(), *hash)));
+        some.extend(hashes.into_iter().map(|hash| (member.clone(), hash)));
+    }
+    some
 }
 
 /// The moves that are not over, read just now.
@@ -253,4 +274,30 @@ fn was_had(claim: &ClaimRow) -> bool {
 /// Where nothing says which move it was.
 fn nobody() -> MoveMark {
     MoveMark { namespace: String::new(), name: String::new(), uid: String::new(), part: Part::Source }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn hash(number: u32) -> VolumeHash {
+        VolumeHash::parse(&format!("{number:032x}")).unwrap()
+    }
+
+    #[test]
+    fn each_round_looks_at_a_few_of_each_member_and_all_have_their_turn() {
+        let many = (0..50).map(|number| ("forges".to_owned(), hash(number)));
+        let all: BTreeSet<_> = many.chain([("one".to_owned(), hash(7))]).collect();
+        let (mut last, mut seen) = (BTreeMap::new(), BTreeSet::new());
+        for _ in 0..3 {
+            let some = next(&all, &mut last);
+            assert_eq!(some.len(), LOOKS + 1);
+            assert!(some.contains(&("one".to_owned(), hash(7))));
+            seen.extend(some);
+        }
+        assert_eq!(seen, all);
+        let fewer: BTreeSet<_> = [("one".to_owned(), hash(7))].into();
+        assert_eq!(next(&fewer, &mut last).len(), 1);
+        assert_eq!(last.len(), 1, "nothing is kept of a member that has none any more");
+    }
 }

@@ -122,9 +122,7 @@ impl Agent {
         };
         let retire = async {
             loop {
-                if let Ok(members) = self.members.all() {
-                    node::retire_departed(&mut nodes, &members).await;
-                }
+                node::retire_departed(&mut nodes, &self.members).await;
                 sleep(PAUSE).await;
             }
         };

@@ -8,7 +8,7 @@ mod status;
 mod writes;
 
 use std::{
-    collections::{BTreeMap, BTreeSet, HashMap, HashSet},
+    collections::{BTreeSet, HashMap, HashSet},
     sync::Arc,
     time::Duration,
 };
@@ -31,7 +31,7 @@ use host::{
     Host,
     events::{About, News},
 };
-use member::Member;
+use member::Registry;
 pub use plan::CORDONED;
 pub(super) use plan::patch_of;
 use plan::{Leave, NodeStep};
@@ -290,12 +290,12 @@ impl Nodes {
     }
 }
 
-/// Nodes whose member has left, as the complete list of members says, go as well.
-pub(super) async fn retire_departed(nodes: &mut Nodes, members: &BTreeMap<String, Arc<Member>>) {
+/// Nodes whose member has left, as the complete list of members says, go as well. That is asked for each: others take a while, and a member
+/// may come back meanwhile.
+pub(super) async fn retire_departed(nodes: &mut Nodes, registry: &Registry) {
+    let has_left = |member: &str| registry.all().is_ok_and(|members| !members.contains_key(member));
     for node in nodes.view.nodes.all() {
-        let Some(virtual_node) =
-            virtual_node_of(&node).filter(|virtual_node| !members.contains_key(&virtual_node.member))
-        else {
+        let Some(virtual_node) = virtual_node_of(&node).filter(|virtual_node| has_left(&virtual_node.member)) else {
             continue;
         };
         nodes.view.look_after(&virtual_node.member);

@@ -100,6 +100,8 @@ struct World {
     died: Arc<Notify>,
     agent: Mutex<JoinSet<anyhow::Result<()>>>,
     lease: Arc<Mutex<Option<Arc<Lease>>>>,
+    /// Of the agent that was started last.
+    metrics: Mutex<Metrics>,
     node_mode: NodeMode,
     _inside: JoinSet<()>,
 }
@@ -144,6 +146,7 @@ impl World {
             died: Arc::default(),
             agent: Mutex::default(),
             lease: Arc::default(),
+            metrics: Mutex::new(Metrics::new()),
             node_mode: if nodes > 1 { NodeMode::Node } else { NodeMode::Member },
             _inside: inside,
         };
@@ -209,13 +212,14 @@ impl World {
     }
 
     fn clusters(&self, name: &str) -> Clusters {
+        *lock(&self.metrics) = Metrics::new();
         Clusters {
             host: Config::new("https://host".parse().unwrap()),
             dial: within([&self.host, &self.member], name),
             members_dir: None,
             members_namespace: NAMESPACE.to_owned(),
             kosmos_clusters: KosmosClusters::Auto,
-            metrics: Metrics::new(),
+            metrics: lock(&self.metrics).clone(),
         }
     }
 

@@ -249,12 +249,16 @@ fn member_whose_pods_take_too_much_room_runs_none_and_says_so() {
             conditions.any(|one| one["type"] == "Ready" && text(one, "/message").contains(words))
         };
         until("it says so", || says("its pods take more than 128 MiB")).await;
+        let state = |state: &str| format!("kosmos_csi_member_state{{member=\"m\",state=\"{state}\"}} 1");
+        let is_in = |wanted: &str| lock(&world.metrics).text().unwrap().contains(&state(wanted));
+        assert!(is_in("unreadable"), "{}", lock(&world.metrics).text().unwrap());
         sleep(Duration::from_secs(30)).await;
         assert!(!world.is_ready(), "it is looked at again too soon");
         for name in &names {
             world.member.delete("pods", SHOP, name).unwrap();
         }
         until("it is ready again", || world.is_ready()).await;
+        assert!(is_in("ok"), "{}", lock(&world.metrics).text().unwrap());
         world.run_pod("web", None);
         until("pods are run there", || world.phase("web") == "Running").await;
     });

@@ -56,6 +56,7 @@ impl MemberAgent {
                 };
                 if let Some(reason) = too_much {
                     tracing::error!(member = self.member, reason, "no pods are run there");
+                    let _overfull = member.overfull();
                     self.wait(&mut nodes, &reason).await;
                 }
             }

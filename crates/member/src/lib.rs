@@ -45,7 +45,19 @@ pub struct Member {
     /// Leaves that no volume of the host has, as they were last counted.
     strays: AtomicU64,
     token: Mutex<TokenSource>,
+    /// What is in it takes more room than there is for it.
+    overfull: AtomicBool,
     link: Result<Link, String>,
+}
+
+/// For as long as it is there, a member says too much to be followed.
+#[derive(Debug)]
+pub struct Overfull<'a>(&'a AtomicBool);
+
+impl Drop for Overfull<'_> {
+    fn drop(&mut self) {
+        self.0.store(false, Ordering::Relaxed);
+    }
 }
 
 /// Where a member's token is read from, and what it says of itself.
@@ -212,7 +224,7 @@ impl Member {
         MemberNow {
             member: self.name.clone(),
             up: link.proven(),
-            state: link.state(),
+            state: if self.overfull.load(Ordering::Relaxed) { "unreadable" } else { link.state() },
             requests_under_way: link.line.under_way(),
             breaker_open: link.line.breaker.open().is_some(),
             oldest_creation: age(counts.oldest_creation),
@@ -228,6 +240,12 @@ impl Member {
                 ("stray", self.strays.load(Ordering::Relaxed)),
             ],
         }
+    }
+
+    /// Metrics say so until it is dropped.
+    pub fn overfull(&self) -> Overfull<'_> {
+        self.overfull.store(true, Ordering::Relaxed);
+        Overfull(&self.overfull)
     }
 
     pub fn set_strays(&self, count: usize) {

@@ -5,7 +5,7 @@ use std::{
     collections::BTreeMap,
     sync::{
         Arc, Mutex,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
 };
 
@@ -219,6 +219,7 @@ impl RegistryLoop {
             clustertree: definition.clustertree.into(),
             strays: AtomicU64::default(),
             token: Mutex::new(TokenSource::of(definition)),
+            overfull: AtomicBool::default(),
             link,
         });
         if member.link.is_ok() {

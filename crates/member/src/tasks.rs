@@ -62,6 +62,7 @@ mod tests {
             clustertree: false.into(),
             strays: 0.into(),
             token: std::sync::Mutex::default(),
+            overfull: false.into(),
             link: Err("it is made up".to_owned()),
         };
         names.iter().map(member).map(|member| (member.name.clone(), Arc::new(member))).collect()

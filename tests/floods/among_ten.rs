@@ -96,7 +96,7 @@ fn floods(host: &HostId) -> [(Flood, &'static str); FLOODS] {
         (listed_anew(claims(like(&small, &EVERY))), "200000 objects of a kind"),
         (listed_anew(claims(like(&large, &EVERY))), "says more than 64 MiB"),
         (listed_anew(Arc::new(pages)), "more than 200000 objects"),
-        (Arc::new(line), "a line of a watch is longer than 4 MiB"),
+        (Arc::new(line), "a line of a watch is longer than 10 MiB"),
         (Arc::new(all), "what it answers at one time is more than 64 MiB"),
         (Arc::new(refusal), "what it answers at one time is more than 64 MiB"),
         (Arc::new(circles), "its claims and volumes are still being listed"),

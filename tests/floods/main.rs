@@ -163,7 +163,7 @@ fn list_whose_object_never_ends_is_not_read_to_its_end() {
             }
             said(std::iter::once(r#"{"items":[{"a":""#.to_owned()).chain(endless("x")))
         };
-        is_closed(Arc::new(answer), "longer than 4 MiB").await;
+        is_closed(Arc::new(answer), "longer than 10 MiB").await;
     });
 }
 
@@ -173,7 +173,7 @@ fn watch_whose_line_never_ends_is_broken_off() {
         let answer = |uri: &Uri| -> (u16, Texts) {
             if uri.query().unwrap_or_default().contains("watch=true") { said(endless("x")) } else { empty_list() }
         };
-        is_closed(Arc::new(answer), "a line of a watch is longer than 4 MiB").await;
+        is_closed(Arc::new(answer), "a line of a watch is longer than 10 MiB").await;
     });
 }
 
@@ -203,7 +203,7 @@ fn list_that_has_always_another_page_is_not_read_to_its_end() {
 fn list_of_nothing_that_never_ends_is_not_read_to_its_end() {
     alone(async {
         let answer = |_: &Uri| said(std::iter::once(r#"{"items":["#.to_owned()).chain(endless(" ")));
-        is_closed(Arc::new(answer), "a part of a list of it is longer than 4 MiB").await;
+        is_closed(Arc::new(answer), "a part of a list of it is longer than 10 MiB").await;
     });
 }
 

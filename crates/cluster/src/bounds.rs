@@ -113,7 +113,7 @@ impl Bounds {
     ) -> Self {
         Self {
             cluster: cluster.into(),
-            measure: Measure::new(answers, breaker.clone()),
+            measure: Measure::new(cluster, answers, breaker.clone()),
             breaker,
             places,
             beginning: Arc::new(Semaphore::new(BEGINNING)),

@@ -9,6 +9,7 @@ pub mod events;
 pub mod lease;
 mod measure;
 pub mod metrics;
+mod named;
 mod relist;
 mod restored;
 mod writes;
@@ -34,6 +35,7 @@ use tower::{BoxError, util::BoxService};
 pub use self::{
     bounds::Aside,
     measure::{Answers, Reading},
+    named::object_in,
     relist::Relist,
     restored::{Versions, is_before, newest},
     writes::Writes,

@@ -13,10 +13,13 @@ use std::{
 use hyper::body::{Body, Bytes, Frame, SizeHint};
 use tower::BoxError;
 
-use super::Breaker;
+use super::{Breaker, named::object_in};
 
-/// One event of a watch; an object has at most 3 MiB on its way.
-const LINE: usize = 4 << 20;
+/// One event of a watch. etcd takes 1.5 MiB of an object, and what an API server makes of that as JSON has six letters for one of some
+/// (`<` is `\u003c`): whoever may write an object can have it be of 9 MiB.
+const LINE: usize = 10 << 20;
+/// Of a line, what tells which object it is about.
+const BEGINNING: usize = 2 << 10;
 /// All other answers of one cluster that are being read.
 const TOGETHER: usize = 64 << 20;
 /// The same where it is only asked who it is.
@@ -45,6 +48,7 @@ pub enum Reading {
 /// What is under way of a cluster's answers.
 #[derive(Clone, Debug)]
 pub(super) struct Measure {
+    cluster: Arc<str>,
     together: Arc<AtomicUsize>,
     breaker: Option<Breaker>,
     answers: Answers,
@@ -52,9 +56,9 @@ pub(super) struct Measure {
 }
 
 impl Measure {
-    pub(super) fn new(answers: Answers, breaker: Option<Breaker>) -> Self {
+    pub(super) fn new(cluster: &str, answers: Answers, breaker: Option<Breaker>) -> Self {
         let most = if breaker.is_some() { TOGETHER } else { IDENTITY };
-        Self { together: Arc::default(), breaker, answers, most }
+        Self { cluster: cluster.into(), together: Arc::default(), breaker, answers, most }
     }
 
     /// The same of what says nothing of the cluster: too much of it breaks that answer off alone.
@@ -65,7 +69,7 @@ impl Measure {
 
     pub(super) fn of<B>(&self, body: B, read: Reading) -> Measured<B> {
         let read = if self.answers == Answers::OfAnySize { Reading::InPieces } else { read };
-        Measured { body: Box::pin(body), read, held: 0, measure: self.clone() }
+        Measured { body: Box::pin(body), read, held: 0, beginning: Vec::new(), measure: self.clone() }
     }
 }
 
@@ -75,6 +79,8 @@ pub(super) struct Measured<B> {
     read: Reading,
     /// Of it, how much somebody holds in memory.
     held: usize,
+    /// Of the line that is coming.
+    beginning: Vec<u8>,
     measure: Measure,
 }
 
@@ -93,10 +99,24 @@ impl<B> Measured<B> {
                 let last = lines.next().map_or(0, <[u8]>::len);
                 let before = self.held;
                 self.held = if last == piece.len() { before + last } else { last };
-                let first = piece.split(|byte| *byte == b'\n').next().map_or(0, <[u8]>::len);
-                if before + first <= LINE && self.held <= LINE {
-                    return Ok(());
+                let first = piece.split(|byte| *byte == b'\n').next().unwrap_or_default();
+                self.begins(first);
+                if before + first.len() <= LINE {
+                    if last < piece.len() {
+                        self.beginning.clear();
+                        self.begins(&piece[piece.len() - last..]);
+                    }
+                    if self.held <= LINE {
+                        return Ok(());
+                    }
                 }
+                // Whose it is stands in the log alone: it may be nobody's whom the host serves.
+                let (cluster, object) = (&*self.measure.cluster, object_in(&self.beginning).unwrap_or_default());
+                tracing::error!(
+                    cluster,
+                    object,
+                    "says more of one object than is read: remove it there, or make it smaller"
+                );
             }
         }
         let reason = match self.read {
@@ -107,6 +127,12 @@ impl<B> Measured<B> {
             breaker.said_too_much(&reason);
         }
         Err(reason)
+    }
+
+    /// Takes in what follows of a line.
+    fn begins(&mut self, more: &[u8]) {
+        let room = BEGINNING.saturating_sub(self.beginning.len());
+        self.beginning.extend_from_slice(&more[..more.len().min(room)]);
     }
 }
 
@@ -158,7 +184,7 @@ mod tests {
 
     #[tokio::test]
     async fn answers_of_a_cluster_are_read_up_to_a_size_that_they_share() {
-        let measure = Measure::new(Answers::Bounded, Some(Breaker::default()));
+        let measure = Measure::new("m", Answers::Bounded, Some(Breaker::default()));
         let half = "x".repeat(TOGETHER / 2 + 1);
         assert_eq!(read(&measure, &half, Reading::Whole).await, Ok(half.len()));
         assert_eq!(read(&measure, &half, Reading::Whole).await, Ok(half.len()), "the one before is done");
@@ -172,12 +198,12 @@ mod tests {
         drop(slow);
         assert_eq!(read(&measure, &half, Reading::Whole).await, Ok(half.len()));
         let twice = half.repeat(2);
-        assert_eq!(read(&Measure::new(Answers::OfAnySize, None), &twice, Reading::Whole).await, Ok(twice.len()));
+        assert_eq!(read(&Measure::new("m", Answers::OfAnySize, None), &twice, Reading::Whole).await, Ok(twice.len()));
     }
 
     #[tokio::test]
     async fn watch_goes_on_for_ever_and_a_line_of_it_does_not() {
-        let measure = Measure::new(Answers::Bounded, None);
+        let measure = Measure::new("m", Answers::Bounded, None);
         let line = "x".repeat(LINE - 1) + "\n";
         let mut body = measure.of(Full::new(Bytes::new()), Reading::ByLine);
         for _ in 0..3 {
@@ -187,9 +213,26 @@ mod tests {
         }
         body.admit(&b"x".repeat(LINE / 2)).unwrap();
         let told = body.admit(&b"x".repeat(LINE / 2 + 1)).unwrap_err();
-        assert!(told.contains("4 MiB"), "{told}");
+        assert!(told.contains("10 MiB"), "{told}");
         let mut body = measure.of(Full::new(Bytes::new()), Reading::ByLine);
         body.admit(b"x\nxx").unwrap();
         assert!(body.admit(&b"x".repeat(LINE)).is_err(), "what has begun counts");
+    }
+
+    /// As long as an API server can make what etcd takes of an object.
+    #[tokio::test]
+    async fn line_of_the_longest_object_is_read_and_of_a_longer_one_the_beginning_is_known() {
+        let measure = Measure::new("m", Answers::Bounded, None);
+        let (longest, event) = ((3 << 19) * 6, |name: &str| format!(r#"{{"object":{{"metadata":{{"name":"{name}""#));
+        let mut body = measure.of(Full::new(Bytes::new()), Reading::ByLine);
+        body.admit(format!("{}{}\n{}", event("a"), "x".repeat(longest), event("b")).as_bytes()).unwrap();
+        assert_eq!(object_in(&body.beginning).as_deref(), Some("b"));
+        assert!(body.admit(&b"x".repeat(LINE)).is_err());
+        assert_eq!(object_in(&body.beginning).as_deref(), Some("b"));
+        let mut body = measure.of(Full::new(Bytes::new()), Reading::ByLine);
+        body.admit(&event("a").as_bytes()[..20]).unwrap();
+        body.admit(&event("a").as_bytes()[20..]).unwrap();
+        assert!(body.admit(&[b"x".repeat(LINE).as_slice(), b"\n", event("b").as_bytes()].concat()).is_err());
+        assert_eq!(object_in(&body.beginning).as_deref(), Some("a"), "that which is too long");
     }
 }

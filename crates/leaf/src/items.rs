@@ -61,6 +61,11 @@ impl Items {
         Ok(())
     }
 
+    /// Of the item that is coming, what has come.
+    pub(super) fn begun(&self) -> &[u8] {
+        &self.item
+    }
+
     /// How long what is not whole yet has become.
     pub(super) fn unfinished(&self) -> usize {
         self.frame.len().max(self.item.len()).max(self.between)

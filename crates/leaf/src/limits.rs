@@ -7,8 +7,8 @@ const MOST: usize = 200_000;
 const COPIES: usize = 1000;
 /// What they say besides: names that are no UIDs, nodes, conditions.
 const TEXTS: usize = 64 << 20;
-/// An object in a list, what is between two, or all else in it.
-const OBJECT: usize = 4 << 20;
+/// An object in a list, what is between two, or all else in it: as much as a line of a watch.
+const OBJECT: usize = 10 << 20;
 
 /// How much is remembered: of one volume, or of all.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -67,7 +67,7 @@ mod tests {
             assert!(extent.too_much().is_some_and(|told| told.contains(words)), "{extent:?}");
         }
         assert_eq!(overlong(MOST, OBJECT), None);
-        assert!(overlong(MOST + 1, 0).is_some() && overlong(0, OBJECT + 1).is_some_and(|told| told.contains("4 MiB")));
+        assert!(overlong(MOST + 1, 0).is_some() && overlong(0, OBJECT + 1).is_some_and(|told| told.contains("10 MiB")));
     }
 
     #[test]

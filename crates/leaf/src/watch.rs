@@ -18,7 +18,7 @@ use serde::de::DeserializeOwned;
 use tokio::time::{Instant, timeout};
 
 use super::{MemberClient, items::Items, limits, ownership, row, rows::Kind, trimmed::Trimmed};
-use cluster::{AFTER_TOO_MUCH, LONGEST_PAUSE, Reading, is_before, pauses, with_causes};
+use cluster::{AFTER_TOO_MUCH, LONGEST_PAUSE, Reading, is_before, object_in, pauses, with_causes};
 use domain::volume::VolumeHash;
 
 /// Where a list in one piece has failed before.
@@ -172,6 +172,8 @@ impl Watched<'_> {
                 text.consume_unpin(read);
                 let reason = rows.too_much().or_else(|| limits::overlong(*count, items.unfinished()));
                 if let Some(reason) = reason {
+                    let (member, object) = (&*self.cluster.member, object_in(items.begun()).unwrap_or_default());
+                    tracing::error!(member, kind = ?self.kind, object, reason, "its list is not read any further; the object that was coming is named");
                     return Err(Stopped::TooMuch(reason));
                 }
             }

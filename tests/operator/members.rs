@@ -278,6 +278,21 @@ async fn cluster_under_another_name_and_another_cluster_under_this_name_are_refu
     assert!(clusters.members[1].list(ROLES).is_empty() && clusters.host.get(SECRETS, NAMESPACE, "twin").is_none());
 }
 
+/// Pods run on it by then, and the agent would take it away for the one with the longer name.
+#[tokio::test]
+async fn member_whose_nodes_could_have_the_name_of_another_members_virtual_node_is_refused_by_that_name() {
+    let clusters = Clusters::new(1);
+    let node = |name: &str, member: &str| {
+        let labels = json!({"app.kubernetes.io/managed-by": "kosmos.csi.io", "topology.kosmos.csi.io/member": member});
+        clusters.host.create("nodes", json!({"metadata": {"name": name, "labels": labels}})).unwrap();
+    };
+    node("kosmos-m-0-n1", "m");
+    node("kosmos-m-1", "m-1");
+    clusters.refuses("member add m-0 --member-kubeconfig=$m0", &["Node kosmos-m-0-n1", "of member m,"]).await;
+    assert!(clusters.members[0].list(ROLES).is_empty(), "everything is looked at first");
+    clusters.does("member add m-1 --member-kubeconfig=$m0 --dry-run").await;
+}
+
 /// Else a cluster that says it is this one, and is met first, would be taken for it.
 #[tokio::test]
 async fn which_cluster_a_member_is_stands_in_both_records_before_anybody_connects_to_it() {

@@ -30,6 +30,7 @@ use node::Nodes;
 pub use node::{CORDONED, NodeMode};
 use usage::Usage;
 use view::{HostCache, watch_host};
+pub use virtual_node::may_be_called;
 
 /// Virtual nodes are called so, and carry this label, as Kosmos has it.
 const PREFIX: &str = "kosmos-";

@@ -126,19 +126,27 @@ impl MemberAgent {
         known_as.mark_unchanged();
         let _ = known_as.changed().await;
         loop {
-            let KnownAs { aliases, beside_clustertree } =
-                known_as.borrow().get(&self.member).cloned().unwrap_or_default();
+            let (KnownAs { aliases, beside_clustertree }, longer) = self.names(&known_as.borrow());
             let state = MemberState {
                 nodes: there.nodes.all(),
                 foreign_pods: there.pods.all().into_iter().filter(|pod| !self.is_copy(pod)).collect(),
                 version: version.clone(),
                 aliases,
+                longer,
                 clustertree: beside_clustertree,
             };
             nodes.tend(&self.member, self.settings.node_mode, &state, kubelet_api).await;
             self.view.look_after(&self.member);
             let _ = timeout(TICK, there.news.nodes.notified()).await;
         }
+    }
+
+    /// Its own, and those of members that begin with its own and a hyphen.
+    fn names(&self, known_as: &BTreeMap<String, KnownAs>) -> (KnownAs, Vec<String>) {
+        let prefix = format!("{}-", self.member);
+        let longer = known_as.range(prefix.clone()..).map(|(name, _)| name);
+        let longer = longer.take_while(|name| name.starts_with(&prefix)).cloned().collect();
+        (known_as.get(&self.member).cloned().unwrap_or_default(), longer)
     }
 
     /// Returns the member's version once its nodes and pods are known; says meanwhile what is in the way, where that is so at two looks.

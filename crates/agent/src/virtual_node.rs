@@ -45,6 +45,12 @@ impl VirtualNodeId {
     }
 }
 
+/// Whether a virtual node of this member could be called so: of a member `a` that of its node `b-c`, and of a member `a-b` that of its `c`.
+pub fn may_be_called(member: &str, node: &str) -> bool {
+    let rest = node.strip_prefix(PREFIX).and_then(|name| name.strip_prefix(member));
+    rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('-'))
+}
+
 /// What a Node of ours stands for.
 pub(super) fn virtual_node_of(node: &Value) -> Option<VirtualNodeId> {
     match NodeId::parse(mark(node, "annotations", ID))? {

@@ -67,6 +67,8 @@ pub(super) struct MemberState {
     pub(super) version: String,
     /// Its other names: clustertree may know it by one of them.
     pub(super) aliases: Vec<String>,
+    /// Members whose names begin with its own and a hyphen.
+    pub(super) longer: Vec<String>,
     /// Kosmos knows it, and clustertree keeps its nodes or will: whoever makes one runs its pods, so both must not.
     pub(super) clustertree: bool,
 }
@@ -100,8 +102,11 @@ impl Nodes {
         let guests: Vec<_> = names.flat_map(of_name).collect();
         let ours = guests.is_empty() && !state.clustertree;
         let mut virtual_nodes = if ours { virtual_nodes(member, mode, state) } else { Vec::new() };
+        if let Some(message) = plan::ambiguous(&state.longer, &mut virtual_nodes) {
+            self.tell_of_all("NameTaken", message, &virtual_nodes).await;
+        }
         if let Some(message) = plan::limit(member, &mut virtual_nodes) {
-            self.tell_of_too_many(message, virtual_nodes[0].name()).await;
+            self.tell_of_all("TooManyNodes", message, &virtual_nodes).await;
         }
         for guest in guests {
             let name = text(&guest, "/metadata/name").to_owned();
@@ -129,12 +134,16 @@ impl Nodes {
         }
     }
 
-    async fn tell_of_too_many(&mut self, message: String, name: String) {
-        let place = Place { namespace: String::new(), name };
-        if let Some(node) = self.view.nodes.get(&place).filter(|_| self.told.insert(message.clone())) {
+    /// On the first of them that is there, or in the log alone where all are left out.
+    async fn tell_of_all(&mut self, reason: &'static str, message: String, virtual_nodes: &[VirtualNodeId]) {
+        let name = virtual_nodes.first().map(VirtualNodeId::name);
+        let place = name.map(|name| Place { namespace: String::new(), name });
+        let node = place.as_ref().and_then(|place| self.view.nodes.get(place));
+        if (node.is_some() || place.is_none()) && self.told.insert(message.clone()) {
             tracing::error!("{message}");
-            let news = News { reason: "TooManyNodes", message, warning: true };
-            host::events::tell_of(&self.host, &about(&node), &news).await;
+            if let Some(node) = node {
+                host::events::tell_of(&self.host, &about(&node), &News { reason, message, warning: true }).await;
+            }
         }
     }
 

@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 use super::super::{
     LABEL, LABEL_VALUE, MANAGED_BY,
     object::{is_leaving, items, mark, text},
-    virtual_node::{ID, VirtualNodeId, virtual_node_of},
+    virtual_node::{ID, VirtualNodeId, may_be_called, virtual_node_of},
 };
 use domain::volume::DRIVER;
 
@@ -85,6 +85,21 @@ pub(super) fn limit(member: &str, virtual_nodes: &mut Vec<VirtualNodeId>) -> Opt
             "member {member} says it has more than {MOST_OF_A_MEMBER} nodes: only the first by name are virtual nodes"
         )
     })
+}
+
+/// A member names its nodes as it likes, also so that one would have the name of another member's: that one has it whose own name is
+/// longer, whoever comes first. What is told of those that are left out.
+pub(super) fn ambiguous(longer: &[String], virtual_nodes: &mut Vec<VirtualNodeId>) -> Option<String> {
+    let other = |virtual_node: &VirtualNodeId| longer.iter().find(|other| may_be_called(other, &virtual_node.name()));
+    let (first, owner) = virtual_nodes.iter().find_map(|one| Some((one.clone(), other(one)?)))?;
+    virtual_nodes.retain(|one| other(one).is_none());
+    Some(format!(
+        "node {} of member {} would be called {} here, as a node of member {owner} might be: it is left out, and so are others like it. Give one \
+         of both members another name, or that node",
+        first.node.as_deref().unwrap_or_default(),
+        first.member,
+        first.name()
+    ))
 }
 
 /// What is to be done with a Node whose member, or member node, is not there any more.

@@ -121,6 +121,23 @@ fn member_that_says_it_has_nodes_without_number_has_a_thousand_in_the_host() {
 }
 
 #[test]
+fn name_that_nodes_of_two_members_could_have_is_that_of_the_member_with_the_longer_name() {
+    let of = |member: &str, node: &str| VirtualNodeId { member: member.to_owned(), node: Some(node.to_owned()) };
+    assert_eq!(of("a", "b-n1").name(), of("a-b", "n1").name());
+    let all = || vec![of("a", "b"), of("a", "b-n1"), of("a", "bn1"), of("a", "n1")];
+    let mut left = all();
+    let told = ambiguous(&["a-b".to_owned()], &mut left).unwrap();
+    assert_eq!(left, [of("a", "bn1"), of("a", "n1")]);
+    assert!(told.contains("node b of member a would be called kosmos-a-b here, as a node of member a-b"), "{told}");
+    let (mut others, mut longer, mut whole) =
+        (all(), vec![of("a-b", "n1")], vec![VirtualNodeId { member: "a".to_owned(), node: None }]);
+    assert_eq!(ambiguous(&["a-c".to_owned()], &mut others), None);
+    assert_eq!(ambiguous(&[], &mut longer), None);
+    assert_eq!(ambiguous(&["a-b".to_owned()], &mut whole), None, "a member's own name is nobody else's");
+    assert_eq!((others, longer.len(), whole.len()), (all(), 1, 1));
+}
+
+#[test]
 fn node_that_is_not_ours_is_left_alone() {
     let foreign = json!({"metadata": {"name": "kosmos-m", "labels": {LABEL: "true"}}});
     let NodeStep::Foreign(said) = step(&virtual_node(), "amd64", Some(&foreign), None) else { panic!("it is touched") };

@@ -13,7 +13,7 @@ use serde_json::Value;
 
 use super::{
     account::{self, Account},
-    bindings, open,
+    bindings, copies, open,
     scope::Scope,
     secret, take_over,
 };
@@ -188,6 +188,11 @@ async fn target(flags: &Add, admin: &Admin, dial: &Dial) -> anyhow::Result<(Targ
     let name = &flags.name;
     if *host.cluster == *admin.identity {
         bail!("--member-kubeconfig leads to the host itself ({}): a host is no member of its own", admin.identity);
+    }
+    if let Some((node, of)) = copies::namesake(&host, name).await? {
+        bail!(
+            "Node {node} stands for a node of member {of}, and one of member {name} could have that name: `member add` it under another one"
+        );
     }
     let agents = connect::agents(&host, &flags.host);
     let driver = Place::new(host, name, &admin.identity).await?;

@@ -9,7 +9,7 @@ use kube::{
 };
 use serde_json::{Value, json};
 
-use agent::CORDONED;
+use agent::{CORDONED, may_be_called};
 use cluster::with_causes;
 use domain::volume::{DRIVER, MEMBER_KEY};
 use host::Host;
@@ -28,6 +28,18 @@ async fn nodes(host: &Host, member: &str) -> anyhow::Result<Vec<String>> {
     let nodes = nodes.list_metadata(&ListParams::default().labels(&selector(member))).await;
     let nodes = nodes.map_err(|error| anyhow!("list nodes of member {member}: {}", with_causes(&error)))?;
     Ok(nodes.iter().map(ResourceExt::name_any).collect())
+}
+
+/// A virtual node of another member that has a name which one of this member could have, and that member. Who may not see nodes is not kept
+/// from anything: the agent leaves such a node out itself.
+pub(super) async fn namesake(host: &Host, member: &str) -> anyhow::Result<Option<(String, String)>> {
+    let ours = ListParams::default().labels(&format!("{MANAGED_BY}={DRIVER},{MEMBER_KEY}"));
+    let nodes = match Api::<Node>::all(host.client.clone()).list_metadata(&ours).await {
+        Err(kube::Error::Api(status)) if status.code == 403 => return Ok(None),
+        nodes => nodes.map_err(|error| anyhow!("list nodes: {}", with_causes(&error)))?,
+    };
+    let mut named = nodes.iter().filter_map(|node| Some((node.name_any(), node.labels().get(MEMBER_KEY)?.clone())));
+    Ok(named.find(|(node, of)| of != member && may_be_called(member, node)))
 }
 
 /// They take no pods any more, as after `kubectl cordon`. Whether there are any.

@@ -19,7 +19,7 @@ const COMBINATIONS: [&str; 12] = [
     "podSecurityContext.runAsUser=null,podSecurityContext.runAsGroup=null,podSecurityContext.fsGroup=null",
     "global.imageRegistry=mirror.example:5000/cache,global.imagePullSecrets[0].name=mirror,imagePullSecrets={mine}",
     "serviceMonitor.enabled=true,prometheusRule.enabled=true,grafana.dashboard.enabled=true,grafana.dashboard.annotations.grafana_folder=Storage",
-    "virtualNode.nodeMode=node,virtualNode.kubelet.certificateSecret=own,virtualNode.kubelet.serviceIP=10.101.0.50,virtualNode.hostAddress=https://10.0.0.1:6443,networkPolicy.metricsFrom[0].namespaceSelector.matchLabels.name=monitoring,networkPolicy.kubeletFrom[0].ipBlock.cidr=10.0.0.0/24,networkPolicy.egressTo[0].ipBlock.cidr=10.0.0.0/8",
+    "virtualNode.nodeMode=node,virtualNode.replicas=1,virtualNode.kubelet.certificateSecret=own,virtualNode.kubelet.serviceIP=10.101.0.50,virtualNode.hostAddress=https://10.0.0.1:6443,networkPolicy.metricsFrom[0].namespaceSelector.matchLabels.name=monitoring,networkPolicy.kubeletFrom[0].ipBlock.cidr=10.0.0.0/24,networkPolicy.egressTo[0].ipBlock.cidr=10.0.0.0/8",
     "controller.podLabels.team=one,controller.env[0].name=HTTPS_PROXY,controller.env[0].value=none,controller.topologySpreadConstraints[0].topologyKey=zone,controller.topologySpreadConstraints[0].maxSkew=1,controller.topologySpreadConstraints[0].whenUnsatisfiable=ScheduleAnyway,storageClasses[0].name=fast,storageClasses[0].members={a,b},storageClasses[0].default=true",
 ];
 

@@ -54,6 +54,7 @@ fn image_labels_and_annotations_of_a_pod_are_changed_of_its_copy() {
         until("a label has gone", || world.copy("web").unwrap()["metadata"]["labels"]["role"].is_null()).await;
         let labels = &world.copy("web").unwrap()["metadata"]["labels"];
         assert_eq!((&labels["tier"], &labels["kosmos.csi.io/host"]), (&json!("1"), &json!(world.host_id())));
+        assert_eq!(events(&world, "FieldsDropped"), 0, "the member knows all that the host does");
     });
 }
 

@@ -8,6 +8,7 @@ mod claims;
 mod config_sync;
 mod copy;
 mod debug;
+mod dropped;
 mod ending;
 mod ephemeral;
 mod events;
@@ -283,10 +284,11 @@ impl Pods<'_> {
         let made = copy(pod, &Made { host: &self.host.id.0, claims, handles, given, node, address });
         let place = Place::of(pod);
         let pods = object::pods(self.client, &place.namespace);
-        match pods.create(&PostParams::default(), &parsed(made)?).await {
+        match pods.create(&PostParams::default(), &parsed(made.clone())?).await {
             Ok(there) => {
                 tracing::info!(member = self.member.name, pod = %place, "is copied");
-                self.tell(pod, &object::whole(there)).await
+                let there = dropped::tell(self, pod, &made, object::whole(there)).await;
+                self.tell(pod, &there).await
             }
             // A namespace that was just made takes no pods before its account is there.
             Err(kube::Error::Api(status)) if status.code == 403 && looks < PATIENCE => Ok(Next::After(AGAIN)),

@@ -39,12 +39,6 @@ pub fn serving(members: &BTreeMap<String, Arc<Member>>, name: &str) -> String {
     members.get(name).and_then(|member| member.alias_of()).unwrap_or_else(|| name.to_owned())
 }
 
-/// Other names of a member.
-pub fn aliases(members: &BTreeMap<String, Arc<Member>>, name: &str) -> Vec<String> {
-    let of_it = members.iter().filter(|(_, member)| member.alias_of().as_deref() == Some(name));
-    of_it.map(|(alias, _)| alias.clone()).collect()
-}
-
 /// Whether clustertree copies pods into this member, under whichever of its names.
 pub fn is_beside_clustertree(members: &BTreeMap<String, Arc<Member>>, name: &str) -> bool {
     let of_it = |(known, member): (&String, &Arc<Member>)| {
@@ -61,7 +55,7 @@ pub struct KnownAs {
     pub beside_clustertree: bool,
 }
 
-/// The same of all members that serve, in one go.
+/// Of all members that serve, in one go: each would look through all of them.
 pub fn names(members: &BTreeMap<String, Arc<Member>>) -> BTreeMap<String, KnownAs> {
     let mut known = BTreeMap::<String, KnownAs>::new();
     for (name, member) in members {

@@ -7,7 +7,7 @@ use axum::{
     http::StatusCode,
     response::Response,
 };
-use member::registry::aliases;
+use member::registry;
 use serde::Serialize;
 
 use super::{Frame, members::MemberLine};
@@ -42,7 +42,7 @@ pub(crate) async fn show(
     form.answer(&Page {
         frame: Frame::new(&sources, "Member", "/members", &format!("/members/{name}")),
         member: MemberLine::of(member, CLASSES),
-        aliases: aliases(&members, &name),
+        aliases: registry::names(&members).remove(&name).unwrap_or_default().aliases,
         capacity_told: told.map(Into::into),
     })
 }

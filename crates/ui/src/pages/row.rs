@@ -1,13 +1,12 @@
 //! A volume as one line, whichever page shows it.
 
+use std::collections::BTreeMap;
+
 use domain::volume::{LeafPlace, VolumeHash, plan::Phase};
 use driver::provision::health::known_ailments;
 use host::{volume::HostVolume, volumes::HostVolumes};
 use leaf::row::{ClaimRow, Row, VolumeRow};
-use member::{
-    Member,
-    registry::{Snapshot, aliases},
-};
+use member::{Member, registry::KnownAs};
 use serde::Serialize;
 
 use crate::shown::{Bytes, Level, Seconds, text};
@@ -91,9 +90,10 @@ pub(crate) struct Side<'a> {
 }
 
 impl<'a> Side<'a> {
-    pub(crate) fn new(members: &Snapshot, member: &'a Member, volumes: Option<&'a HostVolumes>) -> Self {
+    pub(crate) fn new(known: &BTreeMap<String, KnownAs>, member: &'a Member, volumes: Option<&'a HostVolumes>) -> Self {
         let trouble = member.leaf().err().map(|error| text(&error.to_string()));
-        Self { member, aliases: aliases(members, &member.name), trouble, volumes }
+        let aliases = known.get(&member.name).map(|known| known.aliases.clone()).unwrap_or_default();
+        Self { member, aliases, trouble, volumes }
     }
 
     /// Its handle, and what the host says of it: the host may know it by another name of the member.

@@ -1,7 +1,7 @@
 //! Which data is where: a page of volumes at a time, as they come from the members' rows. Of a thousand members with a hundred
 //! thousand volumes nobody reads all; so none are sorted, and the next page begins where this one ended.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use askama::Template;
 use axum::{
@@ -11,7 +11,7 @@ use axum::{
 };
 use domain::volume::{VolumeHash, VolumeId};
 use leaf::row::{ClaimRow, Row};
-use member::registry::{Snapshot, serving};
+use member::registry::{self, KnownAs, Snapshot, serving};
 use serde::{Deserialize, Serialize};
 
 use super::{
@@ -149,7 +149,7 @@ async fn list(sources: &Sources, wanted: &Wanted) -> (Vec<VolumeLine>, String) {
     let cursor = Cursor::parse(&wanted.after);
     let begin = cursor.as_ref().map_or_else(String::new, |cursor| cursor.member.clone());
     let mut lines = Lines { wanted, taken: Vec::new(), last: String::new(), is_full: false };
-    let serves = serving(&members, &wanted.member);
+    let (serves, known) = (serving(&members, &wanted.member), registry::names(&members));
     let is_wanted = |name: &&String| wanted.member.is_empty() || **name == wanted.member || **name == serves;
     for name in names(sources, &members).range(begin..).filter(is_wanted) {
         let place = cursor.as_ref().filter(|cursor| cursor.member == *name).map(|cursor| &cursor.place);
@@ -159,7 +159,7 @@ async fn list(sources: &Sources, wanted: &Wanted) -> (Vec<VolumeLine>, String) {
             Some(Place::Handle(handle)) => (None, Some(handle.clone())),
         };
         if handle.is_none() {
-            leaves(sources, &members, name, leaf, &mut lines).await;
+            leaves(sources, &members, &known, name, leaf, &mut lines).await;
         }
         others(sources, &members, name, handle, &mut lines).await;
         if lines.is_full {
@@ -180,6 +180,7 @@ fn names(sources: &Sources, members: &Snapshot) -> BTreeSet<String> {
 async fn leaves(
     sources: &Sources,
     members: &Snapshot,
+    known: &BTreeMap<String, KnownAs>,
     name: &str,
     mut after: Option<VolumeHash>,
     lines: &mut Lines<'_>,
@@ -188,7 +189,7 @@ async fn leaves(
     let Some(member) = members.get(name).filter(|member| member.alias_of().is_none()) else { return };
     let Some(leaf) = member.last_known() else { return };
     let volumes = sources.volumes();
-    let side = Side::new(members, member, volumes.as_deref());
+    let side = Side::new(known, member, volumes.as_deref());
     while !lines.is_full {
         let rows = leaf.rows.page(after, LOOKED_AT_ONCE, |_| true);
         let Some((last, _)) = rows.last() else { return };
@@ -208,11 +209,11 @@ pub(crate) async fn without_claim(sources: &Sources) -> u64 {
     if volumes.is_none() {
         return 0;
     }
-    let mut count = 0;
+    let (known, mut count) = (registry::names(&members), 0);
     for member in members.values().filter(|member| member.alias_of().is_none()) {
         // Before it was listed, claims are missing that are there.
         let Some(leaf) = member.last_known().filter(|leaf| leaf.rows.synced()) else { continue };
-        let side = Side::new(&members, member, volumes.as_deref());
+        let side = Side::new(&known, member, volumes.as_deref());
         let mut after = None;
         loop {
             let rows = leaf.rows.page_of_ailing(after, LOOKED_AT_ONCE, |row| row.claim.is_none());

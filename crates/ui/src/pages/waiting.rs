@@ -10,6 +10,7 @@ use leaf::{
     MemberClient,
     row::{ClaimRow, Row},
 };
+use member::registry;
 use serde::Serialize;
 
 use super::{
@@ -92,9 +93,10 @@ pub(crate) fn lines(sources: &Sources) -> Vec<WaitLine> {
     let volumes = sources.volumes();
     let mut lines = Vec::new();
     let members = sources.members();
+    let known = registry::names(&members);
     for member in members.values().filter(|member| member.alias_of().is_none()) {
         let Some(leaf) = member.last_known() else { continue };
-        let side = Side::new(&members, member, volumes.as_deref());
+        let side = Side::new(&known, member, volumes.as_deref());
         for (hash, claim, _) in leaf.rows.pending().into_iter().filter(|(_, claim, _)| !claim.is_copy_of_a_move()) {
             lines.push(with_leaf(leaf, &side, hash, &claim, asked.remove(&hash), &told));
         }

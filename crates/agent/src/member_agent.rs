@@ -62,7 +62,7 @@ impl MemberAgent {
             }
             if let Some(closed) = member.closed().filter(|closed| !closed.starting) {
                 nodes.tell_down(&self.member, &closed.reason).await;
-                self.view.look_after(&self.member);
+                self.view.record_heartbeat(&self.member);
             }
             sleep(LOOK).await;
         }
@@ -72,7 +72,7 @@ impl MemberAgent {
         let until = Instant::now() + TOO_MUCH;
         while Instant::now() < until {
             nodes.tell_down(&self.member, reason).await;
-            self.view.look_after(&self.member);
+            self.view.record_heartbeat(&self.member);
             sleep(LOOK).await;
         }
     }
@@ -86,7 +86,7 @@ impl MemberAgent {
         told: &mut Told,
         (holds, tellings): (&Holds, &Tellings),
     ) -> String {
-        let there = self.view.enter(&self.member);
+        let there = self.view.subscribe(&self.member);
         let everything = watcher::Config::default;
         let turns = Turns::default();
         let pods = Pods {
@@ -136,7 +136,7 @@ impl MemberAgent {
                 clustertree: beside_clustertree,
             };
             nodes.tend(&self.member, self.settings.node_mode, &state, kubelet_api).await;
-            self.view.look_after(&self.member);
+            self.view.record_heartbeat(&self.member);
             let _ = timeout(TICK, there.news.nodes.notified()).await;
         }
     }
@@ -171,7 +171,7 @@ impl MemberAgent {
             if is_told {
                 nodes.tell_down(&self.member, &reason).await;
             }
-            self.view.look_after(&self.member);
+            self.view.record_heartbeat(&self.member);
             sleep(TICK).await;
         }
     }

@@ -31,21 +31,21 @@ pub(super) struct HostCache {
     pub(super) pods: ObjectCache,
     /// By their node.
     pub(super) attachments: ObjectCache,
-    concerned: Mutex<Concerned>,
+    subscribers: Mutex<Subscribers>,
     pub(super) open_namespaces: OpenNamespaces,
     /// When the work on each member was last seen to go on.
-    looked_after: Mutex<HashMap<String, Instant>>,
+    heartbeats: Mutex<HashMap<String, Instant>>,
 }
 
 /// Whom changes are told. Work that was ended may be there for a moment beside the one that follows it.
 #[derive(Debug, Default)]
-struct Concerned {
+struct Subscribers {
     members: HashMap<String, Vec<Arc<MemberCache>>>,
     /// Those that have a copy of ours of this name.
     copies: HashMap<Place, Vec<Arc<MemberCache>>>,
 }
 
-impl Concerned {
+impl Subscribers {
     fn of<'a>(&'a self, member: &str) -> impl Iterator<Item = &'a Arc<MemberCache>> + use<'a> {
         self.members.get(member).into_iter().flatten()
     }
@@ -81,7 +81,7 @@ pub(super) struct News {
 
 /// For as long as this is there, the work on a member is told of what concerns it.
 #[derive(Debug)]
-pub(super) struct Entered<'a> {
+pub(super) struct Subscription<'a> {
     view: &'a HostCache,
     name: &'a str,
     cache: Arc<MemberCache>,
@@ -94,9 +94,9 @@ impl Default for HostCache {
             csi_nodes: ObjectCache::default(),
             pods: ObjectCache::by(node_of),
             attachments: ObjectCache::by(node_of),
-            concerned: Mutex::default(),
+            subscribers: Mutex::default(),
             open_namespaces: OpenNamespaces::default(),
-            looked_after: Mutex::default(),
+            heartbeats: Mutex::default(),
         }
     }
 }
@@ -131,7 +131,7 @@ impl HostCache {
     /// The names of pods that run in a namespace of the member, as the work on it knows them. One that is being deleted may be on a node
     /// that is dead, and says that it runs for ever.
     pub(super) fn running_in(&self, member: &str, namespace: &str) -> Vec<String> {
-        let Some(there) = self.concerned().of(member).last().cloned() else { return Vec::new() };
+        let Some(there) = self.subscribers().of(member).last().cloned() else { return Vec::new() };
         let runs = |pod: &Arc<Value>| {
             text(pod, "/metadata/namespace") == namespace
                 && text(pod, "/status/phase") == "Running"
@@ -143,31 +143,31 @@ impl HostCache {
         names
     }
 
-    pub(super) fn enter<'a>(&'a self, member: &'a str) -> Entered<'a> {
+    pub(super) fn subscribe<'a>(&'a self, member: &'a str) -> Subscription<'a> {
         let cache = Arc::new(MemberCache::default());
-        self.concerned().members.entry(member.to_owned()).or_default().push(Arc::clone(&cache));
-        Entered { view: self, name: member, cache }
+        self.subscribers().members.entry(member.to_owned()).or_default().push(Arc::clone(&cache));
+        Subscription { view: self, name: member, cache }
     }
 
-    fn concerned(&self) -> MutexGuard<'_, Concerned> {
-        self.concerned.lock().unwrap_or_else(PoisonError::into_inner)
+    fn subscribers(&self) -> MutexGuard<'_, Subscribers> {
+        self.subscribers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The work on a member goes on.
-    pub(super) fn look_after(&self, member: &str) {
-        let mut looked_after = self.looked_after.lock().unwrap_or_else(PoisonError::into_inner);
-        looked_after.insert(member.to_owned(), Instant::now());
+    pub(super) fn record_heartbeat(&self, member: &str) {
+        let mut heartbeats = self.heartbeats.lock().unwrap_or_else(PoisonError::into_inner);
+        heartbeats.insert(member.to_owned(), Instant::now());
     }
 
     /// When that was seen last; none where it never was.
-    pub(super) fn looked_after(&self, member: &str) -> Option<Instant> {
-        self.looked_after.lock().unwrap_or_else(PoisonError::into_inner).get(member).copied()
+    pub(super) fn last_heartbeat(&self, member: &str) -> Option<Instant> {
+        self.heartbeats.lock().unwrap_or_else(PoisonError::into_inner).get(member).copied()
     }
 
     /// One that was not seen for so long is as one that never was.
     pub(super) fn forget_neglected(&self, after: Duration) {
-        let mut looked_after = self.looked_after.lock().unwrap_or_else(PoisonError::into_inner);
-        looked_after.retain(|_, seen| seen.elapsed() < after);
+        let mut heartbeats = self.heartbeats.lock().unwrap_or_else(PoisonError::into_inner);
+        heartbeats.retain(|_, seen| seen.elapsed() < after);
     }
 
     /// Whom it concerns: the members for whose nodes it is and was, and those that have a copy of its name. For all others nothing follows
@@ -175,9 +175,9 @@ impl HostCache {
     fn pod_changed(&self, change: &Change) {
         let nodes = change.each(node_of);
         let owners: Vec<String> = nodes.iter().filter_map(|node| self.member_of_node(node)).collect();
-        let concerned = self.concerned();
-        let copies = concerned.copies.get(&change.place).into_iter().flatten();
-        for member in owners.iter().flat_map(|owner| concerned.of(owner)).chain(copies) {
+        let subscribers = self.subscribers();
+        let copies = subscribers.copies.get(&change.place).into_iter().flatten();
+        for member in owners.iter().flat_map(|owner| subscribers.of(owner)).chain(copies) {
             member.news.pods.put(change.place.clone());
         }
     }
@@ -189,8 +189,8 @@ impl HostCache {
         let of_now = change.after.as_deref().and_then(virtual_node_of).map(|virtual_node| virtual_node.member);
         let pods = if of_before == of_now { Vec::new() } else { self.pods.of(&change.place.name) };
         let has_attached = attached_to(change.before.as_deref()) != attached_to(change.after.as_deref());
-        let concerned = self.concerned();
-        for member in owners.iter().flat_map(|owner| concerned.of(owner)) {
+        let subscribers = self.subscribers();
+        for member in owners.iter().flat_map(|owner| subscribers.of(owner)) {
             member.news.nodes.notify_one();
             if has_attached {
                 member.news.attached.put(change.place.clone());
@@ -203,15 +203,15 @@ impl HostCache {
 
     fn csi_node_changed(&self, change: &Change) {
         let owner = self.node(&change.place.name).as_deref().and_then(member_of);
-        let concerned = self.concerned();
-        owner.iter().flat_map(|owner| concerned.of(owner)).for_each(|member| member.news.nodes.notify_one());
+        let subscribers = self.subscribers();
+        owner.iter().flat_map(|owner| subscribers.of(owner)).for_each(|member| member.news.nodes.notify_one());
     }
 
     fn attachment_changed(&self, change: &Change) {
         let Some(node) = change.after.as_deref().and_then(node_of) else { return };
         let owner = self.member_of_node(&node);
-        let concerned = self.concerned();
-        for member in owner.iter().flat_map(|owner| concerned.of(owner)) {
+        let subscribers = self.subscribers();
+        for member in owner.iter().flat_map(|owner| subscribers.of(owner)) {
             member.news.attached.put(Place { namespace: String::new(), name: node.clone() });
         }
     }
@@ -224,7 +224,7 @@ impl MemberCache {
     }
 }
 
-impl Entered<'_> {
+impl Subscription<'_> {
     /// A pod of the member: it is looked at where it is a copy of ours, or the host has a pod of that name.
     pub(super) fn pod_changed(&self, change: &Change) {
         let is_copy = |object: &Option<Arc<Value>>| {
@@ -232,11 +232,11 @@ impl Entered<'_> {
         };
         let (was, is) = (is_copy(&change.before), is_copy(&change.after));
         if was != is {
-            let mut concerned = self.view.concerned();
+            let mut subscribers = self.view.subscribers();
             if is {
-                concerned.copies.entry(change.place.clone()).or_default().push(Arc::clone(&self.cache));
+                subscribers.copies.entry(change.place.clone()).or_default().push(Arc::clone(&self.cache));
             } else {
-                take_out(&mut concerned.copies, &change.place, &self.cache);
+                take_out(&mut subscribers.copies, &change.place, &self.cache);
             }
         }
         if was || is || self.view.pods.has(&change.place) {
@@ -245,7 +245,7 @@ impl Entered<'_> {
     }
 }
 
-impl Deref for Entered<'_> {
+impl Deref for Subscription<'_> {
     type Target = MemberCache;
 
     fn deref(&self) -> &MemberCache {
@@ -253,13 +253,13 @@ impl Deref for Entered<'_> {
     }
 }
 
-impl Drop for Entered<'_> {
+impl Drop for Subscription<'_> {
     fn drop(&mut self) {
         let copies = self.pods.all();
-        let mut concerned = self.view.concerned();
-        take_out(&mut concerned.members, &self.name.to_owned(), &self.cache);
+        let mut subscribers = self.view.subscribers();
+        take_out(&mut subscribers.members, &self.name.to_owned(), &self.cache);
         for copy in copies {
-            take_out(&mut concerned.copies, &Place::of(&copy), &self.cache);
+            take_out(&mut subscribers.copies, &Place::of(&copy), &self.cache);
         }
     }
 }

@@ -60,8 +60,8 @@ pub(crate) async fn keep_alive(client: &Client, view: &HostCache) {
 /// Whether it is a node of ours, and somebody looks after its member.
 fn is_to_live(node: &Arc<Value>, view: &HostCache, began: Instant) -> bool {
     let Some(virtual_node) = virtual_node_of(node) else { return false };
-    let looked_after = view.looked_after(&virtual_node.member).unwrap_or(began);
-    virtual_node.name() == text(node, "/metadata/name") && looked_after.elapsed() < NEGLECTED
+    let seen = view.last_heartbeat(&virtual_node.member).unwrap_or(began);
+    virtual_node.name() == text(node, "/metadata/name") && seen.elapsed() < NEGLECTED
 }
 
 async fn renew(client: &Client, node: &Value) -> kube::Result<()> {
@@ -104,14 +104,14 @@ mod tests {
         assert!(!node("worker", "virtual/m"), "somebody has written our annotation on a node of his own");
         tokio::time::advance(NEGLECTED).await;
         assert!(!node("kosmos-m", "virtual/m"), "nobody ever looked after it");
-        view.look_after("m");
+        view.record_heartbeat("m");
         assert!(node("kosmos-m", "virtual/m"));
         view.forget_neglected(NEGLECTED);
         assert!(node("kosmos-m", "virtual/m"));
         tokio::time::advance(NEGLECTED).await;
         assert!(!node("kosmos-m", "virtual/m"));
         view.forget_neglected(NEGLECTED);
-        assert_eq!(view.looked_after("m"), None, "names of members that have left are not kept");
+        assert_eq!(view.last_heartbeat("m"), None, "names of members that have left are not kept");
         assert!(!node("kosmos-m", "virtual/m"), "it was not begun with just now");
     }
 }

@@ -150,7 +150,7 @@ impl Nodes {
     /// Says of all virtual nodes of a member that it does not answer, and nothing more.
     pub(super) async fn tell_down(&mut self, member: &str, reason: &str) {
         for node in self.view.nodes.of(member) {
-            self.view.look_after(member);
+            self.view.record_heartbeat(member);
             if virtual_node_of(&node).is_some() {
                 let health =
                     Health { ready: false, reason: "MemberUnreachable", message: format!("member {member}: {reason}") };
@@ -166,7 +166,7 @@ impl Nodes {
         state: &MemberState,
         kubelet_api: Option<&KubeletAddress>,
     ) -> kube::Result<()> {
-        self.view.look_after(&virtual_node.member);
+        self.view.record_heartbeat(&virtual_node.member);
         if self.later.get(name).is_some_and(|later| *later > Instant::now()) {
             return Ok(());
         }
@@ -307,7 +307,7 @@ pub(super) async fn retire_departed(nodes: &mut Nodes, registry: &Registry) {
         let Some(virtual_node) = virtual_node_of(&node).filter(|virtual_node| has_left(&virtual_node.member)) else {
             continue;
         };
-        nodes.view.look_after(&virtual_node.member);
+        nodes.view.record_heartbeat(&virtual_node.member);
         let message = format!("member {} has left: its kubeconfig is not there any more", virtual_node.member);
         nodes.retire(&node, Health { ready: false, reason: "MemberLeft", message }).await;
     }

@@ -36,7 +36,7 @@ fn removed(view: &HostCache, name: &str) {
 }
 
 /// What somebody has to look at now, by the members' work that has: pods, nodes with attachments, and whether its own nodes.
-async fn woken(members: &[Entered<'_>]) -> Vec<String> {
+async fn woken(members: &[Subscription<'_>]) -> Vec<String> {
     const NOW: Duration = Duration::ZERO;
     let mut woken = Vec::new();
     for member in members {
@@ -71,7 +71,7 @@ fn on(node: &str) -> Value {
 async fn event_of_the_host_wakes_the_work_on_the_one_member_that_it_concerns() {
     let view = HostCache::default();
     let names: Vec<String> = (0..1000).map(|number| format!("m{number}")).collect();
-    let members: Vec<Entered<'_>> = names.iter().map(|name| view.enter(name)).collect();
+    let members: Vec<Subscription<'_>> = names.iter().map(|name| view.subscribe(name)).collect();
     for name in &names {
         told(&view, "nodes", &format!("kosmos-{name}"), &for_member(name));
     }
@@ -93,7 +93,7 @@ async fn event_of_the_host_wakes_the_work_on_the_one_member_that_it_concerns() {
 #[tokio::test(start_paused = true)]
 async fn pod_concerns_whoever_has_something_of_its_name_also_where_its_node_has_gone() {
     let view = HostCache::default();
-    let members = [view.enter("a"), view.enter("b")];
+    let members = [view.subscribe("a"), view.subscribe("b")];
     told(&view, "pods", "p", &on("kosmos-a"));
     assert!(woken(&members).await.is_empty(), "nobody knows yet whose node that is");
     told(&view, "nodes", "kosmos-a", &for_member("a"));
@@ -118,13 +118,13 @@ async fn pod_concerns_whoever_has_something_of_its_name_also_where_its_node_has_
     assert!(woken(&members).await.is_empty(), "it is the member's own");
     theirs(&json!({}));
     assert_eq!(woken(&members).await, ["b pods[p] attached[] nodes[false]"], "the host has one of its name");
-    assert!(view.concerned().copies.is_empty());
+    assert!(view.subscribers().copies.is_empty());
 }
 
 #[tokio::test(start_paused = true)]
 async fn work_that_has_ended_is_told_nothing_and_takes_nothing_from_work_that_began_before_or_after_it() {
     let view = HostCache::default();
-    let (first, second, third) = (view.enter("a"), view.enter("a"), view.enter("a"));
+    let (first, second, third) = (view.subscribe("a"), view.subscribe("a"), view.subscribe("a"));
     let copy = json!({"metadata": {"namespace": "shop", "name": "p", "labels": {MANAGED_BY: DRIVER}}});
     for entered in [&first, &second, &third] {
         let event = Event::Apply(object::parsed(copy.clone()).unwrap());
@@ -137,14 +137,14 @@ async fn work_that_has_ended_is_told_nothing_and_takes_nothing_from_work_that_be
     told(&view, "pods", "p", &on("worker"));
     assert_eq!(woken(&members).await, ["a pods[p] attached[] nodes[true]"]);
     drop(members);
-    let concerned = view.concerned();
-    assert!(concerned.members.is_empty() && concerned.copies.is_empty());
+    let subscribers = view.subscribers();
+    assert!(subscribers.members.is_empty() && subscribers.copies.is_empty());
 }
 
 #[test]
 fn pod_that_is_being_deleted_does_not_run_any_more() {
     let view = HostCache::default();
-    let entered = view.enter("m");
+    let entered = view.subscribe("m");
     for (name, phase, deleted) in
         [("well", "Running", None), ("going", "Running", Some("2026-01-02T03:04:05Z")), ("new", "Pending", None)]
     {

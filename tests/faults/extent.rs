@@ -20,6 +20,28 @@ pub fn seeds(operations: usize) -> Vec<u64> {
     (first..).take(all.div_ceil(operations)).collect()
 }
 
+/// What a schedule has found wrong, and its seed.
+pub type Found = (String, u64);
+
+pub fn found(wrong: &[String], seed: u64) -> Option<Found> {
+    (!wrong.is_empty()).then(|| (format!("seed {seed}:\n  {}", wrong.join("\n  ")), seed))
+}
+
+/// Fails where one of so many schedules has found something, with the course of the first, and how it is played again.
+#[track_caller]
+pub fn nothing_is_found(all: &[Found], count: usize, test: &str, course: impl Fn(u64) -> Vec<String>) {
+    let Some((first, seed)) = all.first() else { return };
+    let wrong: Vec<&str> = all.iter().map(|(wrong, _)| wrong.as_str()).collect();
+    panic!(
+        "{}\n{}\n{} of {count} schedules; above is the course of {}\nplay it again: KOSMOS_CSI_SEED=<seed> \
+         KOSMOS_CSI_FAULTED_OPERATIONS=1 cargo test --test faults {test}",
+        course(*seed).join("\n"),
+        wrong.join("\n"),
+        all.len(),
+        first.lines().next().unwrap_or_default(),
+    );
+}
+
 /// Everything, however long it takes.
 pub fn is_thorough() -> bool {
     env::var_os("KOSMOS_CSI_THOROUGH").is_some()

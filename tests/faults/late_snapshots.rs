@@ -71,8 +71,15 @@ async fn nothing_is_left(bench: &Bench, kind: &str) {
     sleep(LATE).await;
     assert_eq!(bench.members[0].list(kind).len(), 1, "the late one has arrived");
     sleep(SURE).await;
-    let left = bench.members[0].list(kind);
-    assert!(left.is_empty(), "{left:?}\n{}", bench.guard.trace().join("\n"));
+    all_is_gone(bench, &[kind]);
+}
+
+/// In the member and in its storage.
+fn all_is_gone(bench: &Bench, kinds: &[&str]) {
+    for kind in kinds {
+        let left = bench.members[0].list(kind);
+        assert!(left.is_empty(), "{kind}: {left:?}\n{}", bench.guard.trace().join("\n"));
+    }
     assert!(bench.storages[0].snapshots().is_empty());
     assert_eq!(bench.guard.wrong(), Vec::<String>::new());
 }
@@ -264,12 +271,7 @@ fn group_that_comes_late_does_not_hide_what_has_outlived_the_one_before_it() {
         bench.members[0].create(GROUPS, asked_again(&was)).unwrap();
         sleep(SOON).await;
         group.remove().await;
-        for kind in [GROUPS, GROUP_CONTENTS, CONTENTS] {
-            let left = bench.members[0].list(kind);
-            assert!(left.is_empty(), "{kind}: {left:?}\n{}", bench.guard.trace().join("\n"));
-        }
-        assert!(bench.storages[0].snapshots().is_empty());
-        assert_eq!(bench.guard.wrong(), Vec::<String>::new());
+        all_is_gone(&bench, &[GROUPS, GROUP_CONTENTS, CONTENTS]);
     });
 }
 
@@ -298,12 +300,7 @@ fn snapshot_that_comes_late_does_not_hide_what_has_outlived_the_one_before_it_no
         assert_eq!(refused.code(), Code::FailedPrecondition, "{refused}");
         snapshot.discard();
         snapshot.remove().await;
-        for kind in [SNAPSHOTS, CONTENTS] {
-            let left = bench.members[0].list(kind);
-            assert!(left.is_empty(), "{kind}: {left:?}\n{}", bench.guard.trace().join("\n"));
-        }
-        assert!(bench.storages[0].snapshots().is_empty());
-        assert_eq!(bench.guard.wrong(), Vec::<String>::new());
+        all_is_gone(&bench, &[SNAPSHOTS, CONTENTS]);
     });
 }
 
@@ -333,12 +330,7 @@ fn snapshot_that_comes_late_is_not_given_out_in_the_place_of_the_one_before_it()
         assert_eq!(made, Ok(true), "{}", trace());
         assert!(trace().contains("is not what was given out as snapshot photo"), "the user is told: {}", trace());
         timeout(SURE, snapshot.remove()).await.unwrap();
-        for kind in [SNAPSHOTS, CONTENTS] {
-            let left = member.list(kind);
-            assert!(left.is_empty(), "{kind}: {left:?}\n{}", trace());
-        }
-        assert!(bench.storages[0].snapshots().is_empty());
-        assert_eq!(bench.guard.wrong(), Vec::<String>::new());
+        all_is_gone(&bench, &[SNAPSHOTS, CONTENTS]);
     });
 }
 

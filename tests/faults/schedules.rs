@@ -317,23 +317,10 @@ fn every_promise_holds_when_the_faults_are_over() {
                 began.elapsed().as_secs_f64()
             );
         }
-        if !wrong.is_empty() {
-            println!("seed {seed} found something");
-        }
-        (!wrong.is_empty()).then(|| (format!("seed {seed}:\n  {}", wrong.join("\n  ")), seed))
+        extent::found(&wrong, seed).inspect(|_| println!("seed {seed} found something"))
     });
     println!("{} operations in {:.1} s", count * OPERATIONS, began.elapsed().as_secs_f64());
-    let Some((first, seed)) = wrong.first() else { return };
-    let (_, trace) = play(*seed, true);
-    let all: Vec<&str> = wrong.iter().map(|(wrong, _)| wrong.as_str()).collect();
-    panic!(
-        "{}\n{}\n{} of {count} schedules; above is the course of {}\nplay it again: KOSMOS_CSI_SEED=<seed> \
-         KOSMOS_CSI_FAULTED_OPERATIONS=1 cargo test --test faults every_promise",
-        trace.join("\n"),
-        all.join("\n"),
-        all.len(),
-        first.lines().next().unwrap_or_default(),
-    );
+    extent::nothing_is_found(&wrong, count, "every_promise", |seed| play(seed, true).1);
 }
 
 #[test]

@@ -19,7 +19,7 @@ use super::{
 use crate::{
     attach,
     bench::Bench,
-    extent::seeds,
+    extent::{found, nothing_is_found, seeds},
     fixture::{self, Planted},
     invariants::violations,
     people, prompt, snapshotter, virtual_time,
@@ -181,21 +181,7 @@ fn every_promise_holds_when_the_host_is_restored() {
     let seeds = seeds(OPERATIONS);
     let count = seeds.len();
     let wrong = virtual_time::each(virtual_time::THREADS, seeds, |seed| {
-        let (wrong, _) = play(seed, false);
-        if !wrong.is_empty() {
-            println!("seed {seed} found something");
-        }
-        (!wrong.is_empty()).then(|| (format!("seed {seed}:\n  {}", wrong.join("\n  ")), seed))
+        found(&play(seed, false).0, seed).inspect(|_| println!("seed {seed} found something"))
     });
-    let Some((first, seed)) = wrong.first() else { return };
-    let (_, trace) = play(*seed, true);
-    let all: Vec<&str> = wrong.iter().map(|(wrong, _)| wrong.as_str()).collect();
-    panic!(
-        "{}\n{}\n{} of {count} schedules; above is the course of {}\nplay it again: KOSMOS_CSI_SEED=<seed> \
-         KOSMOS_CSI_FAULTED_OPERATIONS=1 cargo test --test faults every_promise_holds_when_the_host",
-        trace.join("\n"),
-        all.join("\n"),
-        all.len(),
-        first.lines().next().unwrap_or_default(),
-    );
+    nothing_is_found(&wrong, count, "every_promise_holds_when_the_host", |seed| play(seed, true).1);
 }

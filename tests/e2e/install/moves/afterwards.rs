@@ -3,13 +3,13 @@
 
 use anyhow::{Result, ensure};
 use domain::volume::moving::Phase;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::{
     MOVED, NAMESPACE,
     big::reached,
     discard, kept,
-    many::{ended, pod},
+    many::{claim_of, ended, pod},
     object,
 };
 use crate::{
@@ -54,7 +54,7 @@ async fn moved(host: &Cluster, from: &Cluster) -> Result<String> {
         "provisioner": "kosmos.csi.io", "volumeBindingMode": "WaitForFirstConsumer", "allowVolumeExpansion": true,
         "parameters": {"leafStorageClass": "openebs-hostpath", "leafStorageClass.cluster38": GROWING}});
     let write = pod(CLAIM, FROM, &format!("echo {WRITTEN} >/data/file && sync"));
-    let items = [class, claim(CLAIM, "64Mi", &Value::Null), write];
+    let items = [class, claim_of(CLAIM, CLASS, "64Mi"), write];
     host.apply(&json!({"apiVersion": "v1", "kind": "List", "items": items}).to_string()).await?;
     ended(host, CLAIM).await?;
     let leaf = ["-n", NAMESPACE, "get", "pvc", CLAIM, "-o", "jsonpath={.spec.volumeName}"];
@@ -81,16 +81,12 @@ async fn is_photographed_and_restored(host: &Cluster) -> Result<()> {
     host.apply(&photo.to_string()).await?;
     let photo = format!("volumesnapshot/{PHOTO}");
     until(host, NAMESPACE, &photo, "--for=jsonpath={.status.readyToUse}=true").await?;
-    let source = json!({"apiGroup": "snapshot.storage.k8s.io", "kind": "VolumeSnapshot", "name": PHOTO});
-    let items = [claim(RESTORED, "128Mi", &source), pod(RESTORED, TO, "cat /data/file")];
+    let mut restored = claim_of(RESTORED, CLASS, "128Mi");
+    restored["spec"]["dataSource"] =
+        json!({"apiGroup": "snapshot.storage.k8s.io", "kind": "VolumeSnapshot", "name": PHOTO});
+    let items = [restored, pod(RESTORED, TO, "cat /data/file")];
     host.apply(&json!({"apiVersion": "v1", "kind": "List", "items": items}).to_string()).await?;
     let said = ended(host, RESTORED).await?;
     ensure!(said.trim() == WRITTEN, "the restored volume has {said:?}");
     host.kubectl(&["-n", NAMESPACE, "delete", &photo, "--timeout=90s"]).await.map(drop)
-}
-
-fn claim(name: &str, size: &str, source: &Value) -> Value {
-    json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": name, "namespace": NAMESPACE}, "spec": {
-        "storageClassName": CLASS, "accessModes": ["ReadWriteOnce"], "dataSource": source,
-        "resources": {"requests": {"storage": size}}}})
 }

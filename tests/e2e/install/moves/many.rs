@@ -123,8 +123,10 @@ fn tell(what: &str, mut idle: Vec<Duration>, mut busy: Vec<Duration>) {
 
 /// Pods that do something with a volume each, in the member, until they are done.
 async fn run(host: &Cluster, claims: &[String], member: &str, command: &str) -> Result<Vec<String>> {
-    let items: Vec<Value> =
-        claims.iter().flat_map(|claim| [claim_of(claim, "openebs-hostpath"), pod(claim, member, command)]).collect();
+    let items: Vec<Value> = claims
+        .iter()
+        .flat_map(|claim| [claim_of(claim, "openebs-hostpath", "256Mi"), pod(claim, member, command)])
+        .collect();
     host.apply(&json!({"apiVersion": "v1", "kind": "List", "items": items}).to_string()).await?;
     let mut said = Vec::new();
     for claim in claims {
@@ -151,9 +153,9 @@ async fn sums(host: &Cluster, claims: &[String], member: &str) -> Result<Vec<Str
     Ok(sums)
 }
 
-fn claim_of(name: &str, class: &str) -> Value {
+pub(super) fn claim_of(name: &str, class: &str, size: &str) -> Value {
     json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": name, "namespace": NAMESPACE}, "spec": {
-        "storageClassName": class, "accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "256Mi"}}}})
+        "storageClassName": class, "accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": size}}}})
 }
 
 pub(super) fn pod(claim: &str, member: &str, command: &str) -> Value {
@@ -168,7 +170,7 @@ pub(super) fn pod(claim: &str, member: &str, command: &str) -> Value {
 /// A volume of a class that binds at once, from its claim until it is gone.
 async fn made_and_removed(host: &Cluster, claim: &str) -> Result<Duration> {
     let began = Instant::now();
-    host.apply(&claim_of(claim, SMALL).to_string()).await?;
+    host.apply(&claim_of(claim, SMALL, "256Mi").to_string()).await?;
     let object = format!("pvc/{claim}");
     let bound = ["-n", NAMESPACE, "wait", &object, "--for=jsonpath={.status.phase}=Bound", "--timeout=90s"];
     host.kubectl(&bound).await?;

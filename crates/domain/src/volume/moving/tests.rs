@@ -124,6 +124,18 @@ fn leaf_whose_move_is_gone_becomes_what_the_hosts_volume_says_it_is() {
     }
 }
 
+fn copying(source: SeenLeaf, copy: SeenLeaf) -> Seen {
+    Seen {
+        phase: Phase::Copying,
+        called_off: false,
+        may_switch: true,
+        verified: false,
+        switched: false,
+        source: Some(source),
+        copy: Some(copy),
+    }
+}
+
 /// Else nobody would let go of that claim, and it could not be made anew.
 #[test]
 fn mover_that_keeps_a_claim_which_somebody_deletes_is_ended() {
@@ -140,15 +152,7 @@ fn mover_that_keeps_a_claim_which_somebody_deletes_is_ended() {
         // Another claim beside it, to which nothing is bound.
         (SeenLeaf { home: true, whole: false, ..well }, is_restored),
     ] {
-        let seen = Seen {
-            phase: Phase::Copying,
-            called_off: false,
-            may_switch: true,
-            verified: false,
-            switched: false,
-            source: Some(source),
-            copy: Some(SeenLeaf { end: source.end, ..well }),
-        };
+        let seen = copying(source, SeenLeaf { end: source.end, ..well });
         assert_eq!(next(&seen), expected, "{seen:?}");
     }
 }
@@ -163,15 +167,7 @@ fn receiver_is_begun_once_the_claim_of_its_copy_is_there_to_stay() {
         (SeenLeaf { leaving: true, whole: false, ..well }, waits),
         (SeenLeaf { yard: false, whole: false, ..well }, waits),
     ] {
-        let seen = Seen {
-            phase: Phase::Copying,
-            called_off: false,
-            may_switch: true,
-            verified: false,
-            switched: false,
-            source: Some(well),
-            copy: Some(copy),
-        };
+        let seen = copying(well, copy);
         assert_eq!(next(&seen), expected, "{seen:?}");
     }
 }
@@ -183,15 +179,7 @@ fn copy_that_has_lost_its_volume_is_never_given_out_and_a_person_is_asked_to_act
     for phase in [Phase::Closing, Phase::Copying, Phase::Placing, Phase::Ready] {
         for (home, yard) in [(false, false), (false, true), (true, false)] {
             let lost = SeenLeaf { home, yard, ..SeenLeaf::default() };
-            let seen = Seen {
-                phase,
-                called_off: false,
-                may_switch: true,
-                verified: true,
-                switched: false,
-                source: Some(source),
-                copy: Some(lost),
-            };
+            let seen = Seen { phase, verified: true, ..copying(source, lost) };
             assert!(matches!(next(&seen), Moving::Stuck(why) if why.contains("the source is whole")), "{seen:?}");
             let both = Seen { source: Some(SeenLeaf { volume: None, ..source }), ..seen };
             assert!(matches!(next(&both), Moving::Stuck(why) if !why.contains("whole")), "{both:?}");

@@ -47,6 +47,7 @@ mod leaves;
 mod ledger;
 mod lives;
 mod long_names;
+mod many;
 mod minds;
 mod moves;
 mod moving;

@@ -3,6 +3,7 @@
 //! Its page: `docs/design/clusters.md`.
 
 pub mod kubeconfig;
+mod openings;
 pub mod placement;
 pub mod policy;
 pub mod registry;

@@ -17,7 +17,9 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    Identity, Link, Member, Scope, TokenSource, kubeconfig, session,
+    Identity, Link, Member, Scope, TokenSource, kubeconfig,
+    openings::Openings,
+    session,
     source::{MemberDefinition, MemberDefinitions, MemberUpdates},
 };
 use cluster::{Answers, Dial, metrics::Metrics};
@@ -117,6 +119,7 @@ pub struct RegistryLoop {
     started: BTreeMap<String, Arc<Member>>,
     stops: BTreeMap<String, CancellationToken>,
     sessions: JoinSet<()>,
+    openings: Openings,
 }
 
 impl RegistryLoop {
@@ -137,6 +140,7 @@ impl RegistryLoop {
             started: BTreeMap::new(),
             stops: BTreeMap::new(),
             sessions: JoinSet::new(),
+            openings: Openings::default(),
         };
         (registry_loop, registry)
     }
@@ -219,9 +223,9 @@ impl RegistryLoop {
         if member.link.is_ok() {
             let stop = CancellationToken::new();
             self.stops.insert(name.to_owned(), stop.clone());
-            let (member, host) = (Arc::clone(&member), self.host.clone());
+            let (member, host, openings) = (Arc::clone(&member), self.host.clone(), self.openings.clone());
             self.sessions.spawn(async move {
-                stop.run_until_cancelled(Box::pin(session::run(&member, &host))).await;
+                stop.run_until_cancelled(Box::pin(session::run(&member, &host, &openings))).await;
             });
         }
         member

@@ -1,20 +1,23 @@
 //! The work on one member: prove who it is, follow its leaves, and notice when it goes away and comes back.
 
-use std::time::Duration;
+use std::{convert::Infallible, future::pending, time::Duration};
 
 use backon::{BackoffBuilder, ExponentialBuilder};
 use tokio::time::{Instant, sleep};
 
-use super::{ANEW, Identity, Link, Member, Scope};
+use super::{
+    ANEW, Identity, Link, Member, Scope,
+    openings::{Opening, Openings},
+};
 use cluster::with_causes;
 use host::{Host, pins::Pin};
 
 /// Runs until it is dropped.
-pub(super) async fn run(member: &Member, host: &Host) {
+pub(super) async fn run(member: &Member, host: &Host, openings: &Openings) {
     let Ok(link) = &member.link else { return };
     let mut before_listing = BEFORE_LISTING;
     loop {
-        let identity = prove(member, link, host).await;
+        let (identity, opening) = prove(member, link, host, openings).await;
         tracing::info!(member = member.name, identity, "connected");
         let connected = Instant::now();
         let has_changed = tokio::select! {
@@ -26,6 +29,7 @@ pub(super) async fn run(member: &Member, host: &Host) {
                 tracing::warn!(member = member.name, reason = link.line.breaker.open(), "does not answer");
                 false
             }
+            never = open(link, opening) => match never {},
         };
         if has_changed {
             tracing::info!(member = member.name, seconds = before_listing.as_secs(), "is listed anew after a pause");
@@ -45,28 +49,47 @@ fn next_pause(before: Duration, held: Duration) -> Duration {
     if held > CALM { BEFORE_LISTING } else { (before * 2).min(LONGEST_BEFORE_LISTING) }
 }
 
+/// Until its leaves are listed it is being opened.
+async fn open(link: &Link, mut opening: Opening) -> Infallible {
+    if link.tracked == Scope::Leaves {
+        opening.go_on(link.leaf.rows.listed()).await;
+    }
+    drop(opening);
+    pending().await
+}
+
 /// Tries until the member has said who it is and that is who it should be. Only then is it asked anything else.
-async fn prove(member: &Member, link: &Link, host: &Host) -> String {
+async fn prove(member: &Member, link: &Link, host: &Host, openings: &Openings) -> (String, Opening) {
     let mut pauses = pauses();
     let mut told = String::new();
     loop {
-        let identity = match host::identity(&link.line.probe).await {
-            Ok(identity) => match host::pins::pin(host, &member.name, &identity).await {
-                Ok(Pin::Held) => {
-                    link.line.breaker.close();
-                    link.leaf.rows.unsync();
-                    link.set(Identity::Proven);
-                    return identity;
-                }
-                Ok(Pin::SameAs { name }) => Identity::Alias(name),
-                Ok(pin @ Pin::Moved { .. }) => Identity::Quarantined(quarantined(&pin, &identity)),
-                Err(error) => Identity::Unproven(error.to_string()),
-            },
-            Err(error) => Identity::Unproven(refusal(&error)),
-        };
-        tell(member, &identity, &mut told);
-        link.set(identity);
+        let mut opening = openings.begin().await;
+        match opening.go_on(ask(member, link, host)).await {
+            Ok(identity) => {
+                link.line.breaker.close();
+                link.leaf.rows.unsync();
+                link.set(Identity::Proven);
+                return (identity, opening);
+            }
+            Err(identity) => {
+                tell(member, &identity, &mut told);
+                link.set(identity);
+            }
+        }
+        drop(opening);
         sleep(pauses.next().unwrap_or(LONGEST_PAUSE)).await;
+    }
+}
+
+/// Who it is, or what keeps it from being used.
+async fn ask(member: &Member, link: &Link, host: &Host) -> Result<String, Identity> {
+    let answer = host::identity(&link.line.probe).await;
+    let identity = answer.map_err(|error| Identity::Unproven(refusal(&error)))?;
+    match host::pins::pin(host, &member.name, &identity).await {
+        Ok(Pin::Held) => Ok(identity),
+        Ok(Pin::SameAs { name }) => Err(Identity::Alias(name)),
+        Ok(pin @ Pin::Moved { .. }) => Err(Identity::Quarantined(quarantined(&pin, &identity))),
+        Err(error) => Err(Identity::Unproven(error.to_string())),
     }
 }
 

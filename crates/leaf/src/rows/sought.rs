@@ -1,6 +1,6 @@
 //! The rows that somebody has to look at, found among all.
 
-use std::{collections::BTreeSet, ops::Bound};
+use std::{collections::BTreeSet, ops::Bound, pin::pin};
 
 use super::Rows;
 use crate::{
@@ -67,6 +67,19 @@ impl Rows {
         std::mem::take(&mut self.lock().remarkable)
     }
 
+    /// Until everything has been listed.
+    pub async fn listed(&self) {
+        loop {
+            // What concerns all is told in each part.
+            let mut changed = pin!(self.changed[0].notified());
+            changed.as_mut().enable();
+            if self.synced() {
+                return;
+            }
+            changed.await;
+        }
+    }
+
     /// Until some claim waits to be bound. For one who waits.
     pub async fn somebody_waits(&self) {
         while self.lock().pending.is_empty() {
@@ -113,8 +126,26 @@ mod tests {
     };
 
     use super::*;
-    use crate::ownership;
+    use crate::{ownership, rows::Kind};
     use domain::volume::HostId;
+
+    #[tokio::test(start_paused = true)]
+    async fn waiting_for_the_lists_ends_with_the_last_of_them() {
+        let rows = Rows::new(HostId("h".to_owned()));
+        let waiting = async {
+            rows.listed().await;
+            assert!(rows.synced());
+        };
+        let listing = async {
+            for kind in [Kind::Claims, Kind::Volumes, Kind::Classes] {
+                tokio::task::yield_now().await;
+                rows.begin(kind);
+                rows.complete(kind);
+            }
+        };
+        let both = async { tokio::join!(waiting, listing) };
+        tokio::time::timeout(std::time::Duration::from_secs(1), both).await.unwrap();
+    }
 
     #[test]
     fn volume_that_outlives_its_claim_is_found_beside_an_older_one_and_one_of_somebodys() {

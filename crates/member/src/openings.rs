@@ -1,0 +1,130 @@
+//! How many members are being opened at the same time: connected to, asked who they are, and listed.
+
+use std::{pin::pin, sync::Arc, time::Duration};
+
+use backon::{BackoffBuilder, ConstantBuilder};
+use tokio::{
+    sync::{OwnedSemaphorePermit, Semaphore},
+    time::{Instant, sleep, sleep_until},
+};
+
+/// A thousand that are opened at once are not done before their time is over, fail together, and begin anew together.
+const AT_ONCE: usize = 32;
+/// Whoever has not come to an end by then is waited for, which costs nothing: that one shall not hold up the others.
+const HELD: Duration = Duration::from_secs(1);
+/// Before one that finds no place asks for the next, and as much again by chance: they come in no order, and several replicas do not
+/// open the same members at the same moment.
+const APART: Duration = Duration::from_millis(100);
+
+/// The places, of all members of a process.
+#[derive(Clone, Debug)]
+pub(super) struct Openings(Arc<Semaphore>);
+
+impl Default for Openings {
+    fn default() -> Self {
+        Self(Arc::new(Semaphore::new(AT_ONCE)))
+    }
+}
+
+impl Openings {
+    /// Waits for a place.
+    pub(super) async fn begin(&self) -> Opening {
+        let place = if let Ok(place) = Arc::clone(&self.0).try_acquire_owned() {
+            Some(place)
+        } else {
+            sleep(by_chance()).await;
+            Arc::clone(&self.0).acquire_owned().await.ok()
+        };
+        Opening { place, until: Instant::now() + HELD }
+    }
+}
+
+fn by_chance() -> Duration {
+    ConstantBuilder::default().with_delay(APART).with_jitter().build().next().unwrap_or(APART)
+}
+
+/// One that is being opened, and its place as long as it has one.
+#[derive(Debug)]
+pub(super) struct Opening {
+    place: Option<OwnedSemaphorePermit>,
+    until: Instant,
+}
+
+impl Opening {
+    /// Does a part of it, to its end: the place may be given back before.
+    pub(super) async fn go_on<T>(&mut self, part: impl Future<Output = T>) -> T {
+        let mut part = pin!(part);
+        tokio::select! {
+            biased;
+            done = &mut part => return done,
+            () = sleep_until(self.until) => self.place = None,
+        }
+        part.await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        future::pending,
+        sync::atomic::{AtomicUsize, Ordering},
+    };
+
+    use tokio::task::JoinSet;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn so_many_are_opened_at_the_same_time_and_no_more() {
+        let openings = Openings::default();
+        let (now, most) = (Arc::<AtomicUsize>::default(), Arc::<AtomicUsize>::default());
+        let mut all = JoinSet::new();
+        for _ in 0..10 * AT_ONCE {
+            let (openings, now, most) = (openings.clone(), Arc::clone(&now), Arc::clone(&most));
+            all.spawn(async move {
+                let mut opening = openings.begin().await;
+                most.fetch_max(now.fetch_add(1, Ordering::Relaxed) + 1, Ordering::Relaxed);
+                opening.go_on(sleep(HELD / 2)).await;
+                now.fetch_sub(1, Ordering::Relaxed);
+            });
+        }
+        all.join_all().await;
+        assert_eq!(most.load(Ordering::Relaxed), AT_ONCE);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn those_that_come_to_no_end_hold_up_the_others_for_a_moment_and_are_waited_for() {
+        let openings = Openings::default();
+        let mut silent = JoinSet::new();
+        for _ in 0..AT_ONCE {
+            let openings = openings.clone();
+            silent.spawn(async move { openings.begin().await.go_on(pending::<()>()).await });
+        }
+        tokio::task::yield_now().await;
+        let begun = Instant::now();
+        let mut opening = openings.begin().await;
+        assert!(begun.elapsed() >= HELD, "there was a place");
+        assert!(begun.elapsed() <= HELD + 2 * APART, "it took {:?}", begun.elapsed());
+        opening.go_on(async {}).await;
+        assert!(silent.try_join_next().is_none(), "what has no place goes on");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn those_that_find_no_place_come_in_no_order() {
+        let openings = Openings::default();
+        let opened = Arc::<std::sync::Mutex<Vec<usize>>>::default();
+        let mut all = JoinSet::new();
+        for number in 0..2 * AT_ONCE {
+            let (openings, opened) = (openings.clone(), Arc::clone(&opened));
+            all.spawn(async move {
+                let mut opening = openings.begin().await;
+                opened.lock().unwrap().push(number);
+                opening.go_on(sleep(HELD / 2)).await;
+            });
+        }
+        all.join_all().await;
+        let opened = opened.lock().unwrap();
+        assert_eq!(opened.len(), 2 * AT_ONCE);
+        assert!(!opened[AT_ONCE..].is_sorted(), "{opened:?}");
+    }
+}

@@ -54,6 +54,7 @@ mod moving;
 mod narrow;
 mod open_classes;
 mod people;
+mod pins;
 mod process;
 mod prompt;
 mod reclaim;

@@ -1,7 +1,10 @@
-//! Many members at once: they are opened a few at a time, and those that do not answer are in nobody's way.
+//! Many members at once: they are opened a few at a time, cost the host little, and those that do not answer are in nobody's way.
 
 use std::{
-    sync::{Arc, Mutex},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicUsize, Ordering},
+    },
     time::Duration,
 };
 
@@ -64,5 +67,43 @@ fn members_that_do_not_answer_keep_no_others_from_being_opened() {
         until(&bench, 4 * SLOW, "the others are open", || open(&bench) == MEMBERS - SILENT).await;
         bench.guard.heal();
         until(&bench, PATIENCE, "all are open", || open(&bench) == MEMBERS).await;
+    });
+}
+
+/// Of the record of which member is which cluster.
+#[derive(Default)]
+struct Asked {
+    reads: AtomicUsize,
+    writes: AtomicUsize,
+}
+
+impl Asked {
+    fn take(&self) -> (usize, usize) {
+        (self.reads.swap(0, Ordering::Relaxed), self.writes.swap(0, Ordering::Relaxed))
+    }
+}
+
+#[test]
+fn record_of_members_is_read_and_written_for_many_of_them_at_once() {
+    /// Whom the host is, those that are opened together, and the first of them.
+    const A_FEW: usize = MEMBERS / AT_ONCE + 6;
+    virtual_time::run(1, async {
+        let bench = Bench::new(1, MEMBERS, &fixture::steady(STEP)).await;
+        let asked = Arc::<Asked>::default();
+        let counts = Arc::clone(&asked);
+        bench.guard.set_fate(move |_, at, request| {
+            if at == 0 && request.name == "kosmos-csi-members" {
+                let count = if request.verb.writes() { &counts.writes } else { &counts.reads };
+                count.fetch_add(1, Ordering::Relaxed);
+            }
+            Action::Pass
+        });
+        for is_new in [true, false] {
+            bench.start();
+            until(&bench, PATIENCE, "all are open", || open(&bench) == MEMBERS).await;
+            let (reads, writes) = asked.take();
+            assert!((1..=A_FEW).contains(&reads), "{reads} reads");
+            assert!(if is_new { (1..=A_FEW).contains(&writes) } else { writes == 0 }, "{writes} writes");
+        }
     });
 }

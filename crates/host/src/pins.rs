@@ -1,6 +1,8 @@
 //! Which member is which cluster, kept in the host from the first time a member is seen. Without it a kubeconfig that
 //! suddenly points elsewhere would make every leaf look absent.
 
+mod pinning;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
@@ -12,6 +14,7 @@ use serde_json::json;
 
 use super::{Host, outcome, unread};
 use domain::error::{Error, Result};
+pub use pinning::Pinning;
 
 const TRIES: usize = 5;
 const CONFIG_MAP: &str = "kosmos-csi-members";
@@ -63,30 +66,9 @@ pub async fn forget(host: &Host, name: &str) -> Result<bool> {
     Ok(true)
 }
 
-/// Pins a name to a cluster at first sight; later, compares. Members that join at once write on one object.
+/// Pins one name to a cluster at first sight; later, compares. Who has many asks one [`Pinning`].
 pub async fn pin(host: &Host, name: &str, identity: &str) -> Result<Pin> {
-    let mut tries = 0;
-    loop {
-        tries += 1;
-        match try_pin(host, name, identity).await {
-            Err(Error::InProgress(_)) if tries < TRIES => {}
-            pinned => return pinned,
-        }
-    }
-}
-
-async fn try_pin(host: &Host, name: &str, identity: &str) -> Result<Pin> {
-    let map = read_pins(host).await?;
-    let none = BTreeMap::new();
-    let pins = map.as_ref().and_then(|map| map.data.as_ref()).unwrap_or(&none);
-    if let Some(pin) = compare(pins, name, identity) {
-        return Ok(pin);
-    }
-    match map {
-        Some(map) => add_pin(host, &map, name, identity).await?,
-        None => create_pins(host, BTreeMap::from([(name.to_owned(), identity.to_owned())])).await?,
-    }
-    Ok(Pin::Held)
+    Pinning::new(host.clone()).pin(name, identity).await
 }
 
 async fn read_pins(host: &Host) -> Result<Option<ConfigMap>> {
@@ -149,14 +131,25 @@ async fn try_adopt(host: &Host, former: &str) -> Result<()> {
     patched.map(drop).map_err(|error| outcome("record whose volumes the host takes over", &error))
 }
 
+/// Adds to the record as it was read.
+async fn write_pins(host: &Host, map: Option<ConfigMap>, added: BTreeMap<String, String>) -> Result<()> {
+    match map {
+        Some(map) => add_pins(host, &map, &added).await,
+        None => create_pins(host, added).await,
+    }
+}
+
 /// Written only over the version that was read, so that two replicas cannot pin one name to two clusters.
-async fn add_pin(host: &Host, map: &ConfigMap, name: &str, identity: &str) -> Result<()> {
+async fn add_pins(host: &Host, map: &ConfigMap, added: &BTreeMap<String, String>) -> Result<()> {
     let change = json!({
         "metadata": {"resourceVersion": map.metadata.resource_version},
-        "data": {name: identity},
+        "data": added,
     });
     let patched = config_maps(host).patch(CONFIG_MAP, &PatchParams::default(), &Patch::Merge(change)).await;
-    patched.map(drop).map_err(|error| outcome(&format!("pin member {name}"), &error))
+    patched.map(drop).map_err(|error| {
+        let names = added.keys().map(String::as_str).collect::<Vec<_>>().join(", ");
+        outcome(&format!("pin {names} to the clusters that they are"), &error)
+    })
 }
 
 async fn create_pins(host: &Host, pins: BTreeMap<String, String>) -> Result<()> {

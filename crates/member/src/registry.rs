@@ -24,7 +24,7 @@ use super::{
 };
 use cluster::{Answers, Dial, metrics::Metrics};
 use domain::error::{Error, Result};
-use host::Host;
+use host::{Host, pins::Pinning};
 use leaf::MemberClient;
 
 pub type Snapshot = Arc<BTreeMap<String, Arc<Member>>>;
@@ -119,6 +119,7 @@ pub struct RegistryLoop {
     started: BTreeMap<String, Arc<Member>>,
     stops: BTreeMap<String, CancellationToken>,
     sessions: JoinSet<()>,
+    pinning: Arc<Pinning>,
     openings: Openings,
 }
 
@@ -131,6 +132,7 @@ impl RegistryLoop {
             members.values().filter(|member| member.alias_of().is_none()).map(|member| member.now()).collect()
         });
         let registry_loop = Self {
+            pinning: Arc::new(Pinning::new(host.clone())),
             host,
             dial,
             tracked,
@@ -223,9 +225,9 @@ impl RegistryLoop {
         if member.link.is_ok() {
             let stop = CancellationToken::new();
             self.stops.insert(name.to_owned(), stop.clone());
-            let (member, host, openings) = (Arc::clone(&member), self.host.clone(), self.openings.clone());
+            let (member, pinning, openings) = (Arc::clone(&member), Arc::clone(&self.pinning), self.openings.clone());
             self.sessions.spawn(async move {
-                stop.run_until_cancelled(Box::pin(session::run(&member, &host, &openings))).await;
+                stop.run_until_cancelled(Box::pin(session::run(&member, &pinning, &openings))).await;
             });
         }
         member

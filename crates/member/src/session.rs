@@ -10,14 +10,14 @@ use super::{
     openings::{Opening, Openings},
 };
 use cluster::with_causes;
-use host::{Host, pins::Pin};
+use host::pins::{Pin, Pinning};
 
 /// Runs until it is dropped.
-pub(super) async fn run(member: &Member, host: &Host, openings: &Openings) {
+pub(super) async fn run(member: &Member, pinning: &Pinning, openings: &Openings) {
     let Ok(link) = &member.link else { return };
     let mut before_listing = BEFORE_LISTING;
     loop {
-        let (identity, opening) = prove(member, link, host, openings).await;
+        let (identity, opening) = prove(member, link, pinning, openings).await;
         tracing::info!(member = member.name, identity, "connected");
         let connected = Instant::now();
         let has_changed = tokio::select! {
@@ -59,12 +59,12 @@ async fn open(link: &Link, mut opening: Opening) -> Infallible {
 }
 
 /// Tries until the member has said who it is and that is who it should be. Only then is it asked anything else.
-async fn prove(member: &Member, link: &Link, host: &Host, openings: &Openings) -> (String, Opening) {
+async fn prove(member: &Member, link: &Link, pinning: &Pinning, openings: &Openings) -> (String, Opening) {
     let mut pauses = pauses();
     let mut told = String::new();
     loop {
         let mut opening = openings.begin().await;
-        match opening.go_on(ask(member, link, host)).await {
+        match opening.go_on(ask(member, link, pinning)).await {
             Ok(identity) => {
                 link.line.breaker.close();
                 link.leaf.rows.unsync();
@@ -82,10 +82,10 @@ async fn prove(member: &Member, link: &Link, host: &Host, openings: &Openings) -
 }
 
 /// Who it is, or what keeps it from being used.
-async fn ask(member: &Member, link: &Link, host: &Host) -> Result<String, Identity> {
+async fn ask(member: &Member, link: &Link, pinning: &Pinning) -> Result<String, Identity> {
     let answer = host::identity(&link.line.probe).await;
     let identity = answer.map_err(|error| Identity::Unproven(refusal(&error)))?;
-    match host::pins::pin(host, &member.name, &identity).await {
+    match pinning.pin(&member.name, &identity).await {
         Ok(Pin::Held) => Ok(identity),
         Ok(Pin::SameAs { name }) => Err(Identity::Alias(name)),
         Ok(pin @ Pin::Moved { .. }) => Err(Identity::Quarantined(quarantined(&pin, &identity))),

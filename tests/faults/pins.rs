@@ -13,7 +13,12 @@ use simulate::{Cluster, faults::Action};
 use tokio::time::sleep;
 use tower::ServiceExt;
 
-use crate::{bench::DRIVER_NAMESPACE, virtual_time};
+use crate::{
+    bench::{Bench, DRIVER_NAMESPACE},
+    fixture,
+    reclaim::until,
+    virtual_time,
+};
 
 const MAP: &str = "kosmos-csi-members";
 const HERE: &str = "5d1c8c1e-0000-4000-8000-000000000001";
@@ -129,9 +134,10 @@ fn of_two_replicas_that_pin_names_to_different_clusters_at_once_one_is_told_of_t
             assert_eq!(pinning.pin("known", HERE).await, Ok(Pin::Held));
         }
         host.faults().record(true);
-        let known = [one.pin("known", HERE), other.pin("known", HERE)];
+        let known = [Box::pin(one.pin("known", HERE)), Box::pin(other.pin("known", HERE))];
         // While that is looked up for each, all others gather.
-        let (_, first, second) = tokio::join!(join_all(known), pin_many(&one, 1), pin_many(&other, 2));
+        let (_, first, second) =
+            tokio::join!(join_all(known), Box::pin(pin_many(&one, 1)), Box::pin(pin_many(&other, 2)));
         assert_eq!(asked(&host).1, 2, "each had read the record before the other one wrote");
         let record = record(&host);
         for (number, pins) in first.into_iter().zip(second).enumerate() {
@@ -181,5 +187,24 @@ fn member_that_leaves_while_it_asks_for_others_leaves_none_of_them_without_an_an
         leaves.abort();
         assert_eq!(stays.await.unwrap(), Ok(Pin::Held));
         assert_eq!(record(&host), json!({"first": cluster(0, 1), "stays": cluster(2, 1)}));
+    });
+}
+
+/// The record is one object for all, and has room for so much.
+#[test]
+fn cluster_that_says_something_long_as_its_uid_is_no_member_and_is_not_recorded() {
+    virtual_time::run(1, async {
+        let bench = Bench::new(1, 3, &fixture::steady(SLOW)).await;
+        let long = |namespace: &mut Value| namespace["metadata"]["uid"] = json!("f".repeat(1 << 20));
+        bench.members[1].change("namespaces", "", "kube-system", long).unwrap();
+        bench.start();
+        let is = |member: &str, state: &str| {
+            let line = format!("kosmos_csi_member_state{{member=\"{member}\",state=\"{state}\"}} 1");
+            bench.metrics().contains(&line)
+        };
+        let all = || is("m0", "ok") && is("m1", "unreachable") && is("m2", "ok");
+        until(&bench, Duration::from_secs(10), "two are members", all).await;
+        let known: Vec<_> = record(&bench.host).as_object().unwrap().keys().cloned().collect();
+        assert_eq!(known, ["m0", "m2"]);
     });
 }

@@ -12,7 +12,7 @@ use simulate::faults::{Action, Verb};
 use tokio::time::Instant;
 
 use crate::{
-    bench::{Bench, lock},
+    bench::{Bench, DRIVER_NAMESPACE, lock},
     fixture,
     reclaim::until,
     virtual_time,
@@ -105,5 +105,24 @@ fn record_of_members_is_read_and_written_for_many_of_them_at_once() {
             assert!((1..=A_FEW).contains(&reads), "{reads} reads");
             assert!(if is_new { (1..=A_FEW).contains(&writes) } else { writes == 0 }, "{writes} writes");
         }
+    });
+}
+
+#[test]
+fn nothing_is_told_any_more_of_a_member_that_has_left() {
+    virtual_time::run(1, async {
+        let bench = Bench::new(1, 2, &fixture::steady(STEP)).await;
+        bench.start();
+        until(&bench, PATIENCE, "both are open", || open(&bench) == 2).await;
+        let is_told_of = |member: &str| bench.metrics().contains(&format!("member=\"{member}\""));
+        let requests = |member: &str| format!("kosmos_csi_member_requests_total{{member=\"{member}\"");
+        assert!(bench.metrics().contains(&requests("m1")));
+        bench.host.delete("secrets", DRIVER_NAMESPACE, "m1").unwrap();
+        until(&bench, PATIENCE, "it has left", || !is_told_of("m1")).await;
+        for stays in ["m0", "(host)"] {
+            assert!(bench.metrics().contains(&requests(stays)), "{stays}");
+        }
+        bench.host.create("secrets", fixture::kubeconfig("m1")).unwrap();
+        until(&bench, PATIENCE, "it is back", || open(&bench) == 2 && bench.metrics().contains(&requests("m1"))).await;
     });
 }

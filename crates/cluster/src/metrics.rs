@@ -3,10 +3,11 @@
 
 pub mod exposition;
 mod process;
+mod requests;
 pub mod waiting;
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     fmt,
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
@@ -19,7 +20,11 @@ use prometheus_client::{
 };
 
 use process::Process;
+use requests::Requests;
 use waiting::Waiting;
+
+/// The host, where clusters are called by names. No member's can be this.
+pub const HOST: &str = "(host)";
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Method {
@@ -43,26 +48,14 @@ struct OfMemberInState {
     state: &'static str,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct AnyRequest {
-    verb: String,
-    resource: String,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct MemberAnswer {
-    member: String,
-    verb: String,
-    resource: String,
-    code: String,
-}
-
 type Histograms<L> = Family<L, Histogram, fn() -> Histogram>;
 
 /// One member at the moment at which it is looked at.
 #[derive(Clone, Debug, Default)]
 pub struct MemberNow {
     pub member: String,
+    /// It is another name of one, which tells of itself.
+    pub alias: bool,
     pub up: bool,
     pub state: &'static str,
     pub requests_under_way: usize,
@@ -78,7 +71,7 @@ pub struct MemberNow {
     pub volumes: Vec<(&'static str, u64)>,
 }
 
-type Look = Box<dyn Fn() -> Vec<MemberNow> + Send + Sync>;
+type Look = Box<dyn Fn() -> Option<Vec<MemberNow>> + Send + Sync>;
 
 /// The moves of volumes that are under way at the moment at which they are looked at.
 #[derive(Clone, Debug, Default)]
@@ -157,9 +150,7 @@ pub struct Metrics {
     rpc_started: Family<Method, Counter>,
     rpc_handled: Family<MethodAndCode, Counter>,
     rpc_seconds: Histograms<Method>,
-    requests: Family<MemberAnswer, Counter>,
-    request_seconds: Histograms<AnyRequest>,
-    request_errors: Family<OfMember, Counter>,
+    requests: Requests,
     members: Members,
     moves: Moves,
     waiting: Waiting,
@@ -174,15 +165,14 @@ impl Metrics {
             rpc_started: Family::default(),
             rpc_handled: Family::default(),
             rpc_seconds: Histograms::new_with_constructor(rpc_buckets as fn() -> Histogram),
-            requests: Family::default(),
-            request_seconds: Histograms::new_with_constructor(request_buckets as fn() -> Histogram),
-            request_errors: Family::default(),
+            requests: Requests::default(),
             members: Members::default(),
             moves: Moves::default(),
             waiting: Waiting::default(),
             process: Process::default(),
         };
         metrics.register(&mut registry);
+        metrics.requests.register(&mut registry);
         metrics.members.register(&mut registry);
         metrics.moves.register(&mut registry);
         metrics.waiting.register(&mut registry);
@@ -197,11 +187,6 @@ impl Metrics {
         let handled = "RPCs answered, by gRPC code; Cancelled where the caller gave up";
         registry.register("rpc_handled", handled, self.rpc_handled.clone());
         registry.register("rpc_seconds", "Time from an RPC to its answer", self.rpc_seconds.clone());
-        let requests = "Requests to a cluster, by HTTP code, or why there is none";
-        registry.register("member_requests", requests, self.requests.clone());
-        let seconds = "Time to the head of a cluster's answer";
-        registry.register("request_seconds", seconds, self.request_seconds.clone());
-        registry.register("member_request_errors", "Requests that got no answer", self.request_errors.clone());
     }
 
     pub fn rpc_started(&self, method: &str) {
@@ -214,17 +199,12 @@ impl Metrics {
         self.rpc_seconds.get_or_create(&Method { method: method.to_owned() }).observe(took.as_secs_f64());
     }
 
-    pub fn request(&self, member: &str, verb: &str, resource: &str, code: &str, took: Duration) {
-        let (verb, resource) = (verb.to_owned(), resource.to_owned());
-        let labels = AnyRequest { verb, resource };
-        // Of no member: a histogram for each of a thousand would be a page of ten megabytes.
-        self.request_seconds.get_or_create(&labels).observe(took.as_secs_f64());
-        let (member, AnyRequest { verb, resource }) = (member.to_owned(), labels);
-        self.requests.get_or_create(&MemberAnswer { member, verb, resource, code: code.to_owned() }).inc();
+    pub fn request(&self, cluster: &str, verb: &str, resource: &str, code: &str, took: Duration) {
+        self.requests.ended(cluster, verb, resource, code, took);
     }
 
-    pub fn unanswered(&self, member: &str) {
-        self.request_errors.get_or_create(&OfMember { member: member.to_owned() }).inc();
+    pub fn unanswered(&self, cluster: &str) {
+        self.requests.unanswered(cluster);
     }
 
     /// The same counts for who is part of a member himself: its state is read from it, so it must not hold what reads.
@@ -233,8 +213,8 @@ impl Metrics {
         Self { members: Members::default(), ..self.clone() }
     }
 
-    /// Where the state of the members is read whenever somebody asks for the metrics.
-    pub fn read_from(&self, look: impl Fn() -> Vec<MemberNow> + Send + Sync + 'static) {
+    /// Where the state of the members is read whenever somebody asks for the metrics; none while it is not known which there are.
+    pub fn read_from(&self, look: impl Fn() -> Option<Vec<MemberNow>> + Send + Sync + 'static) {
         *self.members.look.lock().unwrap_or_else(PoisonError::into_inner) = Some(Box::new(look));
     }
 
@@ -250,7 +230,9 @@ impl Metrics {
 
     /// The text of `/metrics`, as OpenMetrics.
     pub fn text(&self) -> Result<String, fmt::Error> {
-        self.members.refresh();
+        if let Some(members) = self.members.refresh() {
+            self.requests.forget_but(&members);
+        }
         self.moves.refresh();
         self.waiting.refresh();
         self.process.refresh();
@@ -287,9 +269,10 @@ impl Members {
         registry.register("member_volumes", "Volumes in a member, by state", self.volumes.clone());
     }
 
-    fn refresh(&self) {
+    /// Their names, where it is known which there are.
+    fn refresh(&self) -> Option<BTreeSet<String>> {
         let look = self.look.lock().unwrap_or_else(PoisonError::into_inner);
-        let now = look.as_ref().map(|look| look()).unwrap_or_default();
+        let now = look.as_ref().and_then(|look| look());
         // Who has left is seen no more.
         let all = [
             &self.up,
@@ -302,7 +285,7 @@ impl Members {
         ];
         all.into_iter().for_each(Family::clear);
         [&self.volumes, &self.state].into_iter().for_each(Family::clear);
-        for state in now {
+        for state in now.iter().flatten().filter(|state| !state.alias) {
             let of = OfMember { member: state.member.clone() };
             let set = |family: &Family<OfMember, Gauge>, value: u64| {
                 family.get_or_create(&of).set(i64::try_from(value).unwrap_or(i64::MAX));
@@ -320,20 +303,17 @@ impl Members {
             if let Some(late) = state.token_late {
                 set(&self.token_late, late.into());
             }
-            for (name, count) in state.volumes {
+            for &(name, count) in &state.volumes {
                 let of = OfMemberInState { member: state.member.clone(), state: name };
                 self.volumes.get_or_create(&of).set(i64::try_from(count).unwrap_or(i64::MAX));
             }
         }
+        Some(now?.into_iter().map(|state| state.member).collect())
     }
 }
 
 fn rpc_buckets() -> Histogram {
     Histogram::new([0.005, 0.025, 0.1, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0])
-}
-
-fn request_buckets() -> Histogram {
-    Histogram::new([0.001, 0.005, 0.025, 0.1, 0.5, 1.0, 5.0, 10.0])
 }
 
 #[cfg(test)]
@@ -351,7 +331,7 @@ mod tests {
             ..MemberNow::default()
         }]));
         let seen = Arc::clone(&there);
-        metrics.read_from(move || seen.lock().unwrap().clone());
+        metrics.read_from(move || Some(seen.lock().unwrap().clone()));
         let text = metrics.text().unwrap();
         for line in [
             "kosmos_csi_member_breaker_open{member=\"a\"} 1",
@@ -373,12 +353,13 @@ mod tests {
         metrics.request("a", "get", "pods", "200", Duration::ZERO);
         metrics.unanswered("a");
         metrics.read_from(|| {
-            vec![MemberNow {
+            Some(vec![MemberNow {
+                member: "a".to_owned(),
                 token_ends: Some(1),
                 token_late: Some(true),
                 volumes: vec![("bound", 1)],
                 ..MemberNow::default()
-            }]
+            }])
         });
         drop(metrics.waiting().asks("x", None));
         metrics.read_moves_from(|| MovesNow { phases: [("Copying".to_owned(), 1)].into(), ..MovesNow::default() });

@@ -224,6 +224,7 @@ impl Member {
         let counts = link.leaf.rows.counts();
         MemberNow {
             member: self.name.clone(),
+            alias: self.alias_of().is_some(),
             up: link.proven(),
             state: if self.overfull.load(Ordering::Relaxed) { "unreadable" } else { link.state() },
             requests_under_way: link.line.under_way(),

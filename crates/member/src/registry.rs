@@ -128,8 +128,8 @@ impl RegistryLoop {
         let (sender, receiver) = watch::channel(None);
         let registry = Registry { members: receiver.clone(), host: host.clone() };
         metrics.read_from(move || {
-            let members = receiver.borrow().clone().unwrap_or_default();
-            members.values().filter(|member| member.alias_of().is_none()).map(|member| member.now()).collect()
+            let members = receiver.borrow().clone()?;
+            Some(members.values().map(|member| member.now()).collect())
         });
         let registry_loop = Self {
             pinning: Arc::new(Pinning::new(host.clone())),

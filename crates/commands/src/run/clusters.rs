@@ -12,16 +12,17 @@ use tokio_util::sync::CancellationToken;
 
 use super::{Misuse, kubeconfig};
 use crate::args::KosmosClusters;
-use cluster::{Answers, Dial, metrics::Metrics, with_causes};
+use cluster::{
+    Answers, Dial,
+    metrics::{HOST, Metrics},
+    with_causes,
+};
 use host::Host;
 use member::{
     Registry, Scope,
     registry::RegistryLoop,
     source::{Account, MemberDefinitions, MemberUpdates, clusters, directory, secrets},
 };
-
-/// The host as it is called in messages and metrics.
-const HOST: &str = "(host)";
 
 /// Where they are.
 #[derive(Debug)]

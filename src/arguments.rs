@@ -34,6 +34,14 @@ pub(crate) enum Command {
     },
 }
 
+impl Command {
+    /// For as long as its pod lives, on a node that it shares with others.
+    pub(crate) fn serves(&self) -> bool {
+        let Self::Role(role) = self else { return false };
+        matches!(role, Role::Controller(_) | Role::VirtualNode(_) | Role::Node(_) | Role::VolumeStats(_))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use clap::CommandFactory;

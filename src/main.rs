@@ -4,7 +4,9 @@ mod arguments;
 
 use std::{
     io::{ErrorKind, Write as _},
+    num::NonZero,
     process::ExitCode,
+    thread::available_parallelism,
 };
 
 use arguments::{Arguments, Command};
@@ -15,38 +17,50 @@ use commands::{
     telemetry::{self, LogFormat},
 };
 use domain::printable::printable;
-use tokio::runtime::Runtime;
+use tokio::runtime::{Builder, Runtime};
 
 /// Bad configuration, by the convention of `sysexits`.
 const MISUSE: u8 = 64;
 /// A command that only looks could not, as `grep` and `diff` say it: that something is wrong is 1.
 const UNKNOWN: u8 = 2;
+/// What serves in a cluster waits for others nearly all of the time: more threads than these only wake each other, and take memory.
+const MOST_THREADS: usize = 2;
 
 fn main() -> ExitCode {
-    let runtime = match Runtime::new() {
+    let command = match Arguments::try_parse() {
+        Ok(arguments) => arguments.command,
+        Err(error) => {
+            let _ = error.print();
+            return if error.use_stderr() { MISUSE.into() } else { ExitCode::SUCCESS };
+        }
+    };
+    let runtime = match runtime(&command) {
         Ok(runtime) => runtime,
         Err(error) => {
             eprintln!("kosmos-csi cannot start: {error}");
             return ExitCode::FAILURE;
         }
     };
-    let code = runtime.block_on(play());
+    let code = runtime.block_on(play(command));
     // A thread may hang in the kernel over a dead disk, and is not waited for.
     runtime.shutdown_background();
     code
 }
 
-async fn play() -> ExitCode {
-    let arguments = match Arguments::try_parse() {
-        Ok(arguments) => arguments,
-        Err(error) => {
-            let _ = error.print();
-            return if error.use_stderr() { MISUSE.into() } else { ExitCode::SUCCESS };
-        }
-    };
+fn runtime(command: &Command) -> std::io::Result<Runtime> {
+    let processors = available_parallelism().map_or(1, NonZero::get);
+    Builder::new_multi_thread().worker_threads(threads(command, processors)).enable_all().build()
+}
+
+/// Those that do its work; what blocks has others.
+fn threads(command: &Command, processors: usize) -> usize {
+    if command.serves() { processors.min(MOST_THREADS) } else { processors }
+}
+
+async fn play(command: Command) -> ExitCode {
     // Two providers may be compiled in by dependencies; without a choice the first TLS connection would panic.
     let _ = rustls::crypto::ring::default_provider().install_default();
-    let ended = match arguments.command {
+    let ended = match command {
         Command::Role(Role::Controller(controller)) => {
             telemetry::start(controller.common.process.log_format);
             run::controller(controller).await
@@ -119,5 +133,23 @@ async fn operate(command: &operator::Command) -> ExitCode {
                 false => ExitCode::FAILURE,
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_serves_in_a_cluster_has_two_threads_at_most_and_a_command_has_all_processors() {
+        let threads = |line: &str, processors| {
+            let arguments = Arguments::try_parse_from(line.split(' ')).unwrap();
+            threads(&arguments.command, processors)
+        };
+        for serving in ["controller", "virtual-node", "node --node-name a --member b", "volume-stats"] {
+            let line = format!("kosmos-csi {serving}");
+            assert_eq!([1, 2, 64].map(|processors| threads(&line, processors)), [1, 2, 2], "{line}");
+        }
+        assert_eq!([1, 64].map(|processors| threads("kosmos-csi status", processors)), [1, 64]);
     }
 }

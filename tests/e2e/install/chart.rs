@@ -1,8 +1,11 @@
 //! What the chart renders, without a cluster.
 
-use std::{collections::BTreeSet, fs};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+};
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::helm::{CHART, checkout, helm, objects, render_manifests, rendered};
 
@@ -118,6 +121,48 @@ fn images_come_from_where_they_are_said_to_and_pods_are_as_their_cluster_wants_t
     bring_or_take(&switches);
 }
 
+/// The limit of memory of each sidecar, by its name.
+fn memory_of_sidecars(setting: &str) -> BTreeMap<String, Value> {
+    let objects = objects(&rendered(&["sidecars.snapshotter.enabled=true", setting]).unwrap()).unwrap();
+    let is_meant =
+        |object: &&Value| object["kind"] == "Deployment" && object["metadata"]["name"] == "kosmos-csi-controller";
+    let deployment = objects.iter().find(is_meant).unwrap();
+    let containers = deployment["spec"]["template"]["spec"]["containers"].as_array().unwrap();
+    let name = |container: &Value| Some(container["name"].as_str()?.strip_prefix("csi-")?.to_owned());
+    let memory = |container: &Value| container["resources"]["limits"]["memory"].clone();
+    containers.iter().filter_map(|container| Some((name(container)?, memory(container)))).collect()
+}
+
+#[test]
+fn sidecars_have_room_for_as_many_volumes_as_are_expected() {
+    let of = |memory: [Value; 4]| -> BTreeMap<String, Value> {
+        ["attacher", "provisioner", "resizer", "snapshotter"].map(str::to_owned).into_iter().zip(memory).collect()
+    };
+    let same = |memory: Value| of([(); 4].map(|()| memory.clone()));
+    // 64 MiB, and 16 KiB for each.
+    for (volumes, memory) in [(1, "65Mi"), (64, "65Mi"), (65, "66Mi"), (100_000, "1627Mi")] {
+        let setting = format!("sidecars.expectedVolumes={volumes}");
+        assert_eq!(memory_of_sidecars(&setting), same(json!(memory)), "{volumes}");
+    }
+    assert_eq!(memory_of_sidecars("image.tag=0.1.0"), same(json!("1080Mi")));
+    assert_eq!(memory_of_sidecars("sidecars.expectedVolumes=null"), same(Value::Null));
+    let (own, usual) = (json!("2Gi"), json!("1080Mi"));
+    let one = memory_of_sidecars("sidecars.resizer.resources.limits.memory=2Gi");
+    assert_eq!(one, of([usual.clone(), usual.clone(), own, usual]));
+}
+
+#[test]
+fn each_sidecar_takes_the_place_of_one_that_is_gone_in_the_same_time() {
+    let text = rendered(&["sidecars.snapshotter.enabled=true"]).unwrap();
+    for flag in [
+        "--leader-election-lease-duration=10s",
+        "--leader-election-renew-deadline=6s",
+        "--leader-election-retry-period=2s",
+    ] {
+        assert_eq!(text.matches(&format!("- {flag}\n")).count(), 4, "{flag}");
+    }
+}
+
 #[test]
 fn snapshotter_runs_where_the_host_serves_snapshots() {
     let with = |versions: &[&str]| {
@@ -156,6 +201,7 @@ fn slip_in_the_values_is_refused_by_its_name() {
         ("global.imageRegistry=1", "global/imageRegistry"),
         ("logs.format=xml", "logs/format"),
         ("sidecars.snapshotter.enabled=maybe", "snapshotter/enabled"),
+        ("sidecars.expectedVolumes=0", "sidecars/expectedVolumes"),
         ("virtualNode.nodeMode=both", "virtualNode/nodeMode"),
         ("virtualNode.hostAddress=10.0.0.1", "virtualNode/hostAddress"),
         ("virtualNode.kubelet.serviceIP=10.96.0.50", "serviceIP needs virtualNode.kubelet.certificateSecret"),

@@ -120,6 +120,18 @@ readinessProbe:
 {{- if or (eq $wanted "true") (and (eq $wanted "auto") $served) }}true{{ end }}
 {{- end }}
 
+{{/* What a sidecar may have: of memory by how many volumes it keeps in it, where its own values do not say. */}}
+{{- define "kosmos-csi.sidecarResources" -}}
+{{- $resources := deepCopy (.values.resources | default dict) }}
+{{- $limits := $resources.limits | default dict }}
+{{- $volumes := .root.Values.sidecars.expectedVolumes }}
+{{- if and $volumes (not (hasKey $limits "memory")) }}
+{{- $mebibytes := add 64 (div (add (mul 16 (int64 $volumes)) 1023) 1024) }}
+{{- $_ := set $resources "limits" (set $limits "memory" (printf "%dMi" $mebibytes)) }}
+{{- end }}
+{{- toYaml $resources }}
+{{- end }}
+
 {{/* One sidecar: what all have in common, its own flags, and what the user adds. */}}
 {{- define "kosmos-csi.sidecar" -}}
 - name: csi-{{ .name }}
@@ -130,6 +142,10 @@ readinessProbe:
     - --http-endpoint=:{{ .port }}
     - --leader-election
     - --leader-election-namespace={{ .root.Release.Namespace }}
+    # the other replica's is in the place of one that is gone after some 12 s. One that cannot say for 6 s that it is there ends
+    - --leader-election-lease-duration=10s
+    - --leader-election-renew-deadline=6s
+    - --leader-election-retry-period=2s
     # of a sidecar's own 5 requests a second there would be less than two volumes a second
     - --kube-api-qps=200
     - --kube-api-burst=400
@@ -157,7 +173,7 @@ readinessProbe:
     timeoutSeconds: 10
     periodSeconds: 20
   resources:
-    {{- toYaml .values.resources | nindent 4 }}
+    {{- include "kosmos-csi.sidecarResources" . | nindent 4 }}
   {{- include "kosmos-csi.containerSecurity" . | nindent 2 }}
   volumeMounts:
     - name: socket

@@ -103,7 +103,7 @@ impl MemberAgent {
         };
         let work = async {
             tokio::join!(
-                keep(object::nodes(client), everything(), &there.nodes, lean, |_| {}),
+                keep(object::nodes(client), everything(), &there.nodes, node::lean, |_| {}),
                 keep(object::all_pods(client), everything(), &there.pods, node::reduce, |change| there
                     .pod_changed(change)),
                 self.tend(client, nodes, &there),
@@ -207,15 +207,4 @@ async fn closed(member: &Member, client: &Client) {
         }
         silent = closed;
     }
-}
-
-/// Without what nobody reads, which is most of it.
-fn lean(node: &mut Value) -> bool {
-    if let Some(metadata) = node["metadata"].as_object_mut() {
-        metadata.remove("managedFields");
-    }
-    if let Some(status) = node["status"].as_object_mut() {
-        status.remove("images");
-    }
-    true
 }

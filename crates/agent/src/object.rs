@@ -124,8 +124,9 @@ pub(super) async fn read(objects: &Objects, name: &str) -> kube::Result<Option<V
     Ok(cluster::read(objects.get(name).await, name)?.map(whole))
 }
 
-/// With its kind left out: it is known.
-pub(super) fn whole(object: DynamicObject) -> Value {
+/// With its kind left out: it is known; and without who has written which field, which is more than all the rest and read by nobody.
+pub(super) fn whole(mut object: DynamicObject) -> Value {
+    object.metadata.managed_fields = None;
     let mut whole = object.data;
     if !whole.is_object() {
         whole = Value::Object(serde_json::Map::new());
@@ -136,4 +137,19 @@ pub(super) fn whole(object: DynamicObject) -> Value {
 
 pub(super) fn parsed(object: Value) -> kube::Result<DynamicObject> {
     serde_json::from_value(object).map_err(kube::Error::SerdeError)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn object_is_whole_but_for_who_has_written_what() {
+        let metadata = json!({"namespace": "shop", "name": "p", "annotations": {"a": "b"}});
+        let mut told = json!({"kind": "Pod", "apiVersion": "v1", "metadata": metadata, "spec": {"unheard": [1]}});
+        told["metadata"]["managedFields"] = json!([{"manager": "m", "fieldsV1": {"f:spec": {"f:unheard": {}}}}]);
+        assert_eq!(whole(parsed(told).unwrap()), json!({"metadata": metadata, "spec": {"unheard": [1]}}));
+    }
 }

@@ -294,9 +294,6 @@ fn of_virtual_node(csi_node: &mut Value) -> bool {
 }
 
 fn on_virtual_node(pod: &mut Value) -> bool {
-    if let Some(metadata) = pod["metadata"].as_object_mut() {
-        metadata.remove("managedFields");
-    }
     text(pod, "/spec/nodeName").starts_with(PREFIX)
 }
 

@@ -35,7 +35,7 @@ use member::Registry;
 pub use plan::CORDONED;
 pub(super) use plan::patch_of;
 use plan::{Leave, NodeStep};
-pub(super) use room::{is_open, reduce};
+pub(super) use room::{is_open, lean, reduce};
 pub(super) use status::Health;
 use status::ObservedStatus;
 pub(super) use writes::ignore_conflict;

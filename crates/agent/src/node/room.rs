@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::super::object::{items, mark, text};
 use domain::volume::quantity;
@@ -107,11 +107,21 @@ fn most(of: &mut Amounts, other: &Amounts) {
     }
 }
 
+/// What is kept of a member's node: what it has to give, and to whom.
+pub(crate) fn lean(node: &mut Value) -> bool {
+    let ready = items(node, "/status/conditions").filter(|one| one["type"] == "Ready");
+    let ready: Vec<Value> = ready.map(|one| json!({"type": "Ready", "status": one["status"]})).collect();
+    let info = json!({"architecture": node["status"]["nodeInfo"]["architecture"]});
+    *node = json!({
+        "metadata": {"name": node["metadata"]["name"]},
+        "spec": {"unschedulable": node["spec"]["unschedulable"]},
+        "status": {"conditions": ready, "allocatable": node["status"]["allocatable"], "nodeInfo": info},
+    });
+    true
+}
+
 /// What is kept of a member's pod: all of what may be a copy, and of others what they ask for, and whether they run.
 pub(crate) fn reduce(pod: &mut Value) -> bool {
-    if let Some(metadata) = pod["metadata"].as_object_mut() {
-        metadata.remove("managedFields");
-    }
     if mark(pod, "labels", super::super::MANAGED_BY) == domain::volume::DRIVER {
         return true;
     }
@@ -125,7 +135,7 @@ pub(crate) fn reduce(pod: &mut Value) -> bool {
     let mut spec = fields(&pod["spec"], &["nodeName", "resources", "overhead"]);
     spec["containers"] = containers;
     spec["initContainers"] = beginning;
-    *pod = serde_json::json!({
+    *pod = json!({
         "metadata": fields(&pod["metadata"], &["namespace", "name", "uid", "deletionTimestamp"]),
         "spec": spec,
         "status": fields(&pod["status"], &["phase"]),
@@ -135,8 +145,6 @@ pub(crate) fn reduce(pod: &mut Value) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
 
     fn node(name: &str, cpu: &str) -> Value {
@@ -199,6 +207,35 @@ mod tests {
     fn more_than_there_is_leaves_nothing() {
         let pod = json!({"spec": {"nodeName": "a", "containers": [asking("9")]}});
         assert_eq!(left(&[&node("a", "2")], [pod].iter())["cpu"], 0);
+    }
+
+    #[test]
+    fn of_a_members_node_is_kept_what_it_has_to_give_and_to_whom() {
+        let whole = |unschedulable: bool| {
+            let mut node = node("a", "2");
+            node["metadata"]["labels"] = json!({"rack": "7"});
+            node["spec"] = json!({"unschedulable": unschedulable, "podCIDR": "10.0.0.0/24"});
+            node["status"]["conditions"]
+                .as_array_mut()
+                .unwrap()
+                .push(json!({"type": "DiskPressure", "status": "False"}));
+            node["status"]["nodeInfo"] = json!({"architecture": "arm64", "kernelVersion": "6"});
+            node["status"]["images"] = json!([{"names": ["i:1"]}]);
+            node
+        };
+        for unschedulable in [false, true] {
+            let (before, mut kept) = (whole(unschedulable), whole(unschedulable));
+            assert!(lean(&mut kept));
+            assert_eq!(left(&[&kept], std::iter::empty()), left(&[&before], std::iter::empty()));
+            assert_eq!((is_open(&kept), is_open(&before)), (!unschedulable, !unschedulable));
+            assert_eq!(text(&kept, "/metadata/name"), "a");
+            assert_eq!(text(&kept, "/status/nodeInfo/architecture"), "arm64");
+            let all = kept.to_string();
+            assert!(
+                ["rack", "podCIDR", "Pressure", "kernel", "images"].iter().all(|word| !all.contains(word)),
+                "{all}"
+            );
+        }
     }
 
     #[test]

@@ -20,14 +20,44 @@ use cluster::{Relist, pauses, with_causes};
 /// all members.
 const MOST: usize = 128 << 20;
 
+/// The form in which objects of a kind are kept.
+pub(super) trait Kept: Sized {
+    fn pack(object: Value) -> Self;
+    /// The object again, as far as it is kept.
+    fn read(kept: &Arc<Self>, place: &Place) -> Arc<Value>;
+    /// In bytes.
+    fn weight(&self) -> usize;
+}
+
+/// As it is: for what is read more often than it is told.
+impl Kept for Value {
+    fn pack(object: Value) -> Self {
+        object
+    }
+
+    fn read(kept: &Arc<Self>, _: &Place) -> Arc<Value> {
+        Arc::clone(kept)
+    }
+
+    fn weight(&self) -> usize {
+        let inside = match self {
+            Self::String(text) => text.len(),
+            Self::Array(items) => items.iter().map(Kept::weight).sum(),
+            Self::Object(fields) => fields.iter().map(|(name, value)| name.len() + value.weight()).sum(),
+            Self::Null | Self::Bool(_) | Self::Number(_) => 0,
+        };
+        size_of::<Self>() + inside
+    }
+}
+
 /// By what objects are looked for besides their place; none where nobody looks for this one.
-type Key = fn(&Value) -> Option<String>;
+type Key<T> = fn(&T) -> Option<String>;
 
 /// Objects of one kind.
 #[derive(Debug)]
-pub(super) struct ObjectCache {
-    table: Mutex<Table>,
-    key: Key,
+pub(super) struct ObjectCache<T = Value> {
+    table: Mutex<Table<T>>,
+    key: Key<T>,
     synced: watch::Sender<bool>,
     /// More was told than one member has room for.
     overfull: watch::Sender<bool>,
@@ -37,32 +67,38 @@ pub(super) struct ObjectCache {
 
 /// An object as it was, and as it is now.
 #[derive(Debug)]
-pub(super) struct Change {
+pub(super) struct Change<T = Value> {
     pub(super) place: Place,
-    pub(super) before: Option<Arc<Value>>,
-    pub(super) after: Option<Arc<Value>>,
+    pub(super) before: Option<Arc<T>>,
+    pub(super) after: Option<Arc<T>>,
 }
 
-impl Change {
+impl<T> Change<T> {
     /// What can be read of it, before and now: each once.
-    pub(super) fn each(&self, read: Key) -> BTreeSet<String> {
+    pub(super) fn each(&self, read: Key<T>) -> BTreeSet<String> {
         [&self.before, &self.after].into_iter().flatten().filter_map(|object| read(object)).collect()
     }
 }
 
-#[derive(Debug, Default)]
-struct Table {
-    objects: HashMap<Place, Arc<Value>>,
+#[derive(Debug)]
+struct Table<T> {
+    objects: HashMap<Place, Arc<T>>,
     by_key: HashMap<String, BTreeSet<Place>>,
     relist: Relist<Place>,
     /// What the objects take, in bytes.
     weight: usize,
 }
 
-impl Table {
-    fn insert(&mut self, place: &Place, object: Arc<Value>, key: Key) -> Option<Arc<Value>> {
+impl<T> Default for Table<T> {
+    fn default() -> Self {
+        Self { objects: HashMap::new(), by_key: HashMap::new(), relist: Relist::default(), weight: 0 }
+    }
+}
+
+impl<T: Kept> Table<T> {
+    fn insert(&mut self, place: &Place, object: Arc<T>, key: Key<T>) -> Option<Arc<T>> {
         let before = self.remove(place, key);
-        self.weight += weight(&object);
+        self.weight += weight(place, &*object);
         if let Some(key) = key(&object) {
             self.by_key.entry(key).or_default().insert(place.clone());
         }
@@ -70,9 +106,9 @@ impl Table {
         before
     }
 
-    fn remove(&mut self, place: &Place, key: Key) -> Option<Arc<Value>> {
+    fn remove(&mut self, place: &Place, key: Key<T>) -> Option<Arc<T>> {
         let removed = self.objects.remove(place)?;
-        self.weight -= weight(&removed);
+        self.weight -= weight(place, &*removed);
         if let Some(key) = key(&removed)
             && let Some(places) = self.by_key.get_mut(&key)
         {
@@ -85,25 +121,26 @@ impl Table {
     }
 }
 
-fn weight(value: &Value) -> usize {
-    let inside = match value {
-        Value::String(text) => text.len(),
-        Value::Array(items) => items.iter().map(weight).sum(),
-        Value::Object(fields) => fields.iter().map(|(name, value)| name.len() + weight(value)).sum(),
-        Value::Null | Value::Bool(_) | Value::Number(_) => 0,
-    };
-    size_of::<Value>() + inside
+/// Of one object, with where it is kept.
+fn weight<T: Kept>(place: &Place, object: &T) -> usize {
+    size_of::<Place>() + place.namespace.len() + place.name.len() + object.weight()
 }
 
-impl Default for ObjectCache {
+impl ObjectCache {
+    pub(super) fn all(&self) -> Vec<Arc<Value>> {
+        self.all_kept()
+    }
+}
+
+impl<T: Kept> Default for ObjectCache<T> {
     fn default() -> Self {
         Self::by(|_| None)
     }
 }
 
-impl ObjectCache {
+impl<T: Kept> ObjectCache<T> {
     /// Of objects that are looked for by this key as well.
-    pub(super) fn by(key: Key) -> Self {
+    pub(super) fn by(key: Key<T>) -> Self {
         Self {
             table: Mutex::default(),
             key,
@@ -114,6 +151,11 @@ impl ObjectCache {
     }
 
     pub(super) fn get(&self, place: &Place) -> Option<Arc<Value>> {
+        self.kept(place).map(|kept| T::read(&kept, place))
+    }
+
+    /// In the form in which it is kept.
+    pub(super) fn kept(&self, place: &Place) -> Option<Arc<T>> {
         self.lock().objects.get(place).cloned()
     }
 
@@ -121,15 +163,25 @@ impl ObjectCache {
         self.lock().objects.contains_key(place)
     }
 
-    pub(super) fn all(&self) -> Vec<Arc<Value>> {
+    pub(super) fn all_kept(&self) -> Vec<Arc<T>> {
         self.lock().objects.values().cloned().collect()
     }
 
     /// Those that have this key.
     pub(super) fn of(&self, key: &str) -> Vec<Arc<Value>> {
+        self.kept_of(key).iter().map(|(place, kept)| T::read(kept, place)).collect()
+    }
+
+    pub(super) fn kept_of(&self, key: &str) -> Vec<(Place, Arc<T>)> {
         let table = self.lock();
         let places = table.by_key.get(key).into_iter().flatten();
-        places.filter_map(|place| table.objects.get(place)).cloned().collect()
+        places.filter_map(|place| Some((place.clone(), Arc::clone(table.objects.get(place)?)))).collect()
+    }
+
+    /// Where those are of which this is so.
+    pub(super) fn places(&self, is_so: impl Fn(&Place, &T) -> bool) -> Vec<Place> {
+        let table = self.lock();
+        table.objects.iter().filter(|(place, kept)| is_so(place, kept)).map(|(place, _)| place.clone()).collect()
     }
 
     pub(super) fn is_synced(&self) -> bool {
@@ -162,8 +214,9 @@ impl ObjectCache {
         *obstacle = Some(reason);
     }
 
-    fn put(&self, object: Value) -> Change {
-        let (place, object) = (Place::of(&object), Arc::new(object));
+    fn put(&self, object: Value) -> Change<T> {
+        let place = Place::of(&object);
+        let object = Arc::new(T::pack(object));
         let mut table = self.lock();
         table.relist.tell(&place);
         let before = table.insert(&place, Arc::clone(&object), self.key);
@@ -173,12 +226,12 @@ impl ObjectCache {
         Change { place, before, after: Some(object) }
     }
 
-    fn remove(&self, place: Place) -> Option<Change> {
+    fn remove(&self, place: Place) -> Option<Change<T>> {
         let before = self.lock().remove(&place, self.key)?;
         Some(Change { place, before: Some(before), after: None })
     }
 
-    fn complete(&self) -> Vec<Change> {
+    fn complete(&self) -> Vec<Change<T>> {
         let gone = {
             let mut locked = self.lock();
             let table = &mut *locked;
@@ -190,7 +243,7 @@ impl ObjectCache {
     }
 
     /// What was in the way is so no more, whatever is told; that a list begins is told before it is asked for.
-    pub(super) fn take(&self, event: Event<kube::api::DynamicObject>, keeps: fn(&mut Value) -> bool) -> Vec<Change> {
+    pub(super) fn take(&self, event: Event<kube::api::DynamicObject>, keeps: fn(&mut Value) -> bool) -> Vec<Change<T>> {
         let judged = |object| {
             let mut object = whole(object);
             (keeps(&mut object), object)
@@ -216,19 +269,19 @@ impl ObjectCache {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Table> {
+    fn lock(&self) -> MutexGuard<'_, Table<T>> {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// Keeps a cache true, until it is dropped, and tells what has changed in it. `keeps` decides what is kept, and may leave out of it
 /// what nobody reads.
-pub(super) async fn keep(
+pub(super) async fn keep<T: Kept>(
     objects: Objects,
     config: watcher::Config,
-    cache: &ObjectCache,
+    cache: &ObjectCache<T>,
     keeps: fn(&mut Value) -> bool,
-    tell: impl Fn(&Change),
+    tell: impl Fn(&Change<T>),
 ) {
     let kind = objects.resource_url().to_owned();
     let events = watcher(objects, config).backoff(ExponentialBackoff::from(pauses()));
@@ -261,7 +314,7 @@ mod tests {
 
     #[test]
     fn what_a_new_list_does_not_tell_has_gone_and_is_told() {
-        let cache = ObjectCache::default();
+        let cache: ObjectCache = ObjectCache::default();
         cache.take(Event::Apply(object("a", true)), keeps);
         cache.take(Event::Apply(object("b", true)), keeps);
         assert!(cache.take(Event::Init, keeps).is_empty());
@@ -275,7 +328,7 @@ mod tests {
 
     #[test]
     fn what_is_not_kept_any_more_is_removed() {
-        let cache = ObjectCache::default();
+        let cache: ObjectCache = ObjectCache::default();
         cache.take(Event::Apply(object("a", true)), keeps);
         assert_eq!(told(&cache.take(Event::Apply(object("a", false)), keeps)), ["shop/a"]);
         assert!(cache.all().is_empty());
@@ -284,7 +337,7 @@ mod tests {
 
     #[test]
     fn object_is_found_by_its_key_and_by_no_former_one() {
-        let cache = ObjectCache::by(|object| object["key"].as_str().map(str::to_owned));
+        let cache = ObjectCache::<Value>::by(|object| object["key"].as_str().map(str::to_owned));
         let keyed = |name: &str, key: &str| {
             let keyed = json!({"metadata": {"namespace": "shop", "name": name}, "key": key});
             Event::Apply(object::parsed(keyed).unwrap())

@@ -7,9 +7,11 @@
 //! Its page: `docs/design/virtual-nodes.md`.
 
 mod cache;
+mod host_pod;
 mod inbox;
 pub mod kubelet_api;
 mod member_agent;
+mod member_pod;
 mod node;
 mod object;
 mod open_namespaces;

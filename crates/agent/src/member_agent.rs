@@ -4,15 +4,15 @@
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use kube::{Client, runtime::watcher};
-use serde_json::Value;
 use tokio::{
     sync::watch,
     time::{Instant, sleep, timeout},
 };
 
 use super::{
-    MANAGED_BY, Settings,
+    Settings,
     cache::keep,
+    member_pod::MemberPod,
     node::{self, MemberState, Nodes},
     object,
     pod::{Holds, Pods, Tellings, Told, Turns, relay_events},
@@ -104,8 +104,7 @@ impl MemberAgent {
         let work = async {
             tokio::join!(
                 keep(object::nodes(client), everything(), &there.nodes, node::lean, |_| {}),
-                keep(object::all_pods(client), everything(), &there.pods, node::reduce, |change| there
-                    .pod_changed(change)),
+                keep(object::all_pods(client), everything(), &there.pods, |_| true, |change| there.pod_changed(change)),
                 self.tend(client, nodes, &there),
                 pods.run(),
                 relay_events(&pods, told),
@@ -125,11 +124,12 @@ impl MemberAgent {
         let mut known_as = self.known_as.clone();
         known_as.mark_unchanged();
         let _ = known_as.changed().await;
+        let is_foreign = |pod: &Arc<MemberPod>| !pod.is_of_host(&self.host.id.0);
         loop {
             let (KnownAs { aliases, beside_clustertree }, longer) = self.names(&known_as.borrow());
             let state = MemberState {
                 nodes: there.nodes.all(),
-                foreign_pods: there.pods.all().into_iter().filter(|pod| !self.is_copy(pod)).collect(),
+                foreign_pods: there.pods.all_kept().into_iter().filter(is_foreign).collect(),
                 version: version.clone(),
                 aliases,
                 longer,
@@ -174,11 +174,6 @@ impl MemberAgent {
             self.view.record_heartbeat(&self.member);
             sleep(TICK).await;
         }
-    }
-
-    fn is_copy(&self, pod: &Value) -> bool {
-        object::mark(pod, "labels", MANAGED_BY) == domain::volume::DRIVER
-            && object::mark(pod, "labels", super::HOST) == self.host.id.0
     }
 }
 

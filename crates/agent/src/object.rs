@@ -1,5 +1,7 @@
 //! Objects as they come, whole: what this program does not know of a pod must reach the member as well.
 
+use std::sync::Arc;
+
 use k8s_openapi::api::{
     core::v1::{ConfigMap, Namespace, Node, PersistentVolume, PersistentVolumeClaim, Pod, Secret},
     storage::v1::{CSIDriver, CSINode, VolumeAttachment},
@@ -133,6 +135,11 @@ pub(super) fn whole(mut object: DynamicObject) -> Value {
     }
     whole["metadata"] = serde_json::to_value(object.metadata).unwrap_or_default();
     whole
+}
+
+/// An object that was kept as text.
+pub(super) fn unpacked(text: &str) -> Arc<Value> {
+    Arc::new(serde_json::from_str(text).unwrap_or_default())
 }
 
 pub(super) fn parsed(object: Value) -> kube::Result<DynamicObject> {

@@ -12,10 +12,12 @@ use serde_json::Value;
 use tokio::{sync::Notify, time::Instant};
 
 use super::{
-    LABEL, LABEL_VALUE, MANAGED_BY, PREFIX,
+    LABEL, LABEL_VALUE, PREFIX,
     cache::{Change, ObjectCache, keep},
+    host_pod::HostPod,
     inbox::Inbox,
-    object::{self, Place, mark, text},
+    member_pod::MemberPod,
+    object::{self, Place, text},
     open_namespaces::OpenNamespaces,
     virtual_node::{member_of, virtual_node_of},
 };
@@ -28,7 +30,7 @@ pub(super) struct HostCache {
     pub(super) nodes: ObjectCache,
     pub(super) csi_nodes: ObjectCache,
     /// Pods that may be on nodes of ours, by their node.
-    pub(super) pods: ObjectCache,
+    pub(super) pods: ObjectCache<HostPod>,
     /// By their node.
     pub(super) attachments: ObjectCache,
     subscribers: Mutex<Subscribers>,
@@ -62,11 +64,18 @@ fn take_out<K: std::hash::Hash + Eq>(map: &mut HashMap<K, Vec<Arc<MemberCache>>>
 }
 
 /// What is known of a member, and what the work on it has to look at.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct MemberCache {
     pub(super) nodes: ObjectCache,
-    pub(super) pods: ObjectCache,
+    /// Copies of hosts' pods by their host.
+    pub(super) pods: ObjectCache<MemberPod>,
     pub(super) news: News,
+}
+
+impl Default for MemberCache {
+    fn default() -> Self {
+        Self { nodes: ObjectCache::default(), pods: ObjectCache::by(MemberPod::host_of_copy), news: News::default() }
+    }
 }
 
 #[derive(Debug, Default)]
@@ -92,7 +101,7 @@ impl Default for HostCache {
         Self {
             nodes: ObjectCache::by(member_of),
             csi_nodes: ObjectCache::default(),
-            pods: ObjectCache::by(node_of),
+            pods: ObjectCache::by(HostPod::node),
             attachments: ObjectCache::by(node_of),
             subscribers: Mutex::default(),
             open_namespaces: OpenNamespaces::default(),
@@ -103,9 +112,10 @@ impl Default for HostCache {
 
 impl HostCache {
     pub(super) async fn synced(&self) {
-        for cache in [&self.nodes, &self.csi_nodes, &self.pods, &self.attachments] {
-            cache.synced().await;
-        }
+        self.nodes.synced().await;
+        self.csi_nodes.synced().await;
+        self.pods.synced().await;
+        self.attachments.synced().await;
     }
 
     pub(super) fn node(&self, name: &str) -> Option<Arc<Value>> {
@@ -122,23 +132,22 @@ impl HostCache {
         self.nodes_of(member).iter().flat_map(|node| self.pods.of(node)).collect()
     }
 
+    /// The same as they are kept, with where they are.
+    pub(super) fn kept_pods_for(&self, member: &str) -> Vec<(Place, Arc<HostPod>)> {
+        self.nodes_of(member).iter().flat_map(|node| self.pods.kept_of(node)).collect()
+    }
+
     /// Those of ours that stand for the member.
     pub(super) fn nodes_of(&self, member: &str) -> Vec<String> {
         let ours = self.nodes.of(member).into_iter().filter(|node| virtual_node_of(node).is_some());
         ours.map(|node| text(&node, "/metadata/name").to_owned()).collect()
     }
 
-    /// The names of pods that run in a namespace of the member, as the work on it knows them. One that is being deleted may be on a node
-    /// that is dead, and says that it runs for ever.
+    /// The names of pods that run in a namespace of the member, as the work on it knows them.
     pub(super) fn running_in(&self, member: &str, namespace: &str) -> Vec<String> {
         let Some(there) = self.subscribers().of(member).last().cloned() else { return Vec::new() };
-        let runs = |pod: &Arc<Value>| {
-            text(pod, "/metadata/namespace") == namespace
-                && text(pod, "/status/phase") == "Running"
-                && !object::is_leaving(pod)
-        };
-        let mut names: Vec<String> =
-            there.pods.all().iter().filter(|pod| runs(pod)).map(|pod| Place::of(pod).name).collect();
+        let running = there.pods.places(|place, pod| place.namespace == namespace && pod.runs());
+        let mut names: Vec<String> = running.into_iter().map(|place| place.name).collect();
         names.sort();
         names
     }
@@ -172,8 +181,8 @@ impl HostCache {
 
     /// Whom it concerns: the members for whose nodes it is and was, and those that have a copy of its name. For all others nothing follows
     /// from it.
-    fn pod_changed(&self, change: &Change) {
-        let nodes = change.each(node_of);
+    fn pod_changed(&self, change: &Change<HostPod>) {
+        let nodes = change.each(HostPod::node);
         let owners: Vec<String> = nodes.iter().filter_map(|node| self.member_of_node(node)).collect();
         let subscribers = self.subscribers();
         let copies = subscribers.copies.get(&change.place).into_iter().flatten();
@@ -187,7 +196,7 @@ impl HostCache {
         let owners = change.each(member_of);
         let of_before = change.before.as_deref().and_then(virtual_node_of).map(|virtual_node| virtual_node.member);
         let of_now = change.after.as_deref().and_then(virtual_node_of).map(|virtual_node| virtual_node.member);
-        let pods = if of_before == of_now { Vec::new() } else { self.pods.of(&change.place.name) };
+        let pods = if of_before == of_now { Vec::new() } else { self.pods.kept_of(&change.place.name) };
         let has_attached = attached_to(change.before.as_deref()) != attached_to(change.after.as_deref());
         let subscribers = self.subscribers();
         for member in owners.iter().flat_map(|owner| subscribers.of(owner)) {
@@ -195,8 +204,8 @@ impl HostCache {
             if has_attached {
                 member.news.attached.put(change.place.clone());
             }
-            for pod in &pods {
-                member.news.pods.put(Place::of(pod));
+            for (place, _) in &pods {
+                member.news.pods.put(place.clone());
             }
         }
     }
@@ -220,16 +229,15 @@ impl HostCache {
 impl MemberCache {
     /// What is in the way of the lists that have not come to their end.
     pub(super) fn obstacle(&self) -> Option<String> {
-        [&self.nodes, &self.pods].into_iter().filter(|cache| !cache.is_synced()).find_map(ObjectCache::obstacle)
+        let of_nodes = self.nodes.obstacle().filter(|_| !self.nodes.is_synced());
+        of_nodes.or_else(|| self.pods.obstacle().filter(|_| !self.pods.is_synced()))
     }
 }
 
 impl Subscription<'_> {
     /// A pod of the member: it is looked at where it is a copy of ours, or the host has a pod of that name.
-    pub(super) fn pod_changed(&self, change: &Change) {
-        let is_copy = |object: &Option<Arc<Value>>| {
-            object.as_deref().is_some_and(|object| mark(object, "labels", MANAGED_BY) == DRIVER)
-        };
+    pub(super) fn pod_changed(&self, change: &Change<MemberPod>) {
+        let is_copy = |pod: &Option<Arc<MemberPod>>| pod.as_ref().is_some_and(|pod| pod.is_ours());
         let (was, is) = (is_copy(&change.before), is_copy(&change.after));
         if was != is {
             let mut subscribers = self.view.subscribers();
@@ -255,11 +263,11 @@ impl Deref for Subscription<'_> {
 
 impl Drop for Subscription<'_> {
     fn drop(&mut self) {
-        let copies = self.pods.all();
+        let copies = self.pods.places(|_, pod| pod.is_ours());
         let mut subscribers = self.view.subscribers();
         take_out(&mut subscribers.members, &self.name.to_owned(), &self.cache);
         for copy in copies {
-            take_out(&mut subscribers.copies, &Place::of(&copy), &self.cache);
+            take_out(&mut subscribers.copies, &copy, &self.cache);
         }
     }
 }
@@ -278,9 +286,9 @@ pub(super) async fn watch_host(client: &Client, view: &HostCache) {
     );
 }
 
-/// Of a pod, or of an attachment.
-fn node_of(object: &Value) -> Option<String> {
-    Some(text(object, "/spec/nodeName").to_owned()).filter(|node| !node.is_empty())
+/// Of an attachment.
+fn node_of(attachment: &Value) -> Option<String> {
+    Some(text(attachment, "/spec/nodeName").to_owned()).filter(|node| !node.is_empty())
 }
 
 /// What the attach controller says on a node.

@@ -20,6 +20,7 @@ use tokio::time::Instant;
 
 use super::{
     KubeletAddress,
+    member_pod::MemberPod,
     object::{self, Place, items, read, text, whole},
     view::HostCache,
     virtual_node::{VirtualNodeId, is_of_clustertree, virtual_node_of},
@@ -35,7 +36,8 @@ use member::Registry;
 pub use plan::CORDONED;
 pub(super) use plan::patch_of;
 use plan::{Leave, NodeStep};
-pub(super) use room::{is_open, lean, reduce};
+use room::is_open;
+pub(super) use room::lean;
 pub(super) use status::Health;
 use status::ObservedStatus;
 pub(super) use writes::ignore_conflict;
@@ -63,7 +65,7 @@ const IN_USE: &str = "it stays while volumes are in use there (status.volumesInU
 pub(super) struct MemberState {
     pub(super) nodes: Vec<Arc<Value>>,
     /// Those that are no copies of this host's.
-    pub(super) foreign_pods: Vec<Arc<Value>>,
+    pub(super) foreign_pods: Vec<Arc<MemberPod>>,
     pub(super) version: String,
     /// Its other names: clustertree may know it by one of them.
     pub(super) aliases: Vec<String>,

@@ -1,14 +1,15 @@
 //! How much a member has for the host's pods: what its nodes have to give, without what others ask for there. Pure.
 
-use std::collections::BTreeMap;
+use std::collections::HashSet;
 
 use serde_json::{Value, json};
 
-use super::super::object::{items, mark, text};
+pub(super) use super::super::member_pod::Amounts;
+use super::super::{
+    member_pod::{MemberPod, add, amounts},
+    object::{items, text},
+};
 use domain::volume::quantity;
-
-/// Thousandths, by the resource's name.
-pub(super) type Amounts = BTreeMap<String, u128>;
 
 /// Resources of a node that Kubernetes knows, and as many that somebody there has added.
 const MOST: usize = 64;
@@ -22,17 +23,15 @@ pub(crate) fn is_open(node: &Value) -> bool {
 }
 
 /// Of these nodes, without what these pods ask for on them.
-pub(super) fn left<'a>(nodes: &[&Value], pods: impl Iterator<Item = &'a Value>) -> Amounts {
+pub(super) fn left<'a>(nodes: &[&Value], pods: impl Iterator<Item = &'a MemberPod>) -> Amounts {
     let mut left = Amounts::new();
     for node in nodes {
         add(&mut left, &amounts(&node["status"]["allocatable"]));
     }
-    let names: Vec<&str> = nodes.iter().map(|node| text(node, "/metadata/name")).collect();
-    for pod in pods.filter(|pod| names.contains(&text(pod, "/spec/nodeName")) && !has_ended(pod)) {
-        let mut asked = asked(pod);
-        asked.insert("pods".to_owned(), 1000);
-        for (resource, amount) in asked {
-            left.entry(resource).and_modify(|left| *left = left.saturating_sub(amount));
+    let names: HashSet<&str> = nodes.iter().map(|node| text(node, "/metadata/name")).collect();
+    for (resource, amount) in pods.filter(|pod| names.contains(pod.node())).flat_map(MemberPod::asked) {
+        if let Some(left) = left.get_mut(resource) {
+            *left = left.saturating_sub(amount);
         }
     }
     bounded(left)
@@ -59,54 +58,6 @@ pub(super) fn print(resource: &str, thousandths: u128) -> String {
     }
 }
 
-fn has_ended(pod: &Value) -> bool {
-    ["Succeeded", "Failed"].contains(&text(pod, "/status/phase"))
-}
-
-/// What a pod asks for, as the scheduler counts it.
-fn asked(pod: &Value) -> Amounts {
-    let is_sidecar = |container: &&Value| container["restartPolicy"] == "Always";
-    let requests = |container: &Value| amounts(&container["resources"]["requests"]);
-    let mut running = Amounts::new();
-    items(pod, "/spec/containers").for_each(|container| add(&mut running, &requests(container)));
-    // Each of the others begins beside the sidecars that are before it.
-    let (mut sidecars, mut beginning) = (Amounts::new(), Amounts::new());
-    for container in items(pod, "/spec/initContainers") {
-        let mut now = requests(container);
-        if is_sidecar(&container) {
-            add(&mut sidecars, &now);
-            now.clear();
-        }
-        add(&mut now, &sidecars);
-        most(&mut beginning, &now);
-    }
-    add(&mut running, &sidecars);
-    most(&mut running, &beginning);
-    // What is asked for the pod as a whole counts instead.
-    running.extend(amounts(&pod["spec"]["resources"]["requests"]));
-    add(&mut running, &amounts(&pod["spec"]["overhead"]));
-    running
-}
-
-fn amounts(list: &Value) -> Amounts {
-    let entries = list.as_object().into_iter().flatten();
-    entries.filter_map(|(name, amount)| Some((name.clone(), quantity::thousandths(amount.as_str()?)?))).collect()
-}
-
-fn add(to: &mut Amounts, more: &Amounts) {
-    for (resource, amount) in more {
-        let sum = to.entry(resource.clone()).or_default();
-        *sum = sum.saturating_add(*amount);
-    }
-}
-
-fn most(of: &mut Amounts, other: &Amounts) {
-    for (resource, amount) in other {
-        let now = of.entry(resource.clone()).or_default();
-        *now = (*now).max(*amount);
-    }
-}
-
 /// What is kept of a member's node: what it has to give, and to whom.
 pub(crate) fn lean(node: &mut Value) -> bool {
     let ready = items(node, "/status/conditions").filter(|one| one["type"] == "Ready");
@@ -116,29 +67,6 @@ pub(crate) fn lean(node: &mut Value) -> bool {
         "metadata": {"name": node["metadata"]["name"]},
         "spec": {"unschedulable": node["spec"]["unschedulable"]},
         "status": {"conditions": ready, "allocatable": node["status"]["allocatable"], "nodeInfo": info},
-    });
-    true
-}
-
-/// What is kept of a member's pod: all of what may be a copy, and of others what they ask for, and whether they run.
-pub(crate) fn reduce(pod: &mut Value) -> bool {
-    if mark(pod, "labels", super::super::MANAGED_BY) == domain::volume::DRIVER {
-        return true;
-    }
-    let fields = |from: &Value, names: &[&str]| -> Value {
-        names.iter().filter_map(|name| Some(((*name).to_owned(), from.get(name)?.clone()))).collect()
-    };
-    let containers = |list: &str| -> Value {
-        items(&pod["spec"], list).map(|container| fields(container, &["resources", "restartPolicy"])).collect()
-    };
-    let (containers, beginning) = (containers("/containers"), containers("/initContainers"));
-    let mut spec = fields(&pod["spec"], &["nodeName", "resources", "overhead"]);
-    spec["containers"] = containers;
-    spec["initContainers"] = beginning;
-    *pod = json!({
-        "metadata": fields(&pod["metadata"], &["namespace", "name", "uid", "deletionTimestamp"]),
-        "spec": spec,
-        "status": fields(&pod["status"], &["phase"]),
     });
     true
 }
@@ -153,16 +81,12 @@ mod tests {
             "allocatable": {"cpu": cpu, "memory": "4Gi", "pods": "10"}}})
     }
 
-    fn asking(cpu: &str) -> Value {
-        json!({"resources": {"requests": {"cpu": cpu}}})
-    }
-
     #[test]
     fn room_is_what_nodes_have_without_what_others_ask_for_there() {
         let (a, b) = (node("a", "2"), node("b", "1500m"));
         let pod = |node: &str, phase: &str| {
             let memory = json!({"resources": {"requests": {"cpu": "250m", "memory": "1Gi"}}});
-            json!({"spec": {"nodeName": node, "containers": [memory]}, "status": {"phase": phase}})
+            MemberPod::of(&json!({"spec": {"nodeName": node, "containers": [memory]}, "status": {"phase": phase}}))
         };
         let pods = [pod("a", "Running"), pod("b", "Succeeded"), pod("elsewhere", "Running"), pod("", "Pending")];
         let left = left(&[&a, &b], pods.iter());
@@ -187,25 +111,9 @@ mod tests {
     }
 
     #[test]
-    fn pod_asks_for_what_it_needs_at_once() {
-        let sidecar = json!({"restartPolicy": "Always", "resources": {"requests": {"cpu": "1"}}});
-        let containers = json!([asking("1"), asking("500m")]);
-        for (init, overhead, cpu) in [
-            (json!([]), Value::Null, 1500),
-            (json!([asking("4")]), Value::Null, 4000),
-            (json!([sidecar, asking("4")]), Value::Null, 5000),
-            (json!([sidecar, asking("1")]), json!({"cpu": "10m"}), 2510),
-        ] {
-            let pod = json!({"spec": {"containers": containers, "initContainers": init, "overhead": overhead}});
-            assert_eq!(asked(&pod)["cpu"], cpu, "{pod}");
-        }
-        let whole = json!({"spec": {"containers": containers, "resources": {"requests": {"cpu": "8"}}}});
-        assert_eq!(asked(&whole)["cpu"], 8000);
-    }
-
-    #[test]
     fn more_than_there_is_leaves_nothing() {
-        let pod = json!({"spec": {"nodeName": "a", "containers": [asking("9")]}});
+        let container = json!({"resources": {"requests": {"cpu": "9"}}});
+        let pod = MemberPod::of(&json!({"spec": {"nodeName": "a", "containers": [container]}}));
         assert_eq!(left(&[&node("a", "2")], [pod].iter())["cpu"], 0);
     }
 
@@ -236,19 +144,5 @@ mod tests {
                 "{all}"
             );
         }
-    }
-
-    #[test]
-    fn what_a_strangers_pod_asks_for_and_whether_it_runs_is_all_that_is_kept_of_it() {
-        let mut pod = json!({
-            "metadata": {"namespace": "x", "name": "p", "uid": "u", "annotations": {"a": "b"}, "deletionTimestamp": "2026-01-02T03:04:05Z"},
-            "spec": {"nodeName": "a", "containers": [{"name": "c", "image": "i", "resources": {"requests": {"cpu": "1"}}}]},
-            "status": {"phase": "Running", "podIP": "10.0.0.1"},
-        });
-        let before = asked(&pod);
-        assert!(reduce(&mut pod));
-        assert_eq!(asked(&pod), before);
-        assert!(pod["status"]["phase"] == "Running" && !text(&pod, "/metadata/deletionTimestamp").is_empty());
-        assert!(!pod.to_string().contains("10.0.0.1") && !pod.to_string().contains("image"));
     }
 }

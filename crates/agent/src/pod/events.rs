@@ -19,10 +19,13 @@ use serde_json::Value;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::{
-    super::object::{Place, items, short, text},
+    super::{
+        cache::Kept,
+        member_pod::MemberPod,
+        object::{Place, items, short, text},
+    },
     Pods,
-    retold::{again, in_trouble, retold},
-    step::copy_of,
+    retold::{again, retold},
     told::Told,
 };
 use cluster::with_causes;
@@ -59,8 +62,8 @@ pub(crate) async fn relay(pods: &Pods<'_>, told: &mut Told) {
         }
         let Some(client) = way.take().or_else(|| pods.member.unbounded().ok()) else { continue };
         let uids = waiting.keys().map(String::as_str).collect();
-        let all = pods.view.pods_for(&pods.member.name);
-        let there: HashSet<&str> = all.iter().map(|pod| text(pod, "/metadata/uid")).collect();
+        let all = pods.view.kept_pods_for(&pods.member.name);
+        let there: HashSet<&str> = all.iter().map(|(_, pod)| pod.uid()).collect();
         for uid in told.due(&uids, |uid| there.contains(uid), Instant::now()) {
             tell(pods, &client, told, &waiting[&uid]).await;
         }
@@ -69,12 +72,12 @@ pub(crate) async fn relay(pods: &Pods<'_>, told: &mut Told) {
 }
 
 fn waiting(pods: &Pods<'_>) -> HashMap<String, Waiting> {
-    let copies = pods.there.all().into_iter().filter(|copy| in_trouble(copy));
-    let pair = |copy: Arc<Value>| {
-        let uid = copy_of(&copy, &pods.host.id.0)?.to_owned();
-        let pod = pods.view.pods.get(&Place::of(&copy))?;
+    let copies = pods.there.kept_of(&pods.host.id.0).into_iter().filter(|(_, copy)| copy.in_trouble());
+    let pair = |(place, copy): (Place, Arc<MemberPod>)| {
+        let uid = copy.copy_of()?.to_owned();
+        let pod = pods.view.pods.get(&place)?;
         let is_its = text(&pod, "/metadata/uid") == uid && pods.serves(&pod);
-        is_its.then_some((uid, Waiting { pod, copy }))
+        is_its.then(|| (uid, Waiting { pod, copy: MemberPod::read(&copy, &place) }))
     };
     copies.filter_map(pair).collect()
 }

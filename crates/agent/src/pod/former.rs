@@ -6,10 +6,14 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 
 use super::{
-    super::object::{self, Place, items, read, text},
+    super::{
+        cache::Kept,
+        host_pod::HostPod,
+        member_pod::MemberPod,
+        object::{self, Place, items, read, text},
+    },
     Pods,
     rejection::PodRejection,
-    step::{copy_of, is_over},
 };
 
 const OF_SEVERAL: [&str; 2] = ["ReadWriteMany", "ReadOnlyMany"];
@@ -21,7 +25,9 @@ pub(super) async fn has_still(
     leaves: &BTreeMap<String, String>,
 ) -> kube::Result<Option<PodRejection>> {
     let namespace = text(pod, "/metadata/namespace");
-    let formers: Vec<_> = pods.there.all().into_iter().filter(|there| is_former(pods, there, namespace)).collect();
+    let copies = pods.there.kept_of(&pods.host.id.0).into_iter();
+    let formers = copies.filter(|(place, there)| place.namespace == namespace && is_former(pods, place, there));
+    let formers: Vec<_> = formers.map(|(place, there)| MemberPod::read(&there, &place)).collect();
     for (volume, leaf) in leaves {
         let mounts = |there: &Value| {
             items(there, "/spec/volumes").any(|one| text(one, "/persistentVolumeClaim/claimName") == leaf)
@@ -35,11 +41,10 @@ pub(super) async fn has_still(
     Ok(None)
 }
 
-fn is_former(pods: &Pods<'_>, there: &Value, namespace: &str) -> bool {
-    let Some(uid) = copy_of(there, &pods.host.id.0) else { return false };
-    let is_its = |pod: &Value| text(pod, "/metadata/uid") == uid && !is_over(pod);
-    let is_known = || pods.view.pods.get(&Place::of(there)).is_some_and(|pod| is_its(&pod));
-    text(there, "/metadata/namespace") == namespace && !is_over(there) && !is_known()
+fn is_former(pods: &Pods<'_>, place: &Place, there: &MemberPod) -> bool {
+    let is_its = |pod: &HostPod| there.copy_of() == Some(pod.uid()) && !pod.is_over();
+    let is_known = || pods.view.pods.kept(place).is_some_and(|pod| is_its(&pod));
+    !there.is_over() && !is_known()
 }
 
 async fn is_for_several(pods: &Pods<'_>, pod: &Value, volume: &str) -> kube::Result<bool> {

@@ -16,6 +16,8 @@ use tokio::{
 
 use super::{
     super::{
+        cache::Kept,
+        member_pod::MemberPod,
         node::patch_of,
         object::{self, Place, read, text, whole},
         virtual_node::virtual_node_of,
@@ -165,10 +167,12 @@ async fn look(pods: &Pods<'_>) -> kube::Result<()> {
 }
 
 fn mounted_there(pods: &Pods<'_>) -> Mounted {
-    let copies = pods.there.all();
+    let mut copies = pods.there.kept_of(&pods.host.id.0);
+    copies.retain(|(_, copy)| copy.has_claims() && !copy.is_over());
+    let copies: Vec<_> = copies.iter().map(|(place, copy)| MemberPod::read(copy, place)).collect();
     let node_of = |place: &Place, uid: &str| {
-        let pod = pods.view.pods.get(place).filter(|pod| text(pod, "/metadata/uid") == uid)?;
-        Some(text(&pod, "/spec/nodeName").to_owned())
+        let pod = pods.view.pods.kept(place).filter(|pod| pod.uid() == uid)?;
+        Some(pod.node().unwrap_or_default())
     };
     mounted(copies.iter().map(|copy| &**copy), &pods.host.id.0, node_of)
 }
@@ -180,7 +184,7 @@ async fn forget_what_is_told(pods: &Pods<'_>) {
     let (all, mut answers) = (pods.holds.all().clone(), true);
     for (uid, begun) in all {
         let is_its = |there: &Value| copy_of(there, &pods.host.id.0) == Some(uid.as_str());
-        if pods.there.get(&begun.place).is_some_and(|there| is_its(&there)) {
+        if pods.there.kept(&begun.place).is_some_and(|there| there.is_copy_of(&pods.host.id.0, &uid)) {
             pods.holds.end(&uid, &begun);
         } else if answers && begun.last.elapsed() >= UNTOLD {
             match read(&object::pods(pods.client, &begun.place.namespace), &begun.place.name).await {

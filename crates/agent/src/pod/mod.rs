@@ -18,6 +18,7 @@ mod hold;
 mod in_use;
 mod level;
 mod names;
+mod namespace;
 mod refresh;
 mod refusal;
 mod rejection;
@@ -31,7 +32,7 @@ use std::time::Duration;
 
 use futures::{StreamExt, stream::FuturesUnordered};
 use kube::{
-    Api, Client,
+    Client,
     api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions},
 };
 use serde_json::Value;
@@ -40,6 +41,7 @@ use tokio::time::{Instant, sleep_until};
 use super::{
     Settings,
     cache::ObjectCache,
+    member_pod::MemberPod,
     node::{about, ignore_conflict, now},
     object::{self, Place, is_leaving, parsed, read, text},
     view::{HostCache, News},
@@ -54,13 +56,11 @@ use copy::{Made, copy};
 pub(super) use events::relay as relay_events;
 pub(super) use hold::Holds;
 use host::{Host, events::News as HostEvent};
-use leaf::ownership;
-use level::{ENFORCED, refused_namespace};
-use member::{Member, policy::BASELINE};
+use member::Member;
 use rejection::{Here, PodRejection};
 use status::Source;
 pub(super) use step::{COPY_OF, had_copy};
-use step::{PodStep, copy_of, step};
+use step::{PodStep, step};
 pub(super) use told::Told;
 use work_queue::{Next, Tries, WorkQueue};
 
@@ -81,8 +81,8 @@ pub(super) struct Pods<'a> {
     pub(super) view: &'a HostCache,
     pub(super) member: &'a Member,
     pub(super) client: &'a Client,
-    /// The member's pods.
-    pub(super) there: &'a ObjectCache,
+    /// The member's pods; the copies of pods of this host by its id.
+    pub(super) there: &'a ObjectCache<MemberPod>,
     pub(super) news: &'a News,
     pub(super) settings: &'a Settings,
     pub(super) turns: &'a Turns,
@@ -128,16 +128,17 @@ impl Pods<'_> {
     }
 
     fn note_all(&self, queue: &mut WorkQueue) {
-        let copies = self.there.all().into_iter().filter(|there| copy_of(there, &self.host.id.0).is_some());
-        for object in self.view.pods_for(&self.member.name).into_iter().chain(copies) {
-            queue.note(Place::of(&object));
+        let copies = self.there.kept_of(&self.host.id.0).into_iter().map(|(place, _)| place);
+        let pods = self.view.kept_pods_for(&self.member.name).into_iter().map(|(place, _)| place);
+        for place in pods.chain(copies) {
+            queue.note(place);
         }
     }
 
     /// Pods that wait for a volume on that node.
     fn note_attached(&self, queue: &mut WorkQueue, node: &Place) {
-        let places = self.view.pods.of(&node.name).into_iter().map(|pod| Place::of(&pod));
-        for place in places.filter(|place| !self.there.has(place)) {
+        let pods = self.view.pods.kept_of(&node.name).into_iter();
+        for (place, _) in pods.filter(|(place, _)| !self.there.has(place)) {
             queue.note(place);
         }
     }
@@ -247,7 +248,7 @@ impl Pods<'_> {
         if let Some(why) = former::has_still(self, pod, &claims.by_volume).await? {
             return self.wait(pod, &why, AGAIN).await;
         }
-        if let Some(why) = self.enter(pod).await? {
+        if let Some(why) = namespace::enter(self, pod).await? {
             return self.wait(pod, &why, MUCH_LATER).await;
         }
         let kept = match self.sync_for(pod).await.map_err(rejection::without_words)? {
@@ -255,19 +256,6 @@ impl Pods<'_> {
             Err(why) => return self.wait(pod, &why, MUCH_LATER).await,
         };
         self.create(pod, &claims, &kept, looks).await
-    }
-
-    /// Whether the namespace takes the pod; one that is missing is made.
-    async fn enter(&self, pod: &Value) -> kube::Result<Option<PodRejection>> {
-        let name = text(pod, "/metadata/namespace");
-        let namespaces = object::namespaces(self.client);
-        let mut there = read(&namespaces, name).await?;
-        if there.is_none() {
-            self.make_namespace(name).await?;
-            // Somebody else may have been quicker.
-            there = read(&namespaces, name).await?;
-        }
-        Ok(there.and_then(|there| refused_namespace(&ephemeral::without(pod), &there, self.here())))
     }
 
     async fn create(&self, pod: &Value, claims: &claims::Leaves, kept: &Synced, looks: u32) -> kube::Result<Next> {
@@ -301,13 +289,6 @@ impl Pods<'_> {
                 Err(error)
             }
         }
-    }
-
-    async fn make_namespace(&self, name: &str) -> kube::Result<()> {
-        let mut namespace = ownership::namespace(&self.host.id, name);
-        namespace.metadata.labels.get_or_insert_default().insert(ENFORCED.to_owned(), BASELINE.to_owned());
-        let made = Api::all(self.client.clone()).create(&PostParams::default(), &namespace).await;
-        ignore_conflict(made.map(drop))
     }
 
     async fn tell(&self, pod: &Value, there: &Value) -> kube::Result<Next> {

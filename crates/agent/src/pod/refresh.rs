@@ -20,7 +20,6 @@ use super::{
     config_sync::{MARKER, RENEW_AT, is_due, rewritten},
     names::{Kind, named, token_secret, tokens},
     refusal::refusal,
-    step::copy_of,
     with_uid,
 };
 use cluster::with_causes;
@@ -126,8 +125,8 @@ impl Pods<'_> {
     /// What the copies name, which is not removed. More does not follow from it: in the member anybody may write our labels on a
     /// pod of his own, and would be given what the host has under the names that he writes there.
     fn named_by_copies(&self) -> BTreeSet<SyncedObject> {
-        let copies = self.there.all().into_iter().filter(|there| copy_of(there, &self.host.id.0).is_some());
-        copies.flat_map(|copy| things(&copy, &copy["spec"])).collect()
+        let copies = self.there.of(&self.host.id.0);
+        copies.iter().flat_map(|copy| things(copy, &copy["spec"])).collect()
     }
 
     /// What the host's pods name that run there, each with one of them.
@@ -141,8 +140,8 @@ impl Pods<'_> {
 
     /// Whether a pod of the host has its copy in the member.
     fn runs(&self, pod: &Value) -> bool {
-        let there = self.there.get(&Place::of(pod));
-        let has_copy = there.is_some_and(|there| copy_of(&there, &self.host.id.0) == Some(text(pod, "/metadata/uid")));
+        let there = self.there.kept(&Place::of(pod));
+        let has_copy = there.is_some_and(|there| there.is_copy_of(&self.host.id.0, text(pod, "/metadata/uid")));
         has_copy && self.serves(pod) && refusal(pod, self.here()).is_none()
     }
 

@@ -19,15 +19,7 @@ const NOT_TOLD: &str = "FailedScheduling";
 const MESSAGE: usize = 900;
 const WORD: usize = 120;
 
-/// Whether somebody may want to know what is the matter with a copy. One that has failed says it in its status.
-pub(super) fn in_trouble(copy: &Value) -> bool {
-    let conditions = copy["status"]["conditions"].as_array();
-    let is_ready = conditions.into_iter().flatten().any(|one| one["type"] == "Ready" && one["status"] == "True");
-    let is_over = ["Succeeded", "Failed"].contains(&text(copy, "/status/phase"));
-    !is_ready && !is_over && text(copy, "/metadata/deletionTimestamp").is_empty()
-}
-
-/// The same, about the host's pod; none where it is not about this copy. Whoever makes events in the member says what he likes: it is
+/// An event about a copy as one about the host's pod; none where it is about another. Whoever makes events in the member says what he likes: it is
 /// told as the word of somebody there.
 pub(super) fn retold(event: &Value, pod: &Value, copy: &Value, member: &str, now: Timestamp) -> Option<Event> {
     let about = text(event, "/involvedObject/uid");
@@ -183,19 +175,5 @@ mod tests {
                 .into();
         assert_eq!(names.len(), 5);
         assert!(named(&"p".repeat(253), ["m", "u", "e"]).len() <= 253);
-    }
-
-    #[test]
-    fn copy_is_in_trouble_until_it_is_ready_or_done() {
-        for (status, expected) in [
-            (json!({"phase": "Pending"}), true),
-            (json!({"phase": "Failed"}), false),
-            (json!({"phase": "Running", "conditions": [{"type": "Ready", "status": "False"}]}), true),
-            (json!({"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}), false),
-            (json!({"phase": "Succeeded"}), false),
-        ] {
-            assert_eq!(in_trouble(&json!({"metadata": {}, "status": status})), expected, "{status}");
-        }
-        assert!(!in_trouble(&json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}})));
     }
 }

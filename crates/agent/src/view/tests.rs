@@ -3,6 +3,7 @@ use serde_json::json;
 use tokio::time::timeout;
 
 use super::*;
+use crate::MANAGED_BY;
 
 const OURS: &str = "kosmos.csi.io/node-id";
 
@@ -150,7 +151,7 @@ fn pod_that_is_being_deleted_does_not_run_any_more() {
     {
         let metadata = json!({"namespace": "kosmos-csi", "name": name, "deletionTimestamp": deleted});
         let pod = object::parsed(json!({"metadata": metadata, "status": {"phase": phase}})).unwrap();
-        entered.pods.take(Event::Apply(pod), super::super::node::reduce);
+        entered.pods.take(Event::Apply(pod), |_| true);
     }
     assert_eq!(view.running_in("m", "kosmos-csi"), ["well"]);
 }

@@ -78,7 +78,7 @@ impl Pods<'_> {
                 kept.left_out.push(name);
                 continue;
             }
-            match self.sync_one(&name, namespace).await? {
+            match self.sync_one(&name, namespace, None).await? {
                 Ok(true) => {}
                 Ok(false) if !needed => kept.left_out.push(name),
                 Ok(false) => {
@@ -102,21 +102,24 @@ impl Pods<'_> {
         Ok(found.is_some_and(|namespace| mark(&namespace, "labels", OPEN) == "true"))
     }
 
-    /// Whether the host has it; then the member has it as well.
+    /// Whether the host has it; then the member has it as well. `there`: as the member has just told it, if it has.
     pub(super) async fn sync_one(
         &self,
         (kind, name): &Name,
         namespace: &str,
+        there: Option<&Value>,
     ) -> kube::Result<Result<bool, PodRejection>> {
-        let host = read(&self.of_kind(*kind, namespace, true), in_host(name)).await;
-        let Some(original) = (match host {
+        let original = match read(&self.of_kind(*kind, namespace, true), in_host(name)).await {
             Err(error) => return denied(error, *kind, namespace, "host"),
-            Ok(found) => found,
-        }) else {
-            return Ok(Ok(false));
+            Ok(None) => return Ok(Ok(false)),
+            Ok(Some(original)) => original,
         };
         if let Some(why) = refused_type(name, &original) {
             return Ok(Err(why));
+        }
+        let is_current = |there: &Value| mark(there, "annotations", VERSION) == version(&original);
+        if there.is_some_and(is_current) {
+            return Ok(Ok(true));
         }
         let mut wanted = self.marked(name, namespace, &json!({VERSION: version(&original)}));
         for field in ["data", "binaryData", "type"] {
@@ -124,7 +127,6 @@ impl Pods<'_> {
                 wanted[field] = value.clone();
             }
         }
-        let is_current = |there: &Value| mark(there, "annotations", VERSION) == version(&original);
         self.put(*kind, namespace, name, wanted, is_current).await.map(|put| put.map(|()| true))
     }
 

@@ -30,6 +30,9 @@ const LOOK: Duration = Duration::from_secs(30);
 /// How long nothing has to name an object before it is removed: a pod may be about to.
 const UNUSED: Duration = Duration::from_mins(2);
 
+/// How often Secrets are looked for also where no mark says that there are any, and no copy names one: somebody may have removed the mark.
+/// Else each member would be asked about each namespace of the host that gives Secrets.
+const EVERYWHERE: Duration = Duration::from_mins(10);
 /// About so many namespaces the host is asked at one look whether they still give no Secrets: anybody in the member writes our labels on
 /// Secrets of his own, in as many as he likes. The next look asks about others.
 const ASKED_AT_ONCE: usize = 100;
@@ -41,27 +44,30 @@ impl Pods<'_> {
     /// Keeps everything up to date that pods of the host name there, and removes what no copy names any more, or what the host no
     /// longer gives, until it is dropped.
     pub(super) async fn keep_named(&self) {
-        let mut unused = HashMap::new();
+        let (mut unused, mut everywhere) = (HashMap::new(), None::<Instant>);
         loop {
-            if let Err(error) = self.look_at_named(&mut unused).await {
-                tracing::warn!(
+            let is_thorough = everywhere.is_none_or(|since| since.elapsed() >= EVERYWHERE);
+            match self.look_at_named(&mut unused, is_thorough).await {
+                Ok(()) if is_thorough => everywhere = Some(Instant::now()),
+                Ok(()) => {}
+                Err(error) => tracing::warn!(
                     member = self.member.name,
                     error = with_causes(&error),
                     "ConfigMaps and Secrets are not kept up to date"
-                );
+                ),
             }
             sleep(LOOK).await;
         }
     }
 
-    async fn look_at_named(&self, unused: &mut HashMap<SyncedObject, Instant>) -> kube::Result<()> {
+    async fn look_at_named(&self, unused: &mut HashMap<SyncedObject, Instant>, is_thorough: bool) -> kube::Result<()> {
         let (wanted, named_by_copies) = (self.wanted(), self.named_by_copies());
         let mut there = self.ours_in(Kind::ConfigMap, "").await?;
         let marked = there.iter().filter(|((_, place), _)| place.name == MARKER);
         let marked: BTreeSet<String> = marked.map(|((_, place), _)| place.namespace.clone()).collect();
         let open = self.view.open_namespaces.list(&self.host.client).await?;
         let mut holding = BTreeSet::new();
-        for namespace in with_secrets(&open, &marked, &named_by_copies) {
+        for namespace in with_secrets(is_thorough.then_some(&*open), &marked, &named_by_copies) {
             let secrets = self.ours_in(Kind::Secret, &namespace).await?;
             if !secrets.is_empty() {
                 if !marked.contains(&namespace) {
@@ -170,7 +176,7 @@ impl Pods<'_> {
         let kept = if of_tokens {
             self.sync_tokens(pod, &tokens(&pod["spec"])).await?
         } else {
-            self.sync_one(&(*kind, place.name.clone()), &place.namespace).await?.map(drop)
+            self.sync_one(&(*kind, place.name.clone()), &place.namespace, there).await?.map(drop)
         };
         if let Err(why) = kept {
             tracing::warn!(member = self.member.name, %kind, object = %place, why.message, "is not kept up to date");
@@ -181,12 +187,12 @@ impl Pods<'_> {
 
 /// Where there may be Secrets of ours.
 fn with_secrets(
-    open: &BTreeSet<String>,
+    open: Option<&BTreeSet<String>>,
     marked: &BTreeSet<String>,
     named: &BTreeSet<SyncedObject>,
 ) -> BTreeSet<String> {
     let named = named.iter().filter(|(kind, _)| *kind == Kind::Secret).map(|(_, place)| &place.namespace);
-    open.iter().chain(marked).chain(named).cloned().collect()
+    open.into_iter().flatten().chain(marked).chain(named).cloned().collect()
 }
 
 fn things(pod: &Value, spec: &Value) -> Vec<SyncedObject> {

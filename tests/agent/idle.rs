@@ -1,0 +1,79 @@
+//! What an agent asks where nothing happens.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use simulate::{
+    Cluster,
+    faults::{Asked, Verb},
+};
+use tokio::time::sleep;
+
+use super::{NODE, SHOP, World, standing, story, until};
+
+fn count(cluster: &Cluster, is_meant: impl Fn(&Asked) -> bool) -> usize {
+    cluster.faults().log().iter().filter(|asked| is_meant(asked)).count()
+}
+
+/// Each of the member's is told by the list that finds them all.
+#[test]
+fn what_a_pod_names_is_read_in_the_host_alone_while_that_has_not_changed_it() {
+    story(1, async {
+        let world = standing(1).await;
+        let map = json!({"metadata": {"namespace": SHOP, "name": "settings"}, "data": {"a": "1"}});
+        world.host.create("configmaps", map).unwrap();
+        let env = json!([{"configMapRef": {"name": "settings"}}]);
+        let spec = json!({"nodeName": NODE, "containers": [{"name": "c", "image": "i:1", "envFrom": env}]});
+        world.host.create("pods", json!({"metadata": {"namespace": SHOP, "name": "web"}, "spec": spec})).unwrap();
+        until("it runs", || world.phase("web") == "Running").await;
+        sleep(Duration::from_secs(1)).await;
+        for cluster in [&world.host, &world.member] {
+            cluster.faults().record(true);
+        }
+        sleep(Duration::from_mins(10)).await;
+        let reads =
+            |asked: &Asked| asked.verb == Verb::Get && asked.resource == "configmaps" && asked.name == "settings";
+        let looks = count(&world.host, reads);
+        assert!((19..=21).contains(&looks), "the host is asked {looks} times");
+        assert_eq!(count(&world.member, reads), 0);
+        world.host.change("configmaps", SHOP, "settings", |map| map["data"] = json!({"a": "2"})).unwrap();
+        let there = || world.member.get("configmaps", SHOP, "settings").unwrap();
+        until("it follows", || there()["data"] == json!({"a": "2"})).await;
+    });
+}
+
+/// Else every member is asked about all of them all the time.
+#[test]
+fn namespaces_of_the_host_that_give_secrets_cost_no_requests_in_members_that_have_none_of_these() {
+    story(1, async {
+        let world = World::new(1).await;
+        for number in 0..50 {
+            let metadata = json!({"name": format!("open-{number}"), "labels": {"kosmos.csi.io/secrets": "true"}});
+            world.host.create("namespaces", json!({"metadata": metadata})).unwrap();
+        }
+        world.start("first");
+        until("the node is ready", || world.is_ready()).await;
+        sleep(Duration::from_mins(1)).await;
+        world.member.faults().record(true);
+        sleep(Duration::from_mins(5)).await;
+        let lists = |asked: &Asked| asked.verb == Verb::List && asked.resource == "secrets";
+        assert_eq!(count(&world.member, lists), 0);
+    });
+}
+
+#[test]
+fn secret_whose_mark_somebody_in_the_member_has_removed_is_found_all_the_same() {
+    story(1, async {
+        let world = standing(1).await;
+        let open = |namespace: &mut Value| namespace["metadata"]["labels"]["kosmos.csi.io/secrets"] = json!("true");
+        world.host.change("namespaces", "", SHOP, open).unwrap();
+        sleep(Duration::from_mins(1)).await;
+        world.open_namespace(SHOP);
+        let labels = json!({"app.kubernetes.io/managed-by": "kosmos.csi.io", "kosmos.csi.io/host": world.host_id()});
+        let metadata = json!({"namespace": SHOP, "name": "left", "labels": labels,
+            "annotations": {"kosmos.csi.io/version": "x"}});
+        world.member.create("secrets", json!({"metadata": metadata})).unwrap();
+        sleep(Duration::from_mins(15)).await;
+        assert!(world.member.get("secrets", SHOP, "left").is_none(), "nothing names it");
+    });
+}

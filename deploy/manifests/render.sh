@@ -12,7 +12,7 @@ render() {
     {
         echo "# $about"
         echo "# Rendered from deploy/chart/kosmos-csi by make manifests: change it there."
-        "${HELM:-helm}" template kosmos-csi "$deploy/chart/kosmos-csi" --namespace kosmos-csi "$@" | sed -e '/^# Source: /d' -e '/^$/d'
+        "${HELM:-helm}" template kosmos-csi "$deploy/chart/kosmos-csi" --namespace kosmos-csi --skip-tests "$@" | sed -e '/^# Source: /d' -e '/^$/d'
     } >"$to/$file"
 }
 

@@ -13,4 +13,5 @@ mod members;
 mod moves;
 mod orphans;
 mod ui;
+mod verify;
 mod volumes;

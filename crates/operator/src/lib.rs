@@ -15,4 +15,5 @@ pub mod reader;
 pub mod rights;
 pub mod status;
 pub mod table;
+pub mod verify;
 pub mod volumes;

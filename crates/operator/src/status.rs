@@ -48,21 +48,24 @@ pub struct SeenMember {
 
 /// One thing, and whether it is as it should be.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Line {
+pub(crate) struct Line {
     what: String,
     state: String,
     well: bool,
 }
 
-fn line(what: &str, state: impl Into<String>, well: bool) -> Line {
+pub(crate) fn line(what: &str, state: impl Into<String>, well: bool) -> Line {
     Line { what: what.to_owned(), state: state.into(), well }
 }
 
 /// And whether all is well.
 pub fn listing(seen: &Seen) -> (Listing, bool) {
-    let mut listing = Listing::new("Status", &["WHAT", "STATE"], &[]);
-    let lines = seen.lines();
-    for Line { what, state, well } in &lines {
+    screen("Status", &seen.lines())
+}
+
+pub(crate) fn screen(kind: &'static str, lines: &[Line]) -> (Listing, bool) {
+    let mut listing = Listing::new(kind, &["WHAT", "STATE"], &[]);
+    for Line { what, state, well } in lines {
         let shown = if *well { state.clone() } else { format!("NOT WELL: {state}") };
         listing.add(Item {
             name: what.clone(),
@@ -74,36 +77,43 @@ pub fn listing(seen: &Seen) -> (Listing, bool) {
     (listing, lines.iter().all(|line| line.well))
 }
 
+/// What every screen begins with.
+pub(crate) fn begin(version: &str, has_driver_object: bool, leader: Option<&(String, i64)>) -> Vec<Line> {
+    let driver = if has_driver_object {
+        "CSIDriver kosmos.csi.io is there"
+    } else {
+        "CSIDriver kosmos.csi.io is missing: install the chart, or apply deploy/host.yaml"
+    };
+    vec![
+        line("this program", format!("kosmos-csi {version}"), true),
+        line("driver", driver, has_driver_object),
+        held("leader", "no controller has ever worked here", leader),
+    ]
+}
+
+/// Who holds a lease, and how many seconds ago he said so.
+pub(crate) fn held(what: &str, never: &str, by: Option<&(String, i64)>) -> Line {
+    match by {
+        None => line(what, never, false),
+        // One that is stopped gives the lease back, and the next takes it within seconds.
+        Some((pod, age)) if pod.is_empty() => {
+            let state = format!("none just now: the last one was stopped {} ago", span(*age));
+            line(what, state, *age <= LEASE_LATE)
+        }
+        Some((pod, age)) if *age > LEASE_LATE => {
+            line(what, format!("none: {pod} said for the last time {} ago that it is", span(*age)), false)
+        }
+        Some((pod, age)) => line(what, format!("{pod}, which said so {} ago", span(*age)), true),
+    }
+}
+
 impl Seen {
     fn lines(&self) -> Vec<Line> {
-        let mut lines = vec![line("this program", format!("kosmos-csi {}", self.version), true), self.driver()];
-        lines.push(self.leader());
+        let mut lines = begin(&self.version, self.has_driver_object, self.leader.as_ref());
         lines.extend(self.workloads.iter().map(Workload::line));
         lines.extend(self.members());
         lines.extend([self.volumes(), self.waiting(), self.moves()]);
         lines
-    }
-
-    fn driver(&self) -> Line {
-        if self.has_driver_object {
-            return line("driver", "CSIDriver kosmos.csi.io is there", true);
-        }
-        line("driver", "CSIDriver kosmos.csi.io is missing: install the chart, or apply deploy/host.yaml", false)
-    }
-
-    fn leader(&self) -> Line {
-        match &self.leader {
-            None => line("leader", "no controller has ever worked here", false),
-            // One that is stopped gives the lease back, and the next takes it within seconds.
-            Some((pod, age)) if pod.is_empty() => {
-                let state = format!("none just now: the last one was stopped {} ago", span(*age));
-                line("leader", state, *age <= LEASE_LATE)
-            }
-            Some((pod, age)) if *age > LEASE_LATE => {
-                line("leader", format!("none: {pod} said for the last time {} ago that it is", span(*age)), false)
-            }
-            Some((pod, age)) => line("leader", format!("{pod}, which said so {} ago", span(*age)), true),
-        }
     }
 
     fn members(&self) -> Vec<Line> {

@@ -315,7 +315,37 @@ fn each_component_has_an_account_of_its_own() {
         let chosen = objects.iter().filter(|object| kinds.iter().any(|kind| object["kind"] == *kind));
         chosen.map(|object| object.pointer(path).unwrap().as_str().unwrap().to_owned()).collect()
     };
-    let used = of(&["Deployment", "DaemonSet"], "/spec/template/spec/serviceAccountName");
-    assert_eq!(used.len(), 3);
+    let mut used = of(&["Deployment", "DaemonSet"], "/spec/template/spec/serviceAccountName");
+    used.extend(of(&["Pod"], "/spec/serviceAccountName"));
+    assert_eq!(used.len(), 4);
     assert_eq!(used, of(&["ServiceAccount"], "/metadata/name"));
+}
+
+fn note<'a>(object: &'a Value, key: &str) -> &'a Value {
+    &object["metadata"]["annotations"][key]
+}
+
+#[test]
+fn what_helm_test_makes_goes_with_it_and_reads_no_secret() {
+    let objects = objects(&rendered(&EVERYTHING).unwrap()).unwrap();
+    let (made, others): (Vec<&Value>, Vec<&Value>) =
+        objects.iter().partition(|object| note(object, "helm.sh/hook") == "test");
+    let kinds: BTreeSet<&str> = made.iter().filter_map(|object| object["kind"].as_str()).collect();
+    let wanted = ["ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding", "Pod"];
+    assert_eq!(kinds, BTreeSet::from(wanted));
+    for object in &made {
+        assert_eq!(object["metadata"]["name"], "kosmos-csi-test");
+        assert_eq!(note(object, "helm.sh/hook-delete-policy"), "before-hook-creation,hook-succeeded");
+        assert!(!object["rules"].to_string().contains("secrets"), "{object:#}");
+    }
+    assert!(!others.iter().any(|object| object.to_string().contains("kosmos-csi-test")), "a release has some of it");
+    let pod = &made.iter().find(|object| object["kind"] == "Pod").unwrap()["spec"];
+    let container = &pod["containers"][0];
+    assert_eq!(pod["restartPolicy"], "Never");
+    assert_eq!(pod["securityContext"]["runAsNonRoot"], true);
+    assert_eq!(container["securityContext"]["readOnlyRootFilesystem"], true);
+    assert!(container["resources"]["limits"]["memory"].is_string(), "{container:#}");
+    assert_eq!(container["args"][0], "verify");
+    let bare = rendered(&["controller.enabled=false"]).unwrap();
+    assert!(!bare.contains("helm.sh/hook:"), "nothing is there to be looked at");
 }

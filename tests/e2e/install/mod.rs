@@ -16,4 +16,5 @@ mod story;
 mod ui;
 mod upgrade;
 mod values;
+mod verify;
 mod volumes;

@@ -148,8 +148,10 @@ async fn go(fleet: &Fleet) -> Result<()> {
     uninstall(fleet.host()).await
 }
 
+/// With what `helm test` makes, which Helm keeps apart.
 pub fn manifest(host: &Cluster) -> Result<String> {
-    helm(&["get", "manifest", "kosmos-csi", "--namespace", NAMESPACE, &kubeconfig(host)])
+    let get = |part| helm(&["get", part, "kosmos-csi", "--namespace", NAMESPACE, &kubeconfig(host)]);
+    Ok(format!("{}\n{}", get("manifest")?, get("hooks")?))
 }
 
 async fn prepare_members(fleet: &Fleet) -> Result<MemberStorage> {

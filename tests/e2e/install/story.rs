@@ -4,11 +4,11 @@ use std::future::Future;
 
 use anyhow::Result;
 
-use super::{demo, examples, moves, release::Release, upgrade, volumes};
+use super::{demo, examples, moves, release::Release, upgrade, verify, volumes};
 use crate::{clusters::Fleet, pool::on_release};
 
 /// The number of the last chapter, which is told when all others were.
-const LAST: u8 = 10;
+const LAST: u8 = 11;
 
 /// From its second installation on.
 fn chapter<F>(number: u8, name: &str, story: impl FnOnce(&'static Fleet) -> F)
@@ -82,6 +82,11 @@ fn claim_of_a_member_is_imported_and_stays() {
 #[test]
 fn volume_moves_to_another_member_and_back_while_it_is_written_to() {
     chapter(9, "moves", moves::volume_moves_there_and_back);
+}
+
+#[test]
+fn helm_test_of_a_release_says_what_there_is_and_leaves_nothing() {
+    chapter(10, "helm-test", verify::helm_test_says_what_there_is_and_leaves_nothing);
 }
 
 #[test]

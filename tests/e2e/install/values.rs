@@ -45,6 +45,9 @@ async fn prepare(host: &Cluster) -> Result<()> {
         let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}});
         host.apply(&namespace.to_string()).await?;
     }
+    // A pod is taken only where its account is there.
+    let account = json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "kosmos-csi-test", "namespace": NAMESPACE}});
+    host.apply(&account.to_string()).await?;
     for (kind, plural) in MONITORING {
         host.apply(&kind_of_monitoring(kind, plural).to_string()).await?;
         let name = format!("crd/{plural}.monitoring.coreos.com");

@@ -6,6 +6,7 @@ mod host;
 mod member;
 mod ui;
 mod values;
+mod verify;
 mod volume;
 
 use std::{path::PathBuf, time::Duration};
@@ -21,6 +22,7 @@ use operator::listing::Form;
 pub use ui::Ui;
 pub use values::{ClaimName, Kind, Named, Place, Subject, is_kind};
 use values::{claim, finding, object_name, subject};
+pub use verify::Verify;
 pub use volume::{Discard, MoveStatus, MoveVolume, OneMove, Volume};
 
 const EXIT_CODES: &str = "Exit code: 0 when all is well, 1 when something is wrong or was refused, 2 when a command that only looks could not, 64 when what was typed is wrong.";
@@ -116,6 +118,11 @@ impl From<Output> for Form {
 pub enum Command {
     /// Show on one screen how driver, members and volumes stand
     Status(Status),
+    /// Verify by what the host alone shows that volumes can be made: the driver, its sidecars, the classes, and the room of members
+    ///
+    /// No member is asked and no Secret is read, so that an account with few rights can do it: `helm test` does. How members stand
+    /// themselves is for `status` and `doctor`.
+    Verify(Verify),
     /// List volumes, with the members they are in, or members
     #[command(subcommand)]
     Get(Get),
@@ -156,7 +163,12 @@ impl Command {
             Self::Doctor(doctor) => doctor.remedy.is_none(),
             Self::Volume(volume) => matches!(volume, Volume::Status(_)),
             Self::Host(host) => matches!(host, HostCommand::Backup(_)),
-            Self::Get(_) | Self::Status(_) | Self::Trace(_) | Self::SupportBundle(_) | Self::Ui(_) => true,
+            Self::Get(_)
+            | Self::Status(_)
+            | Self::Verify(_)
+            | Self::Trace(_)
+            | Self::SupportBundle(_)
+            | Self::Ui(_) => true,
             Self::Import(_) | Self::Release(_) => false,
         }
     }

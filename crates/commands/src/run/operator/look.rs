@@ -73,6 +73,11 @@ pub(super) async fn driver_and_lease(host: &Host) -> Result<(bool, Option<LeaseS
     Ok((driver.is_some(), lease.and_then(|lease| lease.spec)))
 }
 
+/// Who holds it, and how many seconds ago he said so.
+pub(super) fn holder(lease: LeaseSpec) -> Option<(String, i64)> {
+    Some((lease.holder_identity.unwrap_or_default(), now() - lease.renew_time?.0.as_second()))
+}
+
 /// All claims of the host.
 pub(super) async fn host_claims(host: &Host) -> anyhow::Result<Vec<PersistentVolumeClaim>> {
     let claims = whole(Api::all(host.client.clone())).await;

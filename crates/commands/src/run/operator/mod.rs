@@ -17,6 +17,7 @@ mod snapshots;
 mod status;
 mod trace;
 mod ui;
+mod verify;
 mod volume;
 mod whole;
 
@@ -76,6 +77,7 @@ pub async fn report(command: &Command, dial: &Dial) -> anyhow::Result<Report> {
             Some(Remedy::Remove(remove)) => Box::pin(orphan::remove(remove, dial)).await,
         },
         Command::Status(flags) => Box::pin(status::status(flags, dial)).await,
+        Command::Verify(flags) => Box::pin(verify::verify(flags, dial)).await,
         Command::Import(import) => import::import(import, dial).await,
         Command::Trace(trace) => trace::trace(trace, dial).await,
         Command::Volume(command) => Box::pin(volume::volume(command, dial)).await,

@@ -10,10 +10,9 @@ use k8s_openapi::{
 use kube::{Api, api::ListParams};
 
 use super::{
-    Report,
-    connect::{self, now},
+    Report, connect,
     get::{self, Pods},
-    look::driver_and_lease,
+    look::{driver_and_lease, holder},
     member,
     print::patiently,
     volume,
@@ -33,13 +32,11 @@ pub(super) async fn status(flags: &Status, dial: &Dial) -> anyhow::Result<Report
 async fn look(flags: &Status, host: &Host, dial: &Dial) -> anyhow::Result<Seen> {
     let told = |error: kube::Error| anyhow::anyhow!("the host cannot be looked at: {}", with_causes(&error));
     let (has_driver_object, lease) = driver_and_lease(host).await.map_err(told)?;
-    let leader = lease
-        .and_then(|lease| Some((lease.holder_identity.unwrap_or_default(), now() - lease.renew_time?.0.as_second())));
     let moves = volume::under_way(&host.client, None).await?;
     Ok(Seen {
         version: env!("CARGO_PKG_VERSION").to_owned(),
         has_driver_object,
-        leader,
+        leader: lease.and_then(holder),
         workloads: workloads(host).await.map_err(told)?,
         members: members(flags, host, dial).await?,
         volumes: get::look(&host.client, None, Pods::NotWanted).await?,

@@ -174,3 +174,43 @@ fn slip_in_an_image_s_name_is_refused() {
         assert!(refusal.contains(words), "{refusal}");
     }
 }
+
+/// The lines of a Dockerfile's stage, one for each instruction, without its first one.
+fn stage(file: &str, name: &str) -> Vec<String> {
+    let whole = file.replace("\\\n", " ");
+    let mut lines =
+        whole.lines().skip_while(|line| !(line.starts_with("FROM ") && line.ends_with(&format!(" AS {name}"))));
+    assert!(lines.next().is_some(), "there is no stage {name}");
+    let own = lines.take_while(|line| !line.starts_with("FROM "));
+    own.filter(|line| !line.is_empty() && !line.starts_with('#')).map(str::to_owned).collect()
+}
+
+#[test]
+fn dockerfile_makes_the_same_images_by_the_same_script() {
+    let file = fs::read_to_string("Dockerfile").unwrap();
+    assert!(stage(&file, "root").contains(&format!("COPY {} /root.sh", product::ROOT)));
+    for flavour in Flavour::ALL {
+        let (word, form) = (flavour.word(), flavour.form("image:1"));
+        assert_eq!(
+            stage(&file, &format!("{word}-root")).last().unwrap(),
+            &format!("RUN /root.sh {word} /kosmos-csi /image")
+        );
+        let mut wanted = vec![format!("COPY --from={word}-root /image /"), format!("ENV PATH={}", form.path)];
+        wanted.extend(form.user.map(|user| format!("USER {user}")));
+        wanted.push(format!("ENTRYPOINT [{:?}]", form.entrypoint.unwrap()));
+        assert_eq!(stage(&file, word), wanted);
+        assert!(form.command.is_none() && file.contains(&format!("FROM scratch AS {word}\n")), "{word}");
+    }
+    let [makefile, script, toolchain] =
+        ["Makefile", product::ROOT, "rust-toolchain.toml"].map(|path| fs::read_to_string(path).unwrap());
+    let built = "--release --bin kosmos-csi --no-default-features";
+    assert!(makefile.contains(&format!("build {built}\n")) && file.contains(&format!("{built}; ")));
+    let channel = toolchain.split('"').nth(1).unwrap();
+    assert!(file.contains(&format!("/rust:{channel}-slim-bookworm AS program\n")), "another compiler than {channel}");
+    let programs = script.split("node_programs=(").nth(1).and_then(|rest| rest.split(')').next()).unwrap();
+    let packages: BTreeSet<&str> = programs.split(' ').filter_map(|row| Some(row.split_once(':')?.1)).collect();
+    let installed = stage(&file, "node-root").remove(0);
+    for package in packages.into_iter().chain(["nfs-common"]) {
+        assert!(installed.split(' ').any(|word| word == package), "{package} is not installed: {installed}");
+    }
+}

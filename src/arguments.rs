@@ -23,10 +23,10 @@ pub(crate) enum Command {
     ///
     /// kubectl works on them, the driver between them is the real one, and their volumes are plain folders. There are no
     /// credentials: whoever may use this machine may use the clusters.
-    #[cfg(feature = "dev")]
+    #[cfg(all(feature = "dev", target_os = "linux"))]
     Dev(dev::Arguments),
     /// Try the driver without a cluster: not in this program
-    #[cfg(not(feature = "dev"))]
+    #[cfg(not(all(feature = "dev", target_os = "linux")))]
     #[command(hide = true)]
     Dev {
         #[arg(hide = true, trailing_var_arg = true, allow_hyphen_values = true)]

@@ -83,16 +83,16 @@ async fn play(command: Command) -> ExitCode {
         }
         Command::Role(Role::Operator(command)) => return operate(&command).await,
         Command::Completion { shell } => return complete(shell),
-        #[cfg(feature = "dev")]
+        #[cfg(all(feature = "dev", target_os = "linux"))]
         Command::Dev(arguments) => {
             telemetry::start(arguments.process.log_format);
             dev::run(arguments).await
         }
-        #[cfg(not(feature = "dev"))]
+        #[cfg(not(all(feature = "dev", target_os = "linux")))]
         Command::Dev { .. } => {
             eprintln!(
                 "error: this program is made for clusters and has no simulated ones in it: `dev` needs one that was built \
-                 with them (`make dev` in a checkout builds and starts it)"
+                 with them (`make dev` in a checkout builds and starts it, on Linux)"
             );
             return MISUSE.into();
         }

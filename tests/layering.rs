@@ -9,6 +9,8 @@ mod circles;
 mod docs;
 #[path = "layering/size.rs"]
 mod size;
+#[path = "layering/systems.rs"]
+mod systems;
 
 use std::{
     fs,
@@ -97,13 +99,16 @@ fn every_crate_has_a_layer() {
     }
 }
 
-/// What a manifest says that its crate uses of the others, in alphabetical order.
+/// What a manifest says that its crate uses of the others, also on one system alone, in alphabetical order.
 fn uses(name: &str) -> Vec<String> {
     let manifest = fs::read_to_string(root().join("crates").join(name).join("Cargo.toml")).unwrap();
-    let rows =
-        manifest.lines().skip_while(|line| *line != "[dependencies]").skip(1).take_while(|line| !line.is_empty());
-    let names = rows.filter_map(|row| row.strip_suffix(".workspace = true"));
-    names.filter(|name| CRATES.contains(name)).map(str::to_owned).collect()
+    let is_meant =
+        |head: &str| head == "dependencies]" || head.starts_with("target.") && head.ends_with(".dependencies]");
+    let sections = manifest.split("\n[").filter(|section| section.lines().next().is_some_and(is_meant));
+    let names = sections.flat_map(str::lines).filter_map(|row| row.strip_suffix(".workspace = true"));
+    let mut names: Vec<String> = names.filter(|name| CRATES.contains(name)).map(str::to_owned).collect();
+    names.sort();
+    names
 }
 
 #[test]

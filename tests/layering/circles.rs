@@ -26,7 +26,7 @@ fn words(path: &str) -> Module {
 }
 
 /// The text without comments and tests.
-fn code(text: &str) -> String {
+pub fn code(text: &str) -> String {
     let rules = text.split("#[cfg(test)]\nmod ").next().unwrap_or_default();
     rules.lines().map(|line| line.split("//").next().unwrap_or_default()).collect::<Vec<_>>().join("\n")
 }

@@ -9,6 +9,7 @@ pub mod groups;
 pub mod identity;
 pub mod inflight;
 pub mod layer;
+#[cfg(target_os = "linux")]
 pub mod node;
 pub mod registration;
 pub mod server;

@@ -9,6 +9,7 @@ pub mod decide;
 mod device;
 pub mod disk;
 pub mod kernel;
+#[cfg(target_os = "linux")]
 mod linux;
 pub mod measure;
 pub mod options;
@@ -25,10 +26,11 @@ mod volume_use;
 
 use std::{collections::BTreeSet, path::PathBuf};
 
+#[cfg(target_os = "linux")]
+pub use self::linux::Linux;
 use self::records::Records;
 pub use self::{
     kernel::Kernel,
-    linux::Linux,
     permitted::Permitted,
     records::{Record, Target},
     volume_use::{Access, VolumeUse},

@@ -3,8 +3,12 @@
 pub mod clusters;
 pub mod controller;
 pub mod driver;
+#[cfg(any(test, not(target_os = "linux")))]
+mod elsewhere;
 mod kubeconfig;
+#[cfg(target_os = "linux")]
 pub mod mover;
+#[cfg(target_os = "linux")]
 pub mod node;
 pub mod operator;
 pub mod virtual_node;
@@ -29,7 +33,11 @@ use tokio_util::sync::CancellationToken;
 use crate::admin;
 use cluster::metrics::Metrics;
 pub use controller::controller;
+#[cfg(not(target_os = "linux"))]
+pub use elsewhere::{mover, node};
+#[cfg(target_os = "linux")]
 pub use mover::mover;
+#[cfg(target_os = "linux")]
 pub use node::node;
 pub use virtual_node::virtual_node;
 pub use volume_stats::volume_stats;

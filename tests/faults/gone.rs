@@ -15,9 +15,9 @@ use crate::{
 const NAMESPACE: &str = "kosmos-csi";
 const MEMBER: &str = "m0";
 
-/// As `kubectl delete secret` and `member forget --force` do.
-fn forget(bench: &Bench) {
-    let forgotten = |map: &mut serde_json::Value| drop(map["data"].as_object_mut().unwrap().remove(MEMBER));
+/// As `member forget --force` does, once the Secret has gone.
+pub fn forget(bench: &Bench, member: &str) {
+    let forgotten = |map: &mut serde_json::Value| drop(map["data"].as_object_mut().unwrap().remove(member));
     bench.host.change("configmaps", NAMESPACE, "kosmos-csi-members", forgotten).unwrap();
 }
 
@@ -34,7 +34,7 @@ fn volumes_of_a_member_that_has_gone_are_let_go_once_it_is_forgotten_and_not_bef
         let refusal = caller.delete(&handle).await.unwrap_err();
         assert_eq!(refusal.code(), Code::Unavailable);
         assert!(refusal.message().contains("nothing of it is forgotten"), "{refusal:?}");
-        forget(&bench);
+        forget(&bench, MEMBER);
         caller.unpublish().await.unwrap();
         caller.delete(&handle).await.unwrap();
         assert!(bench.members[0].get("persistentvolumeclaims", SHOP, CLAIM).is_some(), "what is there is left alone");

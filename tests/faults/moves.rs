@@ -4,6 +4,7 @@
 mod afterwards;
 mod attributes;
 mod forgotten;
+mod gone;
 mod hands;
 mod killed;
 mod late;

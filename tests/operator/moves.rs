@@ -242,3 +242,53 @@ async fn what_is_used_or_not_of_a_move_or_not_ours_is_never_given_up() {
     clusters.refuses("volume discard m0/pv-e --data-will-be-lost", &["claim shop/e in the member has it still"]).await;
     assert_eq!(policy(&clusters, "pv-e"), "Retain");
 }
+
+/// Between m0 and m1, as far as that; and how the source was.
+fn has_moved(clusters: &Clusters, claim: &str, phase: &str) {
+    let name = format!("{claim}-to-m1");
+    let side = |member: &str| json!({"member": member, "handle": format!("{member}/shop/{claim}/0123456789abcdef"), "namespace": "shop", "claimName": claim});
+    let status = json!({"phase": phase, "attempt": 0, "from": side("m0"), "to": side("m1"),
+        "source": {"name": format!("pv-{claim}"), "uid": "u"}});
+    clusters.host.change(MOVES, "shop", &name, |of| of["status"] = status.clone()).unwrap();
+}
+
+/// Whoever says that a member is gone for good is told what of moves is there, also where it was kept long ago.
+#[tokio::test(start_paused = true)]
+async fn member_that_a_move_waits_for_is_forgotten_by_force_alone_and_what_of_moves_is_there_is_named() {
+    let clusters = moving();
+    clusters.join().await;
+    clusters.pin("m0", 0);
+    for (claim, phase) in [("db", "Finishing"), ("log", "Succeeded"), ("old", "Succeeded"), ("undone", "Cancelled")] {
+        clusters.does(&format!("volume move shop/{claim} --to=m1 --no-wait")).await;
+        has_moved(&clusters, claim, phase);
+    }
+    let gone = json!([{"type": "SourceDeleted", "status": "True", "reason": "Deleted", "message": "volume pv-old",
+        "lastTransitionTime": "2026-01-01T00:00:00Z"}]);
+    clusters.host.change(MOVES, "shop", "old-to-m1", |of| of["status"]["conditions"] = gone.clone()).unwrap();
+    clusters.refuses("member remove m0", &["it has one move of the host (shop/db-to-m1)", "--force"]).await;
+    clusters.does("member remove m0 --force").await;
+    let sources = [
+        "volume pv-db of member m0, the source of VolumeMove shop/db-to-m1 of claim shop/db",
+        "volume pv-log of member m0, the source of VolumeMove shop/log-to-m1 of claim shop/log",
+    ];
+    let refusal = ["it has one move of the host (shop/db-to-m1)", "led their volumes elsewhere", "--force"];
+    clusters.refuses("member forget m0", &[&refusal[..], &sources].concat()).await;
+    let told = clusters.does("member forget m0 --force").await;
+    assert!(sources.iter().all(|source| told.contains(source)), "{told}");
+    assert!(!told.contains("pv-old") && !told.contains("pv-undone"), "{told}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn member_with_the_copy_of_a_move_is_not_removed_and_that_is_named() {
+    let clusters = moving();
+    clusters.join().await;
+    clusters.does("volume move shop/db --to=m0 --no-wait").await;
+    let side = |member: &str| json!({"member": member, "handle": format!("{member}/shop/db/0"), "namespace": "shop", "claimName": "db"});
+    let status = json!({"phase": "Copying", "attempt": 0, "from": side("m1"), "to": side("m0")});
+    clusters.host.change(MOVES, "shop", "db-to-m0", |of| of["status"] = status.clone()).unwrap();
+    clusters.refuses("member remove m0", &["it has one move of the host (shop/db-to-m0)"]).await;
+    clusters.does("member remove m0 --force").await;
+    clusters
+        .refuses("member forget m0", &["the copy of VolumeMove shop/db-to-m0 of claim shop/db, m0/shop/db/0"])
+        .await;
+}

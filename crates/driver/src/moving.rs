@@ -53,6 +53,9 @@ const FRESH: Duration = Duration::from_secs(1);
 /// So often what the watch says is gone by, even if it says nothing.
 const ROUND: Duration = Duration::from_mins(1);
 
+/// Reasons of a stall.
+const LEAF_STUCK: &str = "LeafStuck";
+const MEMBER_UNREACHABLE: &str = "MemberUnreachable";
 /// What who waits for a slot is told.
 const OTHERS_COPY: &str = "as many other moves are under way as may be at once (--moves-at-once)";
 
@@ -109,8 +112,8 @@ struct Job {
 enum Went {
     On,
     Waits(String),
-    /// Until a person has acted.
-    Stuck(String),
+    /// Until a person has acted: the reason, and why.
+    Stuck(&'static str, String),
     Over,
 }
 
@@ -179,9 +182,9 @@ impl Job {
                 }
                 Ok(Went::On) => {}
                 // What has come a moment later is no news.
-                Ok(Went::Waits(_) | Went::Stuck(_)) if pause == SOON => {}
+                Ok(Went::Waits(_) | Went::Stuck(..)) if pause == SOON => {}
                 Ok(Went::Waits(why)) => self.tell_of_waiting(&why).await,
-                Ok(Went::Stuck(why)) => self.tell_of_trouble("LeafStuck", why).await,
+                Ok(Went::Stuck(reason, why)) => self.tell_of_trouble(reason, why).await,
                 // It was changed meanwhile, which is looked at.
                 Err(Error::InProgress(why)) => tracing::debug!(of = self.name(), why, "a move is looked at again"),
                 Err(error) => {
@@ -232,10 +235,11 @@ impl Job {
                 let went = Box::pin(ends::see_to_keys(self, &seen)).await?;
                 Ok(went.unwrap_or_else(|| self.awaits(&seen, what)))
             }
+            Moving::AwaitSourceMember => Ok(Went::Stuck(MEMBER_UNREACHABLE, self.awaits_source_member(&seen))),
             Moving::Stuck(what) => {
                 (self.slot, self.line) = (None, None);
                 let member = seen.status.to.as_ref().map(|to| to.member.as_str()).unwrap_or_default();
-                Ok(Went::Stuck(format!("member {member}: {what}")))
+                Ok(Went::Stuck(LEAF_STUCK, format!("member {member}: {what}")))
             }
             step => {
                 let went = Box::pin(act::take(self, step, &mut seen)).await?;
@@ -253,7 +257,7 @@ impl Job {
         let obstacle = sides.find_map(|side| self.movers.obstacles.of(&side.member, seen.hash));
         let what = seen.awaited(what);
         match obstacle {
-            Some(obstacle) => Went::Stuck(format!("{obstacle}; {what}")),
+            Some(obstacle) => Went::Stuck(LEAF_STUCK, format!("{obstacle}; {what}")),
             None => Went::Waits(what),
         }
     }

@@ -2,6 +2,7 @@
 //! user's word, its status the driver's, and all that a later look needs to know of what was decided.
 
 mod change;
+mod source;
 pub mod subject;
 
 use std::{
@@ -29,8 +30,12 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 use tokio::sync::watch;
 
-pub use self::change::{
-    StatusChange, attempt, begun, condition, phase, progress, refused, source_deleted, switching, verified,
+pub use self::{
+    change::{StatusChange, attempt, begun, condition, phase, progress, refused, source_deleted, switching, verified},
+    source::{
+        DELETED, DELETING, FORGOTTEN, GONE, KEPT, fate_of_source, is_deleting_source, source_in_words, source_is_due,
+        source_is_forgotten, source_is_gone, told_of_forgotten,
+    },
 };
 
 use super::{Host, outcome, unread};
@@ -48,13 +53,8 @@ pub type VolumeMove = Object<MoveSpec, MoveStatus>;
 pub const KIND: &str = "VolumeMove";
 /// The condition that says whether it goes on, and its reason where it does.
 const STALLED: &str = "Stalled";
-/// The condition that says whether the source was given up, as its user asked for it; and its reasons.
+/// The condition that says whether the source was given up, as its user asked for it.
 const SOURCE_DELETED: &str = "SourceDeleted";
-pub const KEPT: &str = "Kept";
-pub const DELETING: &str = "Deleting";
-pub const DELETED: &str = "Deleted";
-/// Somebody else has removed it.
-pub const GONE: &str = "Gone";
 pub const PROGRESSING: &str = "Progressing";
 /// Nothing is waited for.
 const GOES_ON: &str = "it goes on";
@@ -224,43 +224,16 @@ pub fn awaited(of: &VolumeMove) -> Option<&str> {
     Some(waits.message.as_str()).filter(|message| *message != GOES_ON)
 }
 
+/// Since when it is stalled for this reason: from now on, where it was not.
+pub fn since_when(of: &VolumeMove, reason: &str) -> String {
+    let before = stall(of).filter(|stall| stall.reason == reason).map(|stall| stall.last_transition_time.0);
+    format!("{:.0}", before.unwrap_or_else(Timestamp::now))
+}
+
 /// For how long.
 fn stalled_since(of: &VolumeMove) -> Option<Duration> {
     let since = stall(of)?.last_transition_time.0;
     Some(Timestamp::now().duration_since(since).try_into().unwrap_or_default())
-}
-
-/// Whether the time has passed for which its source was to be kept, and it is not seen to be gone yet.
-pub fn source_is_due(of: &VolumeMove) -> bool {
-    let has_passed = || source_is_kept_until(of).is_some_and(|due| due <= Timestamp::now());
-    is_deleting_source(of) || of.metadata.deletion_timestamp.is_none() && has_passed()
-}
-
-/// Its member was told to: nobody can take that back.
-pub fn is_deleting_source(of: &VolumeMove) -> bool {
-    told_of_source(of).is_some_and(|told| told.reason == DELETING)
-}
-
-fn told_of_source(of: &VolumeMove) -> Option<&Condition> {
-    of.status.iter().flat_map(|status| &status.conditions).find(|one| one.type_ == SOURCE_DELETED)
-}
-
-fn source_is_kept_until(of: &VolumeMove) -> Option<Timestamp> {
-    let status = of.status.as_ref().filter(|status| status.phase == Some(Phase::Succeeded))?;
-    let is_done = told_of_source(of).is_some_and(|told| told.status == "True");
-    let after = of.spec.keeps_source_for().ok().flatten().filter(|_| !is_done)?;
-    status.completion_time.as_ref()?.0.checked_add(after).ok()
-}
-
-/// What becomes of the source of one that has succeeded, in words: it `is kept until` then.
-pub fn fate_of_source(of: &VolumeMove) -> String {
-    match (told_of_source(of), source_is_kept_until(of)) {
-        (Some(told), _) if told.status == "True" => format!("is gone: {}", told.message),
-        (Some(told), _) if told.reason == DELETING => format!("is being removed: {}", told.message),
-        (Some(told), Some(_)) if source_is_due(of) => told.message.trim_start_matches("the source ").to_owned(),
-        (_, Some(until)) => format!("is kept until {until:.0}, and then removed with its data"),
-        (_, None) => "is kept until somebody discards it".to_owned(),
-    }
 }
 
 /// Nothing is known of them any more once this is dropped.

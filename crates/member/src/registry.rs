@@ -100,6 +100,11 @@ impl Registry {
             }
         }
     }
+
+    /// Whether whoever administers the host has said that it is gone for good.
+    pub async fn is_forgotten(&self, name: &str) -> bool {
+        matches!(self.get(name).await, Err(Error::NotFound(_)))
+    }
 }
 
 pub fn departed(name: &str) -> Error {

@@ -87,7 +87,7 @@ fn tenth_move_of_a_volume_is_as_good_as_the_first_and_costs_no_more() {
     });
 }
 
-fn is_silent(story: &Story, member: usize) {
+pub(super) fn is_silent(story: &Story, member: usize) {
     story.bench.guard.set_fate(move |_, at, _| if at == member + 1 { Action::Hang } else { Action::Pass });
 }
 

@@ -20,6 +20,15 @@ pub use step::Moving;
 /// The namespace of a member in which nobody but movers is.
 pub const YARD: &str = "kosmos-csi-movers";
 
+const SOURCE_IS_SILENT: &str = "the member of the source does not answer";
+const COPY_IS_SILENT: &str = "the member of the copy does not answer";
+const SOURCE_IS_FORGOTTEN: &str = "the host has forgotten the member of the source, and nothing more is copied from there: call the \
+    move off, by deleting it";
+const COPY_IS_FORGOTTEN: &str = "the host has forgotten the member of the copy: call the move off, by deleting it";
+/// Where that is called off.
+const IS_ALL_THERE_IS: &str = "the copy holds all that was in the source, and the host has forgotten the member of that: it is not removed. \
+    status.to.handle leads to it; without the finalizer kosmos.csi.io/move on this object it stays there as it is";
+
 /// What is there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[expect(clippy::struct_excessive_bools, reason = "each is an observation of its own")]
@@ -35,6 +44,9 @@ pub struct Seen {
     /// None: its member does not answer.
     pub source: Option<SeenLeaf>,
     pub copy: Option<SeenLeaf>,
+    /// The host was told that its member is gone for good, and asks nobody there any more.
+    pub source_forgotten: bool,
+    pub copy_forgotten: bool,
 }
 
 /// One of the two leaves.
@@ -113,11 +125,18 @@ pub fn next(seen: &Seen) -> Moving {
     if seen.phase == Phase::Switching {
         return if seen.switched { Moving::Enter(Phase::Finishing) } else { Moving::Replace };
     }
-    let Some(copy) = &seen.copy else { return Moving::Await("the member of the copy does not answer") };
-    match (seen.phase, &seen.source) {
+    if matches!(seen.phase, Phase::Finishing | Phase::Succeeded) {
+        return finished(seen);
+    }
+    let Some(copy) = &seen.copy else {
+        return if seen.copy_forgotten { Moving::Stuck(COPY_IS_FORGOTTEN) } else { Moving::Await(COPY_IS_SILENT) };
+    };
+    // A copy that was verified needs the source no more: nobody could have that since.
+    let source = if seen.verified { seen.left_of_source() } else { seen.source };
+    match (seen.phase, &source) {
         (Phase::Preparing, _) => prepared(copy),
-        (Phase::Finishing | Phase::Succeeded, source) => finished(seen.phase, source.as_ref(), copy),
-        (_, None) => Moving::Await("the member of the source does not answer"),
+        (_, None) if seen.source_forgotten => Moving::Stuck(SOURCE_IS_FORGOTTEN),
+        (_, None) => Moving::Await(SOURCE_IS_SILENT),
         // It was made to stay while it was prepared.
         (Phase::Closing | Phase::Copying | Phase::Placing | Phase::Ready, Some(source))
             if copy.volume.is_none() && !copy.taken =>
@@ -130,7 +149,18 @@ pub fn next(seen: &Seen) -> Moving {
         (Phase::Isolating, Some(source)) => isolated(source),
         (Phase::Copying, Some(source)) => copied(seen.verified, source, copy),
         (Phase::Placing, Some(source)) => placed(source, copy),
-        (_, Some(source)) => ready(seen.may_switch, source, copy),
+        (_, Some(source)) => ready(seen, source, copy),
+    }
+}
+
+impl Seen {
+    /// What is to be done with there: nothing in a member that is forgotten, whatever it holds. None: it does not answer.
+    fn left_of_source(&self) -> Option<SeenLeaf> {
+        self.source.or_else(|| self.source_forgotten.then(SeenLeaf::default))
+    }
+
+    fn left_of_copy(&self) -> Option<SeenLeaf> {
+        self.copy.or_else(|| self.copy_forgotten.then(SeenLeaf::default))
     }
 }
 
@@ -264,41 +294,41 @@ fn placed(source: &SeenLeaf, copy: &SeenLeaf) -> Moving {
     }
 }
 
-fn ready(may_switch: bool, source: &SeenLeaf, copy: &SeenLeaf) -> Moving {
-    let is_out_of_reach = source.is_lent() && source.is_retained() && !source.home;
+fn ready(seen: &Seen, source: &SeenLeaf, copy: &SeenLeaf) -> Moving {
+    let is_lent = source.is_lent() && source.is_retained() && !source.home;
+    let is_out_of_reach = is_lent || seen.source.is_none();
     match () {
         () if source.has_end() || copy.has_end() => Moving::RemoveEnds,
         () if !is_out_of_reach || !copy.home || !copy.whole || !copy.is_retained() => {
             Moving::Await("both leaves are as they have to be")
         }
-        () if may_switch => Moving::Enter(Phase::Switching),
+        () if seen.may_switch => Moving::Enter(Phase::Switching),
         () => Moving::Await("the word to switch"),
     }
 }
 
 /// The user's pods wait for nothing of this.
-fn finished(phase: Phase, source: Option<&SeenLeaf>, copy: &SeenLeaf) -> Moving {
+fn finished(seen: &Seen) -> Moving {
+    let Some(copy) = seen.left_of_copy() else { return Moving::Await(COPY_IS_SILENT) };
     if copy.volume.is_some_and(|volume| volume.moving) {
         return Moving::ReleaseCopy;
     }
-    let Some(source) = source else { return Moving::Await("the member of the source does not answer") };
+    let Some(source) = seen.left_of_source() else { return Moving::AwaitSourceMember };
     match () {
         () if source.has_end() || copy.has_end() => Moving::RemoveEnds,
         () if source.stray => Moving::RemoveSourceStray,
         () if source.volume.is_some_and(|volume| !volume.moved && volume.lent) => Moving::RetireSource,
         () if source.yard => Moving::RemoveYardClaim,
-        () if phase == Phase::Finishing => Moving::Enter(Phase::Succeeded),
+        () if seen.phase == Phase::Finishing => Moving::Enter(Phase::Succeeded),
         () => Moving::Nothing,
     }
 }
 
 /// The source first, for its user waits for it; but not where the copy may be on its way to where pods look for it.
 fn undone(seen: &Seen) -> Moving {
-    let steps = if seen.verified {
-        [without_copy(seen.copy.as_ref()), with_source(seen.source.as_ref())]
-    } else {
-        [with_source(seen.source.as_ref()), without_copy(seen.copy.as_ref())]
-    };
+    let (source, copy) = (seen.left_of_source(), seen.left_of_copy());
+    let (source, copy) = (with_source(source.as_ref()), without_copy(copy.as_ref()));
+    let steps = if seen.verified { [is_all_there_is(seen).or(copy), source] } else { [source, copy] };
     let end = if seen.phase == Phase::Cancelling { Moving::Enter(Phase::Cancelled) } else { Moving::Nothing };
     steps.into_iter().flatten().next().unwrap_or(end)
 }
@@ -320,8 +350,19 @@ pub fn forgotten(part: Part, leads_here: bool, leaf: &SeenLeaf) -> Moving {
     next.unwrap_or(Moving::Nothing)
 }
 
+/// A copy that holds all that the source has goes only while the member of the source answers: that may be gone for good.
+fn is_all_there_is(seen: &Seen) -> Option<Moving> {
+    // What came late is kept by nobody.
+    let is_there = seen.copy.and_then(|copy| copy.volume).is_some_and(|volume| volume.retained && volume.moving);
+    match seen.source {
+        None if is_there && seen.source_forgotten => Some(Moving::Stuck(IS_ALL_THERE_IS)),
+        None if is_there => Some(Moving::Await(SOURCE_IS_SILENT)),
+        _ => None,
+    }
+}
+
 fn with_source(source: Option<&SeenLeaf>) -> Option<Moving> {
-    let Some(source) = source else { return Some(Moving::Await("the member of the source does not answer")) };
+    let Some(source) = source else { return Some(Moving::Await(SOURCE_IS_SILENT)) };
     match source.mark {
         _ if source.has_end() => Some(Moving::RemoveEnds),
         _ if source.stray => Some(Moving::RemoveSourceStray),
@@ -340,7 +381,7 @@ fn with_source(source: Option<&SeenLeaf>) -> Option<Moving> {
 
 fn without_copy(copy: Option<&SeenLeaf>) -> Option<Moving> {
     match copy {
-        None => Some(Moving::Await("the member of the copy does not answer")),
+        None => Some(Moving::Await(COPY_IS_SILENT)),
         Some(copy) if copy.has_end() => Some(Moving::RemoveEnds),
         Some(copy) if copy.stray => Some(Moving::RemoveCopyStray),
         // What is there is that one's.

@@ -5,7 +5,7 @@ use tokio::time::Instant;
 use super::{
     Job, OTHERS_COPY, Went, begin, ends,
     look::{Half, Looked},
-    switch,
+    sources, switch,
     tell::Told,
 };
 use domain::{
@@ -44,6 +44,9 @@ pub(super) async fn take(job: &mut Job, step: Moving, looked: &mut Looked) -> Re
     }
     match step {
         Moving::Enter(phase) => {
+            if phase == Phase::Succeeded {
+                sources::note_forgotten(job, looked).await?;
+            }
             let went = job.write(moves::phase(&job.of, phase)).await?;
             job.slot.take_if(|_| !(Phase::Closing..=Phase::Copying).contains(&phase));
             job.slot.iter_mut().for_each(|(_, since)| *since = Instant::now());

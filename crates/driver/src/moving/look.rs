@@ -171,6 +171,8 @@ pub(super) async fn look(job: &mut Job) -> Result<Looked> {
         switched: phase == Phase::Switching && is_switched(job, &status, &pinned).await?,
         source: seen_of(job, &source, phase.goes_by_source()),
         copy: seen_of(job, &copy, phase.goes_by_copy()),
+        source_forgotten: is_forgotten(job, &from, &source).await,
+        copy_forgotten: is_forgotten(job, &to, &copy).await,
     };
     let users = users_of(&mut seen, [&source, &copy]).await?;
     let movers = |half: &Result<Half>| half.as_ref().map(|half| half.movers.clone()).unwrap_or_default();
@@ -254,6 +256,11 @@ fn seen_of(job: &Job, half: &Result<Half>, is_wanted: bool) -> Option<SeenLeaf> 
         Err(_) if is_wanted => None,
         Err(_) => Some(SeenLeaf::default()),
     }
+}
+
+/// Others are not found for other reasons.
+async fn is_forgotten(job: &Job, side: &Side, half: &Result<Half>) -> bool {
+    matches!(half, Err(Error::NotFound(_))) && job.movers.members.is_forgotten(&side.member).await
 }
 
 async fn is_switched(job: &Job, status: &MoveStatus, pinned: &PinnedVolume) -> Result<bool> {

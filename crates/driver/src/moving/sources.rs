@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, time::Duration};
 
 use tokio::time::{Instant, timeout};
 
-use super::{LATE, Movers, ROUND, tell};
+use super::{Job, LATE, Movers, ROUND, look::Looked, tell};
 use domain::{
     error::{Error, Result},
     volume::{VolumeHash, VolumeId},
@@ -57,9 +57,21 @@ async fn settle(movers: &Movers, of: &VolumeMove) -> Result<()> {
     tracing::info!(of = moves::name(&now), reason, message, "the time to keep the source of a move has passed");
     moves::change_status(&movers.host, &now, change).await?;
     match reason {
-        moves::KEPT => tell::tell(&movers.host, &now, "SourceKept", message, true).await,
+        moves::KEPT | moves::FORGOTTEN => tell::tell(&movers.host, &now, "SourceKept", message, true).await,
         _ if is_gone => tell::tell(&movers.host, &now, "SourceDeleted", message, false).await,
         _ => {}
+    }
+    Ok(())
+}
+
+/// A move ends without its source's member, of which the host was told that it is gone for good: it says what is there.
+pub(super) async fn note_forgotten(job: &mut Job, looked: &Looked) -> Result<()> {
+    if looked.seen.source.is_some() || !looked.seen.source_forgotten {
+        return Ok(());
+    }
+    let message = moves::told_of_forgotten(&job.of);
+    if let Some(change) = moves::source_deleted(&job.of, false, moves::FORGOTTEN, &message) {
+        job.write(change).await?;
     }
     Ok(())
 }
@@ -69,7 +81,10 @@ async fn give_up(movers: &Movers, of: &VolumeMove) -> Result<(&'static str, Stri
     let status = of.status.as_ref();
     let pinned = status.and_then(|status| Some((status.source.as_ref()?, status.from.as_ref()?)));
     let (source, from) = pinned.ok_or_else(|| Error::Refused("the status does not say which it is".to_owned()))?;
-    let member = movers.members.get(&from.member).await?;
+    let member = match movers.members.get(&from.member).await {
+        Err(Error::NotFound(_)) => return Ok((moves::FORGOTTEN, moves::told_of_forgotten(of))),
+        known => known?,
+    };
     let leaf = member.leaf()?;
     let of_member = format!("member {}: volume {}", from.member, source.name);
     let Some(volume) = kept::read(leaf, &source.name).await? else {

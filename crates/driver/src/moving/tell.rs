@@ -1,15 +1,15 @@
 //! Whoever asked for a move, and whoever uses the claim, is told how it goes: by events on both, and by a condition of the move.
 
 use super::{
-    Job,
+    Job, MEMBER_UNREACHABLE,
     line::Line,
     look::{Looked, Users},
 };
-use domain::volume::moving::{Outcome, Part, Phase, Sum};
+use domain::volume::moving::{Outcome, Part, Phase, Seen, Sum};
 use host::{
     Host,
     events::{About, News},
-    moves::{self, Progress, VolumeMove},
+    moves::{self, Progress, Side, VolumeMove},
 };
 use leaf::moving::ends::{Mover, State};
 
@@ -27,7 +27,8 @@ pub(super) struct Told {
 impl Looked {
     pub(super) fn awaited(&self, what: &str) -> String {
         let halves = [&self.source, &self.copy];
-        let unanswered = [self.seen.source.is_none(), self.seen.copy.is_none()];
+        let Seen { source, copy, source_forgotten, copy_forgotten, .. } = self.seen;
+        let unanswered = [source.is_none() && !source_forgotten, copy.is_none() && !copy_forgotten];
         let mut silent = halves.iter().zip(unanswered).filter(|(_, is_silent)| *is_silent);
         if let Some(error) = silent.find_map(|(half, _)| half.as_ref().err()) {
             return error.to_string();
@@ -59,6 +60,20 @@ impl Job {
         };
         let progress = self.line.as_ref().map(Line::progress);
         self.tell_condition(Told { reason: reason.to_owned(), message, progress }).await;
+    }
+
+    /// The user's pods wait for nothing of it, and whoever administers the host can end it.
+    pub(super) fn awaits_source_member(&self, looked: &Looked) -> String {
+        let since = moves::since_when(&self.of, MEMBER_UNREACHABLE);
+        let member = |side: Option<&Side>| side.map(|side| side.member.clone()).unwrap_or_default();
+        let (from, to) = (member(looked.status.from.as_ref()), member(looked.status.to.as_ref()));
+        let why = looked.source.as_ref().err().map(ToString::to_string).unwrap_or_default();
+        let source = moves::source_in_words(&self.of).unwrap_or_default();
+        format!(
+            "{why} (since {since}). The volume is in member {to}, and its pods wait for nothing; the move ends once the source, {source}, was let go \
+             of. Where that member is gone for good, `kosmos-csi member remove {from} --force` and `kosmos-csi member forget {from} --force` say \
+             so, and the source stays as it is"
+        )
     }
 
     pub(super) async fn tell_of_trouble(&mut self, reason: &str, message: String) {

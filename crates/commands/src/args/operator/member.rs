@@ -32,12 +32,14 @@ pub enum Member {
     Uncordon(Cordon),
     /// Take a member's kubeconfig away from the host
     ///
-    /// Refused while the host has volumes or snapshots there, or its pods run there. Data in the member is never touched.
+    /// Refused while the host has volumes or snapshots there, moves are under way from or to it, or its pods run there. Data in the member is
+    /// never touched.
     #[command(after_help = EXIT_CODES)]
     Remove(Remove),
     /// Forget which cluster a removed member was
     ///
-    /// Afterwards its volumes and snapshots are unknown: DeleteVolume and DeleteSnapshot answer OK to them and look nowhere.
+    /// Afterwards its volumes and snapshots are unknown: DeleteVolume and DeleteSnapshot answer OK to them and look nowhere. A move that waits
+    /// for it alone ends, and what that has there is named and stays.
     #[command(after_help = EXIT_CODES)]
     Forget(Forget),
 }
@@ -193,7 +195,7 @@ pub struct Forget {
     #[command(flatten)]
     pub members: MembersAccess,
 
-    /// Although the host has volumes or snapshots there: they are unknown from then on, and what is behind them stays in the member
+    /// Although the host has volumes, snapshots or moves there: they are unknown from then on, and what is behind them stays in the member
     #[arg(long)]
     pub force: bool,
 }

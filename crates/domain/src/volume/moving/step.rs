@@ -43,6 +43,9 @@ pub enum Moving {
     /// It may be used again: first its claim says so, then its volume.
     OpenSource,
     Await(&'static str),
+    /// Nobody but the move waits for the member of the source, in which that is to be let go of: for ever, where it is gone for good
+    /// and nobody says so.
+    AwaitSourceMember,
     /// Until a person has acted: of the copy.
     Stuck(&'static str),
     Nothing,
@@ -52,9 +55,13 @@ impl Moving {
     /// Whether it writes on this leaf, or begins or ends the mover there. Of the switch the host alone is told.
     pub fn changes(self, part: Part) -> bool {
         let changed: &[Part] = match self {
-            Self::Enter(_) | Self::NoteVerified | Self::Await(_) | Self::Stuck(_) | Self::Nothing | Self::Replace => {
-                &[]
-            }
+            Self::Enter(_)
+            | Self::NoteVerified
+            | Self::Await(_)
+            | Self::AwaitSourceMember
+            | Self::Stuck(_)
+            | Self::Nothing
+            | Self::Replace => &[],
             Self::MakeCopy
             | Self::StartReceiver
             | Self::KeepCopy

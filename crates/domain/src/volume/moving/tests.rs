@@ -5,7 +5,10 @@ mod world;
 
 use std::collections::HashSet;
 
-use super::{End, Mark, Moving, Part, Phase, Seen, SeenLeaf, SeenVolume, forgotten, next};
+use super::{
+    COPY_IS_FORGOTTEN, COPY_IS_SILENT, End, IS_ALL_THERE_IS, Mark, Moving, Part, Phase, SOURCE_IS_FORGOTTEN,
+    SOURCE_IS_SILENT, Seen, SeenLeaf, SeenVolume, forgotten, next,
+};
 use world::{Bounds, World};
 
 /// More than a move takes when nothing is in its way.
@@ -89,7 +92,7 @@ fn move_that_nobody_disturbs_goes_by_these_steps() {
 
 #[test]
 fn every_course_keeps_what_is_promised_and_comes_to_an_end() {
-    let bounds = |failures, claims, moves| Bounds { failures, claims, moves, is_used: moves < 2 };
+    let bounds = |failures, claims, moves| Bounds { failures, claims, moves, is_used: moves < 2, forgets: false };
     let thorough = [bounds(1, 0, 1), bounds(0, 3, 1), bounds(0, 0, 2)];
     let played = if std::env::var_os("KOSMOS_CSI_THOROUGH").is_some() { &thorough[..] } else { &[bounds(0, 0, 1)] };
     for bounds in played {
@@ -98,6 +101,16 @@ fn every_course_keeps_what_is_promised_and_comes_to_an_end() {
         println!("{} states, of which {ends:?} end undone and done, {bounds:?}", course.reached.len());
         assert!(course.reached.len() > 10_000 && ends.iter().all(|count| *count > 1_000), "{ends:?}");
     }
+}
+
+/// As whoever administers the host says of one that is gone for good.
+#[test]
+fn every_course_in_which_a_member_is_forgotten_keeps_what_is_promised_and_comes_to_an_end() {
+    let bounds = Bounds { failures: 0, claims: 0, moves: 1, is_used: false, forgets: true };
+    let mut course = Course { bounds, reached: vec![World::default()], from: vec![0] };
+    let ends = course.play();
+    println!("{} states, of which {ends:?} end undone and done, {bounds:?}", course.reached.len());
+    assert!(ends.iter().all(|count| *count > 1_000), "{ends:?}");
 }
 
 #[test]
@@ -133,6 +146,8 @@ fn copying(source: SeenLeaf, copy: SeenLeaf) -> Seen {
         switched: false,
         source: Some(source),
         copy: Some(copy),
+        source_forgotten: false,
+        copy_forgotten: false,
     }
 }
 
@@ -188,5 +203,100 @@ fn copy_that_has_lost_its_volume_is_never_given_out_and_a_person_is_asked_to_act
             let undone = next(&Seen { called_off: true, ..seen });
             assert_eq!(undone, Moving::Enter(Phase::Cancelling), "{seen:?}");
         }
+    }
+}
+
+/// What is there stays as it is, whatever it is.
+#[test]
+fn nothing_is_awaited_of_a_member_of_which_the_host_was_told_that_it_is_gone_for_good() {
+    let moving = SeenLeaf { home: true, whole: true, volume: Some(KEPT), ..SeenLeaf::default() };
+    let copy = SeenLeaf { volume: Some(SeenVolume { lent: false, moving: false, ..KEPT }), ..moving };
+    let source = SeenLeaf { yard: true, whole: true, mark: Mark::Isolated, volume: Some(KEPT), ..SeenLeaf::default() };
+    let silent = Seen {
+        phase: Phase::Finishing,
+        called_off: false,
+        may_switch: true,
+        verified: true,
+        switched: true,
+        source: None,
+        copy: Some(copy),
+        source_forgotten: false,
+        copy_forgotten: false,
+    };
+    let forgotten = Seen { source_forgotten: true, ..silent };
+    for (seen, expected) in [
+        (silent, Moving::AwaitSourceMember),
+        (forgotten, Moving::Enter(Phase::Succeeded)),
+        (Seen { phase: Phase::Succeeded, ..forgotten }, Moving::Nothing),
+        // The user's pods come first.
+        (Seen { copy: Some(moving), ..forgotten }, Moving::ReleaseCopy),
+        (Seen { copy: None, ..forgotten }, Moving::Await(COPY_IS_SILENT)),
+        (Seen { copy: None, copy_forgotten: true, ..forgotten }, Moving::Enter(Phase::Succeeded)),
+        (Seen { copy: None, copy_forgotten: true, source: Some(source), ..silent }, Moving::RetireSource),
+    ] {
+        assert_eq!(next(&seen), expected, "{seen:?}");
+    }
+}
+
+/// Its source is out of everybody's reach from before it was copied.
+#[test]
+fn copy_that_was_verified_is_switched_to_where_the_member_of_its_source_is_forgotten() {
+    let copy = SeenLeaf { home: true, whole: true, volume: Some(KEPT), ..SeenLeaf::default() };
+    let silent = Seen {
+        phase: Phase::Ready,
+        called_off: false,
+        may_switch: true,
+        verified: true,
+        switched: false,
+        source: None,
+        copy: Some(SeenLeaf { volume: Some(SeenVolume { lent: false, ..KEPT }), ..copy }),
+        source_forgotten: false,
+        copy_forgotten: false,
+    };
+    let forgotten = Seen { source_forgotten: true, ..silent };
+    for (seen, expected) in [
+        (silent, Moving::Await(SOURCE_IS_SILENT)),
+        (forgotten, Moving::Enter(Phase::Switching)),
+        (Seen { may_switch: false, ..forgotten }, Moving::Await("the word to switch")),
+        (Seen { phase: Phase::Placing, copy: Some(copy), ..forgotten }, Moving::PlaceCopy),
+        (Seen { phase: Phase::Copying, ..forgotten }, Moving::Enter(Phase::Placing)),
+        (Seen { phase: Phase::Copying, verified: false, ..forgotten }, Moving::Stuck(SOURCE_IS_FORGOTTEN)),
+        (Seen { phase: Phase::Closing, verified: false, ..forgotten }, Moving::Stuck(SOURCE_IS_FORGOTTEN)),
+        (Seen { copy: None, ..silent }, Moving::Await(COPY_IS_SILENT)),
+        (Seen { copy: None, copy_forgotten: true, ..silent }, Moving::Stuck(COPY_IS_FORGOTTEN)),
+    ] {
+        assert_eq!(next(&seen), expected, "{seen:?}");
+    }
+}
+
+/// That may be gone for good, and the copy all that there is.
+#[test]
+fn copy_that_was_verified_is_removed_only_while_the_member_of_its_source_answers() {
+    let copy = SeenLeaf { home: true, whole: true, volume: Some(KEPT), ..SeenLeaf::default() };
+    let source = SeenLeaf { yard: true, whole: true, mark: Mark::Isolated, volume: Some(KEPT), ..SeenLeaf::default() };
+    let silent = Seen {
+        phase: Phase::Cancelling,
+        called_off: true,
+        may_switch: true,
+        verified: true,
+        switched: false,
+        source: None,
+        copy: Some(copy),
+        source_forgotten: false,
+        copy_forgotten: false,
+    };
+    let forgotten = Seen { source_forgotten: true, ..silent };
+    for (seen, expected) in [
+        (silent, Moving::Await(SOURCE_IS_SILENT)),
+        (Seen { source: Some(source), ..silent }, Moving::RemoveCopy),
+        (forgotten, Moving::Stuck(IS_ALL_THERE_IS)),
+        (Seen { copy: None, ..forgotten }, Moving::Await(COPY_IS_SILENT)),
+        (Seen { copy: Some(SeenLeaf::default()), ..forgotten }, Moving::Enter(Phase::Cancelled)),
+        // Half a copy is none.
+        (Seen { verified: false, ..silent }, Moving::Await(SOURCE_IS_SILENT)),
+        (Seen { verified: false, ..forgotten }, Moving::RemoveCopy),
+        (Seen { copy: None, copy_forgotten: true, source: Some(source), ..silent }, Moving::ReturnSource),
+    ] {
+        assert_eq!(next(&seen), expected, "{seen:?}");
     }
 }

@@ -1,5 +1,5 @@
-//! What the host has in a member: volumes, snapshots, and groups of snapshots. Once a member is forgotten, each is let go at a word, and
-//! what is behind it stays there for ever.
+//! What the host has in a member: volumes, snapshots, groups of snapshots, and what moves have there. Once a member is forgotten, each is let
+//! go at a word, and what is behind it stays there for ever.
 
 use std::fmt;
 
@@ -8,8 +8,14 @@ use serde_json::Value;
 
 use super::{counted_as, volumes_by_member};
 use crate::run::operator::objects::{lacks, list};
-use domain::volume::{DRIVER, VolumeId};
-use host::Host;
+use domain::volume::{
+    DRIVER, VolumeId,
+    moving::{Part, Phase},
+};
+use host::{
+    Host,
+    moves::{self, VolumeMove},
+};
 use operator::{backup::SNAPSHOTS, objects::word};
 
 const GROUPS: &str = "groupsnapshot.storage.k8s.io/v1";
@@ -20,18 +26,28 @@ const OF_GROUP: [&str; 3] = [
     "/spec/source/groupSnapshotHandles/volumeGroupSnapshotHandle",
     "/spec/source/volumeHandles/0",
 ];
+/// Where a move says between which members it is.
+const SIDES: [&str; 2] = ["/status/from/member", "/status/to/member"];
+
 /// By name.
 #[derive(Debug, Default)]
 pub(super) struct Belongings {
     volumes: Vec<String>,
     snapshots: Vec<String>,
     groups: Vec<String>,
+    /// Under way, from it or to it.
+    moves: Vec<String>,
+    /// What moves have or had there and nobody has seen to be gone, in words.
+    of_moves: Vec<String>,
 }
 
 impl Belongings {
     pub(super) async fn of(host: &Host, member: &str) -> anyhow::Result<Self> {
         let volumes = volumes_by_member(host).await?.remove(member).unwrap_or_default();
+        let moves = moves_of(host, member).await?;
         Ok(Self {
+            moves: moves.iter().filter(|of| !moves::is_over(of)).map(place).collect(),
+            of_moves: moves.iter().filter_map(|of| left_by(of, member)).collect(),
             volumes: volumes.iter().map(|volume| volume.name.to_string()).collect(),
             snapshots: contents(host, member, (SNAPSHOTS, "VolumeSnapshotContent"), OF_SNAPSHOT).await?,
             groups: contents(host, member, (GROUPS, "VolumeGroupSnapshotContent"), OF_GROUP).await?,
@@ -42,8 +58,25 @@ impl Belongings {
         self.kinds().iter().all(|(_, names)| names.is_empty())
     }
 
-    fn kinds(&self) -> [(&'static str, &Vec<String>); 3] {
-        [("volumes", &self.volumes), ("snapshots", &self.snapshots), ("groups of snapshots", &self.groups)]
+    pub(super) fn has_moves(&self) -> bool {
+        !self.moves.is_empty()
+    }
+
+    /// What of moves is there, each in a line. Of sources that were kept some may have been discarded since.
+    pub(super) fn of_moves(&self) -> String {
+        if self.of_moves.is_empty() {
+            return String::new();
+        }
+        format!("Of moves it has, unless somebody has discarded that since:\n  {}\n", self.of_moves.join("\n  "))
+    }
+
+    fn kinds(&self) -> [(&'static str, &Vec<String>); 4] {
+        [
+            ("volumes", &self.volumes),
+            ("snapshots", &self.snapshots),
+            ("groups of snapshots", &self.groups),
+            ("moves", &self.moves),
+        ]
     }
 }
 
@@ -55,19 +88,46 @@ impl fmt::Display for Belongings {
     }
 }
 
-async fn contents(
+/// All of a kind that are there; none where the host has no such kind.
+async fn all(
     host: &Host,
     member: &str,
     (version, kind): (&str, &str),
-    handles: [&str; 3],
-) -> anyhow::Result<Vec<String>> {
-    let unseen = || format!("what the host has in member {member} cannot be counted");
-    let is_there = |content: &Value| is_in(content, member, handles);
-    let found = match list(&host.client, version, kind, is_there).await {
-        Err(_) if lacks(&host.client, version, kind).await => return Ok(Vec::new()),
-        found => found.with_context(unseen)?,
-    };
+    is_there: impl Fn(&Value) -> bool,
+) -> anyhow::Result<Vec<Value>> {
+    match list(&host.client, version, kind, is_there).await {
+        Err(_) if lacks(&host.client, version, kind).await => Ok(Vec::new()),
+        found => found.with_context(|| format!("what the host has in member {member} cannot be counted")),
+    }
+}
+
+async fn contents(host: &Host, member: &str, kind: (&str, &str), handles: [&str; 3]) -> anyhow::Result<Vec<String>> {
+    let found = all(host, member, kind, |content| is_in(content, member, handles)).await?;
     Ok(found.iter().map(|content| word(content, "/metadata/name").to_owned()).collect())
+}
+
+/// From it or to it, as far as they have begun.
+async fn moves_of(host: &Host, member: &str) -> anyhow::Result<Vec<VolumeMove>> {
+    let is_there = |of: &Value| SIDES.iter().any(|path| word(of, path) == member);
+    let found = all(host, member, (moves::resource().api_version.as_str(), moves::KIND), is_there).await?;
+    found.into_iter().map(|of| serde_json::from_value(of).context("a VolumeMove cannot be read")).collect()
+}
+
+fn place(of: &VolumeMove) -> String {
+    let named = moves::mark(of, Part::Source);
+    format!("{}/{}", named.namespace, named.name)
+}
+
+/// The source of one that was not called off, and the copy of one that is under way.
+fn left_by(of: &VolumeMove, member: &str) -> Option<String> {
+    let (status, claim, name) = (of.status.as_ref()?, moves::claim_of(of), moves::name(of));
+    let is_from = status.from.as_ref().is_some_and(|from| from.member == member);
+    let is_wanted = !moves::is_over(of) || status.phase == Some(Phase::Succeeded);
+    if is_from && is_wanted && !moves::source_is_gone(of) {
+        return Some(format!("{}, the source of {name} of claim {claim}", moves::source_in_words(of)?));
+    }
+    let to = status.to.as_ref().filter(|to| to.member == member && !moves::is_over(of))?;
+    Some(format!("the copy of {name} of claim {claim}, {}", to.handle))
 }
 
 fn is_in(content: &Value, member: &str, handles: [&str; 3]) -> bool {

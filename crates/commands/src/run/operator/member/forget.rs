@@ -20,9 +20,15 @@ pub(in crate::run::operator) async fn forget(flags: &Forget, dial: &Dial) -> any
     }
     let left = patiently("counting what it has", Belongings::of(&host, name)).await?;
     if !left.is_empty() && !flags.force {
+        let of_moves = left.of_moves();
+        let moves = if left.has_moves() {
+            " Moves that have led their volumes elsewhere, or have nothing left to undo but there, end."
+        } else {
+            ""
+        };
         let why = format!(
             "Member {name} is not forgotten: it has {left}. Forgotten, they are unknown: DeleteVolume and DeleteSnapshot answer OK, and \
-             what is behind them stays in the member. Say --force if that is meant.\n"
+             what is behind them stays in the member.{moves} Say --force if that is meant.\n{of_moves}"
         );
         return Ok(Report::new(why, false));
     }
@@ -35,5 +41,6 @@ pub(in crate::run::operator) async fn forget(flags: &Forget, dial: &Dial) -> any
     } else {
         format!("Unknown from now on, and what is behind them stays in the member: {left}.")
     };
-    Ok(Report::well(format!("Member {name} is forgotten: the name may mean another cluster now. {told}\n")))
+    let of_moves = left.of_moves();
+    Ok(Report::well(format!("Member {name} is forgotten: the name may mean another cluster now. {told}\n{of_moves}")))
 }

@@ -37,7 +37,7 @@ pub(super) async fn told(
     let name = &flags.name;
     let left = Belongings::of(host, name).await?;
     if !left.is_empty() {
-        return Ok(Some(format!("it has {left}. Delete their claims and snapshots; {BY_FORCE}")));
+        return Ok(Some(format!("it has {left}. Delete their claims and snapshots, have moves end; {BY_FORCE}")));
     }
     let bound = copies::bound(host, name).await?;
     if !bound.is_empty() {

@@ -45,8 +45,8 @@ pub(in crate::run::operator) async fn remove(flags: &Remove, dial: &Dial) -> any
     let left = patiently("counting what it has", Belongings::of(&host, &flags.name)).await?;
     if !left.is_empty() && !flags.force {
         let why = format!(
-            "Member {} is not removed: it has {left}. Delete their claims and snapshots, or say --force: then every call for them \
-             answers UNAVAILABLE until the member is back.\n",
+            "Member {} is not removed: it has {left}. Delete their claims and snapshots, have moves end, or say --force: then every call for \
+             them answers UNAVAILABLE until the member is back.\n",
             flags.name
         );
         return Ok(Report::new(why, false));

@@ -165,9 +165,10 @@ fn end(of: &VolumeMove, goal: Goal) -> Option<Report> {
     let waits_for_word = phase == Phase::Ready && of.spec.cutover == Cutover::Manual && !of.spec.approved;
     let said = match phase {
         Phase::Succeeded => format!(
-            "The volume of claim {claim} is in member {}. What was in member {from} {} (`kosmos-csi volume discard` lists it).\n",
+            "The volume of claim {claim} is in member {}. What was in member {from} {}{}.\n",
             of.spec.to.member,
-            moves::fate_of_source(of)
+            moves::fate_of_source(of),
+            if moves::source_is_forgotten(of) { "" } else { " (`kosmos-csi volume discard` lists it)" }
         ),
         Phase::Refused => {
             let why = of.status.iter().flat_map(|status| &status.conditions).map(|one| one.message.as_str()).next();

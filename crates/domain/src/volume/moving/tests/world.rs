@@ -8,6 +8,7 @@ pub(super) use courses::Bounds;
 use super::super::{End, Mark, Moving, Phase, Seen, SeenLeaf, SeenVolume, next};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[expect(clippy::struct_excessive_bools, reason = "each is something of its own")]
 pub(super) struct World {
     /// Which one it is: one that was undone may be followed by another.
     number: u8,
@@ -19,6 +20,9 @@ pub(super) struct World {
     claimed: bool,
     source: Leaf,
     copy: Leaf,
+    /// The host was told that its member is gone for good.
+    source_is_forgotten: bool,
+    copy_is_forgotten: bool,
     /// A write whose sender has given up, and what it was decided on.
     late: Option<(Moving, Decided)>,
 }
@@ -68,6 +72,8 @@ impl Default for World {
             claimed: true,
             source: Leaf { seen, ..Leaf::default() },
             copy: Leaf::default(),
+            source_is_forgotten: false,
+            copy_is_forgotten: false,
             late: None,
         }
     }
@@ -152,9 +158,18 @@ impl World {
             may_switch,
             verified: self.verified,
             switched: self.host == Host::New,
-            source: source.then_some(self.source.shown()),
-            copy: copy.then_some(self.copy.shown()),
+            source: (source && !self.source_is_forgotten).then_some(self.source.shown()),
+            copy: (copy && !self.copy_is_forgotten).then_some(self.copy.shown()),
+            source_forgotten: self.source_is_forgotten,
+            copy_forgotten: self.copy_is_forgotten,
         }
+    }
+
+    /// What the driver does anyway with a leaf whose member it knows.
+    fn settled(&self) -> [Option<Self>; 2] {
+        let source = self.source.settles(false).filter(|_| !self.source_is_forgotten);
+        let copy = self.copy.settles(self.host != Host::New).filter(|_| !self.copy_is_forgotten);
+        [source.map(|source| Self { source, ..*self }), copy.map(|copy| Self { copy, ..*self })]
     }
 
     fn decided(&self) -> Decided {

@@ -15,6 +15,8 @@ pub(in super::super) struct Bounds {
     pub(in super::super) moves: u8,
     /// Somebody uses the source, and writes.
     pub(in super::super) is_used: bool,
+    /// A member is gone for good, and the host is told so.
+    pub(in super::super) forgets: bool,
 }
 
 impl World {
@@ -26,7 +28,7 @@ impl World {
             [(true, true, true), (true, true, false), (true, false, true), (false, true, true)]
         {
             let step = next(&self.seen(source, copy, may_switch));
-            if matches!(step, Moving::Await(_) | Moving::Nothing) {
+            if matches!(step, Moving::Await(_) | Moving::AwaitSourceMember | Moving::Stuck(_) | Moving::Nothing) {
                 continue;
             }
             let mut after = *self;
@@ -41,13 +43,15 @@ impl World {
             after.carry_out(step, &on);
             note(format!("{step:?} arrives"), after);
         }
-        if let Some(source) = self.source.settles(false) {
-            note("the source settles".to_owned(), Self { source, ..*self });
-        }
-        if let Some(copy) = self.copy.settles(self.host != Host::New) {
-            note("the copy settles".to_owned(), Self { copy, ..*self });
+        for (which, settled) in ["source", "copy"].into_iter().zip(self.settled()) {
+            if let Some(settled) = settled {
+                note(format!("the {which} settles"), settled);
+            }
         }
         self.people(bounds, &mut note);
+        if bounds.forgets {
+            self.members_are_forgotten(&mut note);
+        }
         self.claims_are_deleted(bounds, &mut note);
         self.movers(bounds, &mut note);
         moves
@@ -92,6 +96,18 @@ impl World {
         }
         if self.claimed {
             note("the claim is deleted".to_owned(), Self { claimed: false, ..*self });
+        }
+    }
+
+    /// Where the move waits for them no more than to clear away, or has all that the source holds.
+    fn members_are_forgotten(&self, note: &mut impl FnMut(String, Self)) {
+        let is_switched = matches!(self.phase, Phase::Switching | Phase::Finishing | Phase::Succeeded);
+        let is_undoing = matches!(self.phase, Phase::Cancelling | Phase::Cancelled);
+        if !self.source_is_forgotten && (is_switched || self.verified) {
+            note("the source's member is forgotten".to_owned(), Self { source_is_forgotten: true, ..*self });
+        }
+        if !self.copy_is_forgotten && (is_switched && self.phase != Phase::Switching || is_undoing) {
+            note("the copy's member is forgotten".to_owned(), Self { copy_is_forgotten: true, ..*self });
         }
     }
 

@@ -9,7 +9,7 @@ impl World {
         let kept = source.seen.volume.is_some_and(|volume| volume.retained);
         let is_lent = source.seen.volume.is_some_and(|volume| volume.lent);
         let is_decided = matches!(self.phase, Phase::Switching | Phase::Finishing | Phase::Succeeded);
-        let at_home = source.seen.home && copy.seen.home;
+        let at_home = source.seen.home && copy.seen.home && !self.copy_is_forgotten;
         for (is_so, broken) in [
             (self.host != Host::Former && !is_decided, "the host's volume is replaced, and nothing was decided"),
             (at_home, "both leaves are where pods look for one"),
@@ -37,7 +37,15 @@ impl World {
         if next(&Seen { source, copy, ..seen }) != step {
             return Err("what is next goes by a leaf that is not looked at");
         }
-        self.begins_in_time(step)
+        self.begins_in_time(step)?;
+        self.keeps_what_may_be_all(&seen)
+    }
+
+    /// The source may be gone for good where its member is not seen.
+    fn keeps_what_may_be_all(&self, seen: &Seen) -> Result<(), &'static str> {
+        let is_kept = self.copy.seen.volume.is_some_and(|volume| volume.retained && volume.moving);
+        let is_removed = next(&Seen { source: None, ..*seen }) == Moving::RemoveCopy;
+        if self.verified && is_kept && is_removed { Err("a copy goes that may be all there is") } else { Ok(()) }
     }
 
     /// No node would begin it.
@@ -58,13 +66,11 @@ impl World {
         let mut steps = Vec::new();
         for _ in 0..most {
             world.check()?;
-            if let Some(source) = world.source.settles(false) {
-                world.source = source;
-            } else if let Some(copy) = world.copy.settles(world.host != Host::New) {
-                world.copy = copy;
+            if let Some(settled) = world.settled().into_iter().flatten().next() {
+                world = settled;
             } else {
                 match next(&world.seen(true, true, true)) {
-                    Moving::Nothing => match world.late.take() {
+                    Moving::Nothing | Moving::Stuck(_) => match world.late.take() {
                         Some((step, on)) => world.carry_out(step, &on),
                         None => return Ok((world.ended()?, steps)),
                     },
@@ -81,11 +87,22 @@ impl World {
 
     fn goes_well(self) -> Result<Self, &'static str> {
         let mut well = Vec::new();
-        self.movers(Bounds { failures: 0, claims: 0, moves: 0, is_used: false }, &mut |_, after| well.push(after));
+        let bounds = Bounds { failures: 0, claims: 0, moves: 0, is_used: false, forgets: false };
+        self.movers(bounds, &mut |_, after| well.push(after));
         well.into_iter().next().ok_or("it waits for nothing")
     }
 
+    /// Where a copy is all that is left of the data, and its move is called off.
+    fn keeps_the_copy(&self) -> Result<bool, &'static str> {
+        let is_kept = self.copy.seen.volume.is_some_and(|volume| volume.retained);
+        let is_all = self.source_is_forgotten && self.verified && self.copy.content == self.source.content;
+        if is_kept && is_all { Ok(false) } else { Err("a person has to act, and need not") }
+    }
+
     fn ended(&self) -> Result<bool, &'static str> {
+        if self.phase == Phase::Cancelling {
+            return self.keeps_the_copy();
+        }
         let (source, copy) = (&self.source.seen, &self.copy.seen);
         let of_source = source.volume.unwrap_or(NEW);
         let of_copy = copy.volume.unwrap_or(NEW);
@@ -93,12 +110,16 @@ impl World {
         let is_retired = of_source.moved && of_source.retained && !source.yard && !source.home;
         let is_as_it_was =
             source.home && !source.yard && source.mark == Mark::None && !of_source.lent && !of_source.moved;
+        let is_ordinary = copy.home && !of_copy.moving && !of_copy.lent;
+        let is_there = copy.home || copy.yard || copy.volume.is_some();
+        let (knows_source, knows_copy) = (!self.source_is_forgotten, !self.copy_is_forgotten);
         for (is_so, broken) in [
-            (source.end != End::None || copy.end != End::None, "a mover is left"),
-            (succeeded && !is_retired, "the source is not one that is kept"),
-            (succeeded && (of_copy.moving || of_copy.lent || !copy.home), "the copy is no ordinary leaf"),
-            (!succeeded && (copy.home || copy.yard || copy.volume.is_some()), "something of the copy is left"),
-            (!succeeded && !is_as_it_was, "the source is not as it was"),
+            (knows_source && source.end != End::None, "the sender is left"),
+            (knows_copy && copy.end != End::None, "the receiver is left"),
+            (knows_source && succeeded && !is_retired, "the source is not one that is kept"),
+            (knows_copy && succeeded && !is_ordinary, "the copy is no ordinary leaf"),
+            (knows_copy && !succeeded && is_there, "something of the copy is left"),
+            (knows_source && !succeeded && !is_as_it_was, "the source is not as it was"),
         ] {
             if is_so {
                 return Err(broken);

@@ -1,0 +1,72 @@
+//! What becomes of the source of a move that has succeeded, as its user has said, and as its condition tells.
+
+use k8s_openapi::{apimachinery::pkg::apis::meta::v1::Condition, jiff::Timestamp};
+
+use super::{SOURCE_DELETED, VolumeMove};
+use domain::volume::moving::Phase;
+
+/// Reasons of its condition.
+pub const KEPT: &str = "Kept";
+pub const DELETING: &str = "Deleting";
+pub const DELETED: &str = "Deleted";
+/// Somebody else has removed it.
+pub const GONE: &str = "Gone";
+/// The host was told that its member is gone for good, and asks nobody there any more.
+pub const FORGOTTEN: &str = "MemberForgotten";
+
+/// Whether the time has passed for which its source was to be kept, and it is not seen to be gone yet.
+pub fn source_is_due(of: &VolumeMove) -> bool {
+    let has_passed = || source_is_kept_until(of).is_some_and(|due| due <= Timestamp::now());
+    is_deleting_source(of) || of.metadata.deletion_timestamp.is_none() && has_passed()
+}
+
+/// Its member was told to: nobody can take that back.
+pub fn is_deleting_source(of: &VolumeMove) -> bool {
+    told_of_source(of).is_some_and(|told| told.reason == DELETING)
+}
+
+/// It is not in its member any more, as was seen there.
+pub fn source_is_gone(of: &VolumeMove) -> bool {
+    told_of_source(of).is_some_and(|told| told.status == "True")
+}
+
+/// It stays where nobody looks for it.
+pub fn source_is_forgotten(of: &VolumeMove) -> bool {
+    told_of_source(of).is_some_and(|told| told.reason == FORGOTTEN)
+}
+
+/// What it is in its member, for people; none before the move has begun.
+pub fn source_in_words(of: &VolumeMove) -> Option<String> {
+    let status = of.status.as_ref()?;
+    let (source, from) = (status.source.as_ref()?, status.from.as_ref()?);
+    Some(format!("volume {} of member {}", source.name, from.member))
+}
+
+/// What its condition says where its member is forgotten.
+pub fn told_of_forgotten(of: &VolumeMove) -> String {
+    let source = source_in_words(of).unwrap_or_else(|| "it".to_owned());
+    format!("the source stays as it is, in a member that the host has forgotten: {source}")
+}
+
+fn told_of_source(of: &VolumeMove) -> Option<&Condition> {
+    of.status.iter().flat_map(|status| &status.conditions).find(|one| one.type_ == SOURCE_DELETED)
+}
+
+fn source_is_kept_until(of: &VolumeMove) -> Option<Timestamp> {
+    let status = of.status.as_ref().filter(|status| status.phase == Some(Phase::Succeeded))?;
+    let after = of.spec.keeps_source_for().ok().flatten().filter(|_| !source_is_gone(of))?;
+    status.completion_time.as_ref()?.0.checked_add(after).ok()
+}
+
+/// What becomes of the source of one that has succeeded, in words: it `is kept until` then.
+pub fn fate_of_source(of: &VolumeMove) -> String {
+    let told_now = |told: &Condition| told.message.trim_start_matches("the source ").to_owned();
+    match (told_of_source(of), source_is_kept_until(of)) {
+        (Some(told), _) if told.status == "True" => format!("is gone: {}", told.message),
+        (Some(told), _) if told.reason == DELETING => format!("is being removed: {}", told.message),
+        (Some(told), _) if told.reason == FORGOTTEN => told_now(told),
+        (Some(told), Some(_)) if source_is_due(of) => told_now(told),
+        (_, Some(until)) => format!("is kept until {until:.0}, and then removed with its data"),
+        (_, None) => "is kept until somebody discards it".to_owned(),
+    }
+}

@@ -1,0 +1,213 @@
+//! A member that is gone for good while a volume moves from it or to it: whoever administers the host says so, and the move ends with what
+//! there is. Nobody says so by being silent.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use simulate::text;
+use tokio::time::sleep;
+
+use super::{
+    CLAIM, CLAIMS, DATA, MOVES, STEP, Story, VOLUMES, at_the_end, forgotten::SURE, killed::story_in, rounds::is_silent,
+};
+use crate::{
+    bench::{DRIVER_NAMESPACE, SHOP},
+    fixture,
+    gone::forget,
+    reclaim::events,
+    virtual_time,
+};
+
+/// More than it takes to be sure that a member is silent, and to do all that needs no answer of it.
+const SEEN: Duration = Duration::from_mins(5);
+const AWAY: Duration = Duration::from_mins(20);
+
+fn of(story: &Story) -> Value {
+    story.bench.host.get(MOVES, SHOP, "to").map(|of| Value::clone(&of)).unwrap_or_default()
+}
+
+fn condition(story: &Story, kind: &str) -> Value {
+    let of = of(story);
+    let mut conditions = of["status"]["conditions"].as_array().into_iter().flatten();
+    conditions.find(|one| one["type"] == kind).cloned().unwrap_or_default()
+}
+
+/// Its status and reason, and what it says.
+fn told(condition: &Value) -> ([&str; 2], &str) {
+    (["/status", "/reason"].map(|path| text(condition, path)), text(condition, "/message"))
+}
+
+fn approves(story: &Story) {
+    story.bench.host.change(MOVES, SHOP, "to", |of| of["spec"]["approved"] = json!(true)).unwrap();
+}
+
+fn calls_off(story: &Story) {
+    story.bench.host.delete(MOVES, SHOP, "to").unwrap();
+}
+
+/// Nothing of it is forgotten yet.
+fn leaves(story: &Story, member: usize) {
+    story.bench.host.delete("secrets", DRIVER_NAMESPACE, story.bench.members[member].name()).unwrap();
+}
+
+fn is_forgotten(story: &Story, member: usize) {
+    forget(&story.bench, story.bench.members[member].name());
+}
+
+fn comes_back(story: &Story, member: usize) {
+    story.bench.guard.heal();
+    story.bench.host.create("secrets", fixture::kubeconfig(story.bench.members[member].name())).unwrap();
+}
+
+/// What the source or the copy holds, where it stays as it is.
+fn held(story: &Story, member: usize, volume: &str) -> Option<String> {
+    let there = story.bench.members[member].get(VOLUMES, "", volume)?;
+    let stays = there["metadata"]["deletionTimestamp"].is_null()
+        && text(&there, "/spec/persistentVolumeReclaimPolicy") == "Retain";
+    stays.then(|| story.play.read(member, volume))
+}
+
+/// Where the pods of the host's claim would look for it.
+fn held_by_copy(story: &Story) -> Option<String> {
+    let claim = story.bench.members[1].get(CLAIMS, SHOP, CLAIM)?;
+    held(story, 1, text(&claim, "/spec/volumeName"))
+}
+
+#[test]
+fn move_ends_once_the_member_of_its_source_is_forgotten_and_says_what_stays_there() {
+    virtual_time::run(1, async {
+        let story = story_in("Ready").await;
+        let source = text(&of(&story), "/status/source/name").to_owned();
+        approves(&story);
+        while story.phase() != "Switching" {
+            sleep(STEP / 10).await;
+        }
+        is_silent(&story, 0);
+        story.comes_to("Finishing").await;
+        sleep(SEEN).await;
+        let stalled = condition(&story, "Stalled");
+        let (state, message) = told(&stalled);
+        assert_eq!(state, ["True", "MemberUnreachable"], "{message}\n{}", story.trace());
+        let what = format!("volume {source} of member m0");
+        let how = "`kosmos-csi member forget m0 --force`";
+        for words in ["member m0: ", "(since 20", &what, how] {
+            assert!(message.contains(words), "{words}: {message}");
+        }
+        assert!(events(&story.bench).contains(how), "{}", events(&story.bench));
+        leaves(&story, 0);
+        sleep(AWAY).await;
+        let later = condition(&story, "Stalled");
+        assert!(told(&later).1.contains("nothing of it is forgotten"), "{later}");
+        assert_eq!(
+            (story.phase().as_str(), &later["lastTransitionTime"]),
+            ("Finishing", &stalled["lastTransitionTime"])
+        );
+        is_forgotten(&story, 0);
+        story.comes_to("Succeeded").await;
+        sleep(SEEN).await;
+        let stays = format!("stays as it is, in a member that the host has forgotten: {what}");
+        let kept = condition(&story, "SourceDeleted");
+        assert_eq!(told(&kept), (["False", "MemberForgotten"], format!("the source {stays}").as_str()));
+        assert!(events(&story.bench).contains(&stays), "{}", events(&story.bench));
+        assert!(of(&story)["metadata"]["finalizers"].as_array().is_none_or(Vec::is_empty), "{}", of(&story));
+        assert_eq!(story.found(), Ok((1, DATA.to_owned())));
+        assert_eq!(held(&story, 0, &source).as_deref(), Some(DATA), "{}", story.trace());
+        // It was not gone after all.
+        comes_back(&story, 0);
+        sleep(SURE).await;
+        assert_eq!((story.left(), story.kept(0)), (Vec::new(), vec![DATA.to_owned()]), "{}", story.trace());
+        assert_eq!(story.found(), Ok((1, DATA.to_owned())));
+        assert_eq!(story.bench.guard.wrong(), [""; 0]);
+    });
+}
+
+#[test]
+fn move_that_is_called_off_ends_once_the_member_of_its_copy_is_forgotten_and_not_before() {
+    virtual_time::run(1, async {
+        let story = story_in("Copying").await;
+        is_silent(&story, 1);
+        calls_off(&story);
+        sleep(SEEN).await;
+        // Its user has it again.
+        assert_eq!(story.found(), Ok((0, DATA.to_owned())), "{}", story.trace());
+        leaves(&story, 1);
+        sleep(SEEN).await;
+        assert_eq!(story.phase(), "Cancelling", "{}", story.trace());
+        is_forgotten(&story, 1);
+        sleep(SEEN).await;
+        assert!(of(&story).is_null(), "{}\n{}", story.status(), story.trace());
+        assert_eq!(story.found(), Ok((0, DATA.to_owned())));
+        // What nobody asked for in there goes, if it was not gone after all.
+        comes_back(&story, 1);
+        sleep(SURE).await;
+        assert_eq!(story.left(), [""; 0], "{}", story.trace());
+        assert!(story.bench.members[1].list(VOLUMES).is_empty(), "{}", story.trace());
+        assert_eq!(story.bench.guard.wrong(), [""; 0]);
+    });
+}
+
+/// That may be gone for good, and the copy all that there is.
+#[test]
+fn copy_that_holds_all_stays_while_the_member_of_its_source_does_not_answer_although_its_move_is_called_off() {
+    for is_gone in [false, true] {
+        virtual_time::run(1, async {
+            let story = story_in("Ready").await;
+            is_silent(&story, 0);
+            calls_off(&story);
+            sleep(SEEN).await;
+            assert_eq!((story.phase().as_str(), held_by_copy(&story).as_deref()), ("Cancelling", Some(DATA)));
+            assert!(story.status().contains("member m0: "), "{}", story.status());
+            if !is_gone {
+                story.bench.guard.heal();
+                assert_eq!(at_the_end(&story, &[false]).await, [""; 0]);
+                return;
+            }
+            leaves(&story, 0);
+            is_forgotten(&story, 0);
+            sleep(AWAY).await;
+            assert_eq!((story.phase().as_str(), held_by_copy(&story).as_deref()), ("Cancelling", Some(DATA)));
+            let stalled = condition(&story, "Stalled");
+            let (state, message) = told(&stalled);
+            assert_eq!(state, ["True", "LeafStuck"], "{message}");
+            assert!(message.contains("member m1: the copy holds all that was in the source"), "{message}");
+            assert_eq!(story.bench.guard.wrong(), [""; 0]);
+        });
+    }
+}
+
+/// The source was out of everybody's reach from before it was copied.
+#[test]
+fn copy_that_holds_all_is_switched_to_once_the_member_of_its_source_is_forgotten() {
+    virtual_time::run(1, async {
+        let story = story_in("Ready").await;
+        is_silent(&story, 0);
+        leaves(&story, 0);
+        approves(&story);
+        sleep(SEEN).await;
+        assert_eq!(story.phase(), "Ready", "{}", story.trace());
+        is_forgotten(&story, 0);
+        story.comes_to("Succeeded").await;
+        assert_eq!(story.found(), Ok((1, DATA.to_owned())), "{}", story.trace());
+        assert_eq!(told(&condition(&story, "SourceDeleted")).0, ["False", "MemberForgotten"]);
+        assert_eq!(story.bench.guard.wrong(), [""; 0]);
+    });
+}
+
+/// What was copied is no more than half, perhaps.
+#[test]
+fn move_whose_source_is_in_a_member_that_is_forgotten_says_so_and_can_be_called_off() {
+    virtual_time::run(1, async {
+        let story = story_in("Copying").await;
+        is_silent(&story, 0);
+        leaves(&story, 0);
+        is_forgotten(&story, 0);
+        sleep(SEEN).await;
+        let (phase, stalled) = (story.phase(), condition(&story, "Stalled"));
+        assert!(told(&stalled).1.contains("the host has forgotten the member of the source"), "{phase}: {stalled}");
+        calls_off(&story);
+        sleep(SEEN).await;
+        assert!(of(&story).is_null(), "{}\n{}", story.status(), story.trace());
+        assert!(story.bench.members[1].list(VOLUMES).is_empty(), "{}", story.trace());
+        assert_eq!(story.bench.guard.wrong(), [""; 0]);
+    });
+}

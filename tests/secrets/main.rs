@@ -1,11 +1,12 @@
 //! Secrets stay where they are: every RPC of the interface that this process serves gets one in each of its `secrets`, with
-//! good requests and bad ones, the members' kubeconfigs hold tokens, and the driver writes all the log it can. Then logs,
-//! metrics, answers, the archive for who helps and every object of every cluster are searched.
+//! good requests and bad ones, the members' kubeconfigs hold tokens, a volume moves by keys that are made for it, and the driver writes all
+//! the log it can. Then logs, metrics, answers, the archive for who helps and every object of every cluster are searched.
 #![allow(unreachable_pub, reason = "a binary of its own")]
 #![expect(clippy::unwrap_used, reason = "its helpers are part of tests")]
 
 mod call;
 mod fill;
+mod moves;
 mod process;
 
 use std::time::Duration;
@@ -29,21 +30,26 @@ async fn secrets_are_never_told() {
     let folder = tempfile::tempdir().unwrap();
     let mut inside = JoinSet::new();
     let host = cluster("host", &mut inside);
-    let member = cluster("m0", &mut inside);
-    let settings = Settings { classes: vec![Class::new("now", Binding::Immediate)], ..Settings::default() };
-    let storage = Storage::new(member.clone(), settings);
-    inside.spawn(async move { storage.run().await });
-    let servers = [serve(&host, &mut inside).await, serve(&member, &mut inside).await];
+    let [member, other] = ["m0", "m4"].map(|name| with_storage(name, &mut inside));
+    moves::prepare(&host, [&member, &other]);
+    let mut servers = Vec::new();
+    for cluster in [&host, &member, &other] {
+        servers.push(serve(cluster, &mut inside).await);
+    }
     let by_secret = json!({
         "metadata": {"name": "m1", "namespace": "kosmos-csi", "labels": {"kosmos.csi.io/member": "m1"}},
         "data": {"kubeconfig": base64(&kubeconfig("http://m1", TOKEN))},
     });
     host.create("secrets", by_secret).unwrap();
-    let driver =
-        process::Driver::start(folder.path(), &kubeconfig(&servers[0], HOST_TOKEN), &kubeconfig(&servers[1], TOKEN));
-    driver.sees_member("m0").await;
+    let members = [&servers[1], &servers[2]].map(|server| kubeconfig(server, TOKEN));
+    let driver = process::Driver::start(folder.path(), &kubeconfig(&servers[0], HOST_TOKEN), &members);
+    for name in ["m0", "m4"] {
+        driver.sees_member(name).await;
+    }
 
     let mut told = call::everything(&driver.socket()).await;
+    let (keys, meanwhile) = moves::keys(&driver.socket(), &host, [&member, &other]).await;
+    told.extend(meanwhile);
     told.push(("metrics".to_owned(), driver.metrics().await));
     let bundle = driver.support_bundle().await;
     assert!(bundle.contains("\"cluster\": \"") && bundle.contains("\"kind\": \"StorageClass\""), "{bundle}");
@@ -51,16 +57,12 @@ async fn secrets_are_never_told() {
     let log = driver.end().await;
     assert!(log.lines().count() > 500 && log.contains("TRACE"), "the log is not all there is:\n{log}");
     told.push(("log".to_owned(), log));
-    for cluster in [&host, &member] {
-        for (resource, object) in cluster.objects() {
-            if resource != "secrets" {
-                told.push((format!("{} of {}", resource, cluster.name()), object.to_string()));
-            }
-        }
+    for cluster in [&host, &member, &other] {
+        told.extend(told_by(cluster));
     }
     let secrets = [SECRET, TOKEN, HOST_TOKEN].map(|secret| [secret.to_owned(), base64(secret)]).concat();
     for (place, text) in &told {
-        for secret in &secrets {
+        for secret in secrets.iter().chain(&keys) {
             let line = text.lines().find(|line| line.contains(secret));
             assert!(line.is_none(), "{secret} is told in {place}: {line:?}");
         }
@@ -68,12 +70,27 @@ async fn secrets_are_never_told() {
 }
 
 fn cluster(name: &str, inside: &mut JoinSet<()>) -> Cluster {
-    let cluster = Cluster::new(name, 1);
+    // Each is a cluster of its own.
+    let cluster = Cluster::new(name, name.bytes().map(u64::from).sum());
     for namespace in ["kosmos-csi", SHOP] {
         cluster.create("namespaces", json!({"metadata": {"name": namespace}})).unwrap();
     }
     inside.spawn(simulate::controllers::run(cluster.clone()));
     cluster
+}
+
+fn with_storage(name: &str, inside: &mut JoinSet<()>) -> Cluster {
+    let member = cluster(name, inside);
+    let settings = Settings { classes: vec![Class::new("now", Binding::Immediate)], ..Settings::default() };
+    let storage = Storage::new(member.clone(), settings);
+    inside.spawn(async move { storage.run().await });
+    member
+}
+
+/// What its objects say, but for Secrets.
+fn told_by(cluster: &Cluster) -> Vec<(String, String)> {
+    let objects = cluster.objects().into_iter().filter(|(resource, _)| resource != "secrets");
+    objects.map(|(resource, object)| (format!("{} of {}", resource, cluster.name()), object.to_string())).collect()
 }
 
 async fn serve(cluster: &Cluster, inside: &mut JoinSet<()>) -> String {

@@ -29,11 +29,13 @@ pub struct Driver {
 }
 
 impl Driver {
-    pub fn start(folder: &Path, host: &str, member: &str) -> Self {
+    /// With kubeconfigs of the host and of the members m0 and m4.
+    pub fn start(folder: &Path, host: &str, [member, other]: &[String; 2]) -> Self {
         let members = folder.join("members");
         std::fs::create_dir(&members).unwrap();
         std::fs::write(folder.join("host.kubeconfig"), host).unwrap();
         std::fs::write(members.join("m0.kubeconfig"), member).unwrap();
+        std::fs::write(members.join("m4.kubeconfig"), other).unwrap();
         // One that cannot be used: its text must not be told with the reason.
         std::fs::write(members.join("m2.kubeconfig"), member.replace("token:", "exec: {command: x}, token:")).unwrap();
         std::fs::write(members.join("m3.kubeconfig"), member.replace("users:", "users: {{")).unwrap();
@@ -43,7 +45,7 @@ impl Driver {
             .args(["controller", &format!("--endpoint=unix://{}", at("csi.sock"))])
             .args([format!("--kubeconfig={}", at("host.kubeconfig")), format!("--members-dir={}", at("members"))])
             .args([format!("--admin-address={admin}"), "--members-namespace=kosmos-csi".to_owned()])
-            .args(["--leaf-namespace=kosmos-csi-leaves", "--shutdown-grace=1s"])
+            .args(["--leaf-namespace=kosmos-csi-leaves", "--shutdown-grace=1s", "--mover-image=mover"])
             .env_clear()
             .env("RUST_LOG", "trace")
             .stdin(Stdio::null())

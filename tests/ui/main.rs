@@ -7,6 +7,7 @@
 mod authority;
 #[path = "../bench/leaves.rs"]
 mod leaves;
+mod moves;
 mod world;
 
 use std::{
@@ -21,6 +22,8 @@ use world::{TOKEN, World, clusters, fill, host_id, host_volume, rewrite};
 
 const PAGES: [&str; 7] = ["/", "/volumes", "/waiting", "/moves", "/capacity", "/members", "/events"];
 const CLAIMS: &str = "persistentvolumeclaims";
+/// What leads out of a page, hides what follows, and steers terminals.
+const HOSTILE: &str = "\"'><script>document.title='x'</script>\u{202e}\u{1b}[2K";
 /// At each page, more than the driver asks of all clusters meanwhile.
 const LOOKS: u64 = 200;
 
@@ -266,7 +269,6 @@ async fn claim_that_waits_is_told_with_the_newest_reason() {
 
 #[tokio::test]
 async fn what_members_write_is_shown_as_text_and_credentials_nowhere() {
-    const HOSTILE: &str = "\"'><script>document.title='x'</script>\u{202e}\u{1b}[2K";
     let (host, mut members) = clusters(1);
     fill(&host, &mut members[0], 0..1);
     let class =

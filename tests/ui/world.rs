@@ -163,10 +163,14 @@ impl World {
 
     /// The page of a replica that does not lead.
     pub async fn at_standby(&self, path: &str) -> Answer {
+        self.page_of(&Sources { volumes: FollowedVolumes::default(), ..self.sources.clone() }, path).await
+    }
+
+    /// The page of a replica that knows something else.
+    pub async fn page_of(&self, sources: &Sources, path: &str) -> Answer {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let (page, stop) = (listener.local_addr().unwrap(), CancellationToken::new());
-        let sources = Sources { volumes: FollowedVolumes::default(), ..self.sources.clone() };
-        let serving = tokio::spawn(ui::serve(listener, sources, stop.clone()));
+        let serving = tokio::spawn(ui::serve(listener, sources.clone(), stop.clone()));
         let answer = asked(page, "GET", path, "localhost").await;
         stop.cancel();
         serving.await.unwrap().unwrap();

@@ -21,6 +21,7 @@ pub mod faults;
 pub mod follow;
 pub mod kinds;
 pub mod labels;
+pub mod limits;
 pub mod news;
 mod object;
 pub mod options;

@@ -10,7 +10,7 @@ use self::fixed::{keep_system_fields, no_new_finalizers};
 use super::{
     Cluster,
     call::Call,
-    kinds, patch, quota,
+    kinds, limits, patch, quota,
     read::check_version,
     resources::Kind,
     status_error::StatusError,
@@ -146,6 +146,7 @@ impl Cluster {
         let (now, random) = (self.stamp(), &mut || self.0.chance.draw());
         let inside = matches!(maker, Maker::Inside);
         kinds::prepare_create(&mut object, &mut kinds::Making { kind, view: &view, random, now: &now, inside })?;
+        limits::admit(store, &resource, &object, None)?;
         quota::admit(store, &resource, &object, None)?;
         if let Some(there) = store.get(&resource, &namespace, &name) {
             return Err(StatusError::already_exists(&resource, &name, is_terminating(&there)));
@@ -296,6 +297,9 @@ impl Cluster {
         let making = kinds::Making { kind: &kind, view: &view, random, now: &now, inside: false };
         kinds::prepare_update(live, &mut object, &call.subresource, &making)?;
         no_new_finalizers(call, live, &object)?;
+        if call.subresource.is_empty() {
+            limits::admit(store, &call.resource, &object, Some(live))?;
+        }
         quota::admit(store, &call.resource, &object, Some(live))?;
         if let Some(writer) = writer {
             patch::note(&call.resource, call.kind.custom, live, &mut object, writer);

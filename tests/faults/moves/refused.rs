@@ -5,14 +5,15 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use simulate::{
     faults::{Action, Asked, Verb},
+    storage::{Settings, Work},
     text,
 };
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 
-use super::{CLAIM, CLAIMS, DATA, MOVES, Story, VOLUMES, at_the_end, users::stranger};
+use super::{CLAIM, CLAIMS, DATA, MOVES, STEP, Story, VOLUMES, at_the_end, users::stranger};
 use crate::{
     bench::{DRIVER_NAMESPACE, SHOP},
-    caller::Script,
+    caller::{Caller, Change, Ending, Script},
     fixture, virtual_time,
 };
 
@@ -151,6 +152,114 @@ fn claim_that_cannot_move_by_what_it_is_stays_where_it_is_and_its_user_is_told_w
             is_refused(&story, &json!({"claimName": CLAIM, "to": {"member": "m1"}}), case, words).await;
         });
     }
+}
+
+/// How much the claims of a namespace may ask for in the other member, and what it says to one of 1Gi.
+const LIMITS: [(&str, &str, &str, &str); 4] = [
+    ("resourcequotas", "persistentvolumeclaims", "0", "exceeded quota: few, requested: persistentvolumeclaims=1"),
+    ("resourcequotas", "requests.storage", "512Mi", "exceeded quota: few, requested: requests.storage=1Gi"),
+    ("limitranges", "max", "512Mi", "maximum storage usage per PersistentVolumeClaim is 512Mi, but request is 1Gi"),
+    ("limitranges", "min", "2Gi", "minimum storage usage per PersistentVolumeClaim is 2Gi, but request is 1Gi"),
+];
+
+/// By a dry run of its claim, so before anything is made there; and it moves once there is room.
+#[test]
+fn move_to_where_a_claim_of_its_size_is_not_taken_is_refused_in_that_members_words() {
+    for (kind, what, bound, words) in LIMITS {
+        virtual_time::run(1, async {
+            let story = Story::new(Script { places: vec![0], ..Script::new(CLAIM) }).await;
+            let spec = match kind {
+                "limitranges" => json!({"limits": [{"type": "PersistentVolumeClaim", what: {"storage": bound}}]}),
+                _ => json!({"hard": {what: bound}}),
+            };
+            let few = json!({"metadata": {"name": "few", "namespace": SHOP}, "spec": spec});
+            story.bench.members[1].create(kind, few).unwrap();
+            let spec = json!({"claimName": CLAIM, "to": {"member": "m1"}});
+            is_refused(&story, &spec, what, words).await;
+            story.bench.members[1].delete(kind, SHOP, "few").unwrap();
+            story.asks(1, &json!({}));
+            assert_eq!(at_the_end(&story, &[true]).await, [""; 0], "{what}");
+        });
+    }
+}
+
+/// As any other that somebody in the member has made, such as a webhook or a policy.
+#[test]
+fn move_whose_claim_the_other_member_forbids_is_refused_and_names_that_member() {
+    virtual_time::run(1, async {
+        let story = Story::new(Script { places: vec![0], ..Script::new(CLAIM) }).await;
+        let is_tried = |asked: &Asked| {
+            asked.verb == Verb::Create && asked.resource == CLAIMS && asked.query.contains("dryRun=All")
+        };
+        story.bench.guard.set_fate(move |_, at, asked| {
+            if at == 2 && is_tried(asked) { Action::Answer { code: 403, reason: "Forbidden" } } else { Action::Pass }
+        });
+        let spec = json!({"claimName": CLAIM, "to": {"member": "m1"}});
+        is_refused(&story, &spec, "forbidden", "member m1: create claim shop/data: as a fault wants it").await;
+        assert_eq!(story.bench.guard.wrong(), [""; 0]);
+    });
+}
+
+#[test]
+fn move_to_another_name_of_the_same_member_is_refused_and_says_which_it_is() {
+    virtual_time::run(1, async {
+        let story = Story::new(Script { places: vec![0], ..Script::new(CLAIM) }).await;
+        let mut secret = fixture::kubeconfig("m0");
+        secret["metadata"]["name"] = json!("alias");
+        secret["metadata"]["labels"]["kosmos.csi.io/member"] = json!("alias");
+        story.bench.host.create("secrets", secret).unwrap();
+        sleep(Duration::from_secs(30)).await;
+        let spec = json!({"claimName": CLAIM, "to": {"member": "alias"}});
+        is_refused(&story, &spec, "alias", "is in member alias already, which is another name of member m0").await;
+        assert_eq!(story.bench.guard.wrong(), [""; 0]);
+    });
+}
+
+/// Nobody knows yet where its data will be, and a pod that uses it first decides.
+#[test]
+fn claim_whose_leaf_waits_for_its_first_pod_is_not_moved_before_it_is_bound() {
+    const DEFERRED: &str = "deferred";
+    virtual_time::run(1, async {
+        let story = Story::new(Script { places: vec![0], ..Script::new(CLAIM) }).await;
+        let script =
+            Script { places: vec![0], leaf_class: fixture::LATER, binding: Some("deferred"), ..Script::new(DEFERRED) };
+        let mut caller = Caller::new(&story.bench, script);
+        assert_eq!(caller.provision().await, Ending::Provisioned);
+        let spec = json!({"claimName": DEFERRED, "to": {"member": "m1"}});
+        is_refused(&story, &spec, DEFERRED, "member m0: leaf claim shop/deferred is not bound to a volume").await;
+    });
+}
+
+/// Another member could be given nothing but an empty volume.
+#[test]
+fn claim_whose_leaf_has_lost_its_volume_is_not_moved() {
+    virtual_time::run(1, async {
+        let story = Story::new(Script { places: vec![0], ..Script::new(CLAIM) }).await;
+        let (member, leaf) = (&story.bench.members[0], story.caller.leaf_volume().unwrap().to_owned());
+        member.change(VOLUMES, "", &leaf, |volume| volume["metadata"]["finalizers"] = json!([])).unwrap();
+        member.delete(VOLUMES, "", &leaf).unwrap();
+        sleep(Duration::from_secs(5)).await;
+        assert_eq!(text(&member.get(CLAIMS, SHOP, CLAIM).unwrap(), "/status/phase"), "Lost");
+        story.asks(1, &json!({}));
+        story.comes_to("Refused").await;
+        let words = "member m0: leaf claim shop/data has lost its volume";
+        assert!(story.status().contains(words), "{}", story.status());
+        assert!(story.bench.members[1].list(CLAIMS).is_empty(), "{}", story.trace());
+    });
+}
+
+#[test]
+fn claim_that_is_being_enlarged_is_not_moved_before_that_has_ended() {
+    virtual_time::run(1, async {
+        let hour = Duration::from_hours(1);
+        let storage = Settings { resizing: Work::takes(hour..=hour), ..fixture::steady(STEP) };
+        let script = Script { places: vec![0], ..Script::new(CLAIM) };
+        let mut story = Story::in_members(2, &storage, script).await;
+        let asked = timeout(Duration::from_mins(1), story.caller.change(Change::Expand)).await;
+        assert!(asked.is_err(), "it is large already");
+        let spec = json!({"claimName": CLAIM, "to": {"member": "m1"}});
+        is_refused(&story, &spec, "enlarged", "member m0: leaf claim shop/data is being enlarged").await;
+    });
 }
 
 /// Its data was there before the host, and is somebody's who has agreed to its use and to nothing else.

@@ -2,6 +2,11 @@
 
 use std::time::Duration;
 
+use csi::v1::{
+    ControllerPublishVolumeRequest, ControllerUnpublishVolumeRequest, VolumeCapability,
+    controller_server::Controller as _,
+    volume_capability::{AccessMode, AccessType, MountVolume, access_mode::Mode},
+};
 use serde_json::{Value, json};
 use simulate::{
     faults::{Action, Asked, Verb},
@@ -10,7 +15,12 @@ use simulate::{
 use tokio::time::sleep;
 
 use super::{CLAIM, CLAIMS, DATA, MOVES, Story, at_the_end};
-use crate::{bench::SHOP, caller::Script, people::hold, virtual_time};
+use crate::{
+    bench::{SHOP, with_deadline},
+    caller::Script,
+    people::hold,
+    virtual_time,
+};
 
 /// More than any pause between two looks.
 const SEEN: Duration = Duration::from_secs(15);
@@ -126,4 +136,42 @@ fn node_of_the_host_that_has_the_volume_is_named_and_a_record_that_cannot_be_rea
             assert_eq!(at_the_end(&story, &[true]).await, [""; 0]);
         });
     }
+}
+
+/// As external-attacher asks for it. No pod of the member says that the host's pod there has it.
+#[test]
+fn pod_on_a_real_node_of_the_host_is_waited_for_until_its_volume_is_unpublished() {
+    virtual_time::run(1, async {
+        let story = Story::new(Script { places: vec![0], ..Script::new(CLAIM) }).await;
+        let driver = json!({"name": "kosmos.csi.io", "nodeID": "real/n1", "topologyKeys": null});
+        let node = json!({"metadata": {"name": "n1"}, "spec": {"drivers": [driver]}});
+        story.bench.host.create("csinodes.storage.k8s.io", node).unwrap();
+        let (volume_id, node_id) = (story.caller.handle().unwrap().to_owned(), "real/n1".to_owned());
+        let access_mode = Some(AccessMode { mode: Mode::SingleNodeMultiWriter.into() });
+        let request = ControllerPublishVolumeRequest {
+            volume_id: volume_id.clone(),
+            node_id: node_id.clone(),
+            volume_capability: Some(VolumeCapability {
+                access_type: Some(AccessType::Mount(MountVolume::default())),
+                access_mode,
+            }),
+            volume_context: story.caller.context().clone(),
+            ..Default::default()
+        };
+        let published =
+            story.bench.call(|driver| async move { driver.controller_publish_volume(with_deadline(request)).await });
+        published.await.unwrap();
+        story.asks(1, &json!({}));
+        sleep(SEEN).await;
+        assert_eq!(
+            (story.phase().as_str(), awaited(&story).as_str()),
+            ("Waiting", "pods use the volume: node n1 of the host")
+        );
+        assert_eq!(story.found(), Ok((0, DATA.to_owned())));
+        let request = ControllerUnpublishVolumeRequest { volume_id, node_id, ..Default::default() };
+        let unpublished =
+            story.bench.call(|driver| async move { driver.controller_unpublish_volume(with_deadline(request)).await });
+        unpublished.await.unwrap();
+        assert_eq!(at_the_end(&story, &[true]).await, [""; 0]);
+    });
 }

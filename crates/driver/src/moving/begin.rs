@@ -115,7 +115,9 @@ async fn destination(job: &Job, from: &Member) -> Result<std::sync::Arc<Member>>
     let name = &job.of.spec.to.member;
     let to = job.movers.members.get(name).await?;
     if to.name == from.name {
-        return Err(Error::Refused(format!("spec.to.member: the volume is in member {name} already")));
+        let other =
+            if to.name == *name { String::new() } else { format!(", which is another name of member {}", to.name) };
+        return Err(Error::Refused(format!("spec.to.member: the volume is in member {name} already{other}")));
     }
     if to.is_cordoned() {
         return Err(Error::Refused(format!("spec.to.member: member {name} is cordoned: it takes no new volumes")));

@@ -35,6 +35,8 @@ pub async fn try_claim(client: &MemberClient, wanted: &LeafSpec<'_>) -> Result<(
     match answer.map_err(|error| client.outcome(&format!("create claim {}", wanted.place), &error)) {
         // Its namespace is made when it is needed.
         Ok(_) | Err(Error::NotFound(_)) => Ok(()),
+        // A limit, a policy, a right: nothing of it goes by itself.
+        Err(Error::Denied(why)) => Err(Error::Refused(why)),
         Err(error) => Err(error),
     }
 }

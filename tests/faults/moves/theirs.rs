@@ -1,12 +1,16 @@
-//! A copy's claim that the member has bound to a volume of somebody else's: whatever becomes of the move, that volume stays as it was.
+//! What is somebody else's and in the way of a move: a volume to which the member has bound the copy's claim, a claim among the movers, and a
+//! volume of the host under the name of the one that makes way. Whatever becomes of the move, it stays as it was.
 
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use simulate::text;
+use simulate::{
+    faults::{Action, Asked, Verb},
+    text,
+};
 use tokio::time::sleep;
 
-use super::{CLAIM, MOVES, Story, VOLUMES, YARD, at_the_end, is_slow};
+use super::{CLAIM, CLAIMS, MOVES, STEP, Story, VOLUMES, YARD, at_the_end, is_slow, killed::story_in};
 use crate::{
     bench::SHOP,
     caller::Script,
@@ -73,4 +77,61 @@ fn volume_of_another_host_is_never_written_by_a_move() {
             assert_eq!(theirs(&story), (labels, "Retain".to_owned()));
         });
     }
+}
+
+/// Nobody but movers may be there, and it has the name that the copy's claim is to have. The source's pods go on meanwhile.
+#[test]
+fn claim_among_the_movers_that_is_none_of_the_moves_is_told_of_and_waited_for() {
+    virtual_time::run(1, async {
+        let story = Story::new(Script { places: vec![0], ..Script::new(CLAIM) }).await;
+        let (member, name) = (&story.bench.members[1], story.lent());
+        let spec = json!({"accessModes": ["ReadWriteOnce"], "storageClassName": "nobody-serves-this",
+            "resources": {"requests": {"storage": "1Gi"}}});
+        member.create(CLAIMS, json!({"metadata": {"name": name, "namespace": YARD}, "spec": spec})).unwrap();
+        story.asks(1, &json!({}));
+        sleep(Duration::from_mins(1)).await;
+        let words = format!("member m1: claim {YARD}/{name} is there, and is none of this move's: remove it");
+        assert!(story.phase() == "Preparing" && story.status().contains(&words), "{}", story.status());
+        let claim = member.get(CLAIMS, YARD, &name).unwrap();
+        assert!(claim["metadata"]["labels"].is_null() && claim["metadata"]["deletionTimestamp"].is_null(), "{claim}");
+        let source = story.bench.members[0].get(CLAIMS, SHOP, CLAIM).unwrap();
+        assert!(source["metadata"]["annotations"]["kosmos.csi.io/move"].is_null(), "{source}");
+        member.delete(CLAIMS, YARD, &name).unwrap();
+        assert_eq!(at_the_end(&story, &[true]).await, [""; 0]);
+    });
+}
+
+/// Between the end of one and the beginning of the other its name is free for anybody.
+#[test]
+fn volume_that_somebody_makes_in_the_host_while_its_own_makes_way_is_told_of_and_waited_for() {
+    virtual_time::run(1, async {
+        let story = story_in("Ready").await;
+        let (host, name) = (&story.bench.host, story.caller.volume());
+        let is_made = |asked: &Asked| {
+            asked.verb == Verb::Create && asked.resource == VOLUMES && !asked.query.contains("dryRun=All")
+        };
+        story.bench.guard.set_fate(
+            move |_, at, asked| {
+                if at == 0 && is_made(asked) { Action::Hang } else { Action::Pass }
+            },
+        );
+        host.change(MOVES, SHOP, "to", |of| of["spec"]["approved"] = json!(true)).unwrap();
+        while host.get(VOLUMES, "", name).is_some() {
+            sleep(STEP / 10).await;
+        }
+        let claim = json!({"kind": "PersistentVolumeClaim", "namespace": "elsewhere", "name": THEIRS, "uid": "0"});
+        let spec = json!({"accessModes": ["ReadWriteOnce"], "capacity": {"storage": "1Gi"}, "storageClassName": THEIRS,
+            "claimRef": claim, "persistentVolumeReclaimPolicy": "Retain", "volumeMode": "Filesystem",
+            "csi": {"driver": "nfs.example", "volumeHandle": "x"}});
+        let made = host.create(VOLUMES, json!({"metadata": {"name": name}, "spec": spec})).unwrap();
+        story.bench.guard.heal();
+        sleep(Duration::from_mins(1)).await;
+        let words = format!("volume {name}: somebody has made another volume of its name: remove that one");
+        assert!(story.phase() == "Switching" && story.status().contains(&words), "{}", story.status());
+        let there = host.get(VOLUMES, "", name).unwrap();
+        assert_eq!((&there["metadata"]["uid"], &there["spec"]), (&made["metadata"]["uid"], &made["spec"]));
+        host.change(VOLUMES, "", name, |volume| volume["metadata"]["finalizers"] = json!([])).unwrap();
+        host.delete(VOLUMES, "", name).unwrap();
+        assert_eq!(at_the_end(&story, &[true]).await, [""; 0]);
+    });
 }

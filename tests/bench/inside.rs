@@ -11,8 +11,9 @@ use super::{
     clusters::kubernetes,
     floor,
     measure::{Run, closed_loop, median},
+    process::{memory, processor_time, waited},
     report::{Row, print},
-    subject::{Place, Subject, processor_time},
+    subject::{Place, Subject},
 };
 
 /// Callers, and how many volumes they make in one run.
@@ -52,15 +53,16 @@ pub async fn measure(folder: &Path, rounds: usize) -> Result<()> {
             let bare = loop_of(callers, volumes, &client, &bound, |number| (name("bare", number), false)).await?;
             let own = processor_time(std::process::id())?.saturating_sub(own);
             let marked = loop_of(callers, volumes, &client, &bound, |number| (name("marked", number), true)).await?;
-            let before = subject.processor_time()?;
+            let before = (processor_time(subject.id())?, waited(subject.id())?);
             let driver = closed_loop(callers, volumes, |number| {
                 let (subject, bound, name) = (&subject, &bound, name("driver", number));
                 async move { subject.create(&name, bound).await }
             });
             let driver = driver.await?;
-            let used = subject.processor_time()?.saturating_sub(before);
+            let used = processor_time(subject.id())?.saturating_sub(before.0);
+            let waited = waited(subject.id())?.saturating_sub(before.1);
             let rates = Rates { bare: bare.rate(), marked: marked.rate(), driver: driver.rate() };
-            tell(round, callers, rates, &driver, used);
+            tell(round, callers, rates, &driver, (used, waited));
             // The first round warms connections and caches.
             if round > 0 {
                 seen.rates.push(rates);
@@ -72,7 +74,7 @@ pub async fn measure(folder: &Path, rounds: usize) -> Result<()> {
         }
     }
     binding.abort();
-    let (memory, most) = subject.memory()?;
+    let (memory, most) = memory(subject.id())?;
     println!("the driver's memory: {} MB, at most {} MB", memory >> 20, most >> 20);
     print(&rows(&seen));
     Ok(())
@@ -93,16 +95,17 @@ async fn loop_of(
     .await
 }
 
-fn tell(round: usize, callers: usize, rates: Rates, driver: &Run, used: Duration) {
+fn tell(round: usize, callers: usize, rates: Rates, driver: &Run, (used, waited): (Duration, Duration)) {
     println!(
         "round {round}, {callers} callers: bare {:.0}/s, with a mark {:.0}/s, driver {:.0}/s; over the bind p50 {:.1?} p99 {:.1?}; \
-         {:.2} s of processors",
+         {:.2} s of processors, and {:.2} s of waiting for one",
         rates.bare,
         rates.marked,
         rates.driver,
         driver.percentile(50),
         driver.percentile(99),
-        used.as_secs_f64()
+        used.as_secs_f64(),
+        waited.as_secs_f64()
     );
 }
 

@@ -15,6 +15,7 @@ mod floor;
 mod inside;
 mod leaves;
 mod measure;
+mod process;
 mod report;
 mod scale;
 mod subject;

@@ -15,6 +15,7 @@ use super::{
     binder::{self, Bound},
     leaves,
     measure::{Run, closed_loop, median},
+    process::memory,
     report::{Row, print},
     subject::{Place, Subject},
 };
@@ -83,7 +84,7 @@ impl Stage {
         let place = Place::new(folder.path(), &kubeconfig(&host), &kubeconfig(&member))?;
         let begun = Instant::now();
         let subject = Subject::start(&place).await?;
-        let (started, memory) = (begun.elapsed(), subject.memory()?);
+        let (started, memory) = (begun.elapsed(), memory(subject.id())?);
         let stage =
             Self { subject, bound, started, memory, rates: vec![], lists: vec![], _inside: inside, _folder: folder };
         Ok(stage)

@@ -7,7 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, bail};
 use csi::{
     client::{Client, Code},
     v1::{
@@ -113,19 +113,8 @@ impl Subject {
         Ok(begun.elapsed())
     }
 
-    pub fn processor_time(&self) -> Result<Duration> {
-        processor_time(self.process.id())
-    }
-
-    /// Its resident memory in bytes, now and at most.
-    pub fn memory(&self) -> Result<(u64, u64)> {
-        let status =
-            std::fs::read_to_string(format!("/proc/{}/status", self.process.id())).context("read its memory")?;
-        let kibibytes = |key: &str| -> Result<u64> {
-            let line = status.lines().find_map(|line| line.strip_prefix(key)).context("its memory is not told")?;
-            Ok(line.trim_matches([':', ' ', '\t', 'k', 'B']).parse::<u64>()? * 1024)
-        };
-        Ok((kibibytes("VmRSS")?, kibibytes("VmHWM")?))
+    pub fn id(&self) -> u32 {
+        self.process.id()
     }
 }
 
@@ -134,14 +123,4 @@ impl Drop for Subject {
         drop(self.process.kill());
         drop(self.process.wait());
     }
-}
-
-/// What a process has used of processors so far.
-pub fn processor_time(process: u32) -> Result<Duration> {
-    let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).context("read its times")?;
-    let after_name = stat.rsplit(')').next().unwrap_or_default();
-    let fields: Vec<&str> = after_name.split_whitespace().collect();
-    ensure!(fields.len() > 12, "its times are unreadable: {stat}");
-    let ticks: u64 = fields[11].parse::<u64>()? + fields[12].parse::<u64>()?;
-    Ok(Duration::from_millis(ticks * 10)) // a hundred ticks a second
 }

@@ -1,0 +1,37 @@
+//! What the kernel tells of a process.
+
+use std::{fs, time::Duration};
+
+use anyhow::{Context, Result};
+use nix::{
+    time::{clock_getcpuclockid, clock_gettime},
+    unistd::Pid,
+};
+
+/// What it has used of processors so far, to the nanosecond, those of its threads that have ended included.
+pub fn processor_time(process: u32) -> Result<Duration> {
+    let clock = clock_getcpuclockid(Pid::from_raw(process.cast_signed())).context("find a process's clock")?;
+    Ok(clock_gettime(clock).context("read a process's clock")?.into())
+}
+
+/// For how long the threads that it has now were ready to run and had no processor.
+pub fn waited(process: u32) -> Result<Duration> {
+    let mut waited = 0;
+    for thread in fs::read_dir(format!("/proc/{process}/task")).context("look at a process's threads")? {
+        // One that has ended since has no file.
+        let Ok(told) = fs::read_to_string(thread?.path().join("schedstat")) else { continue };
+        let nanoseconds = told.split_whitespace().nth(1).context("a thread's waiting is not told")?;
+        waited += nanoseconds.parse::<u64>()?;
+    }
+    Ok(Duration::from_nanos(waited))
+}
+
+/// Its resident memory in bytes, now and at most.
+pub fn memory(process: u32) -> Result<(u64, u64)> {
+    let status = fs::read_to_string(format!("/proc/{process}/status")).context("read a process's memory")?;
+    let kibibytes = |key: &str| -> Result<u64> {
+        let line = status.lines().find_map(|line| line.strip_prefix(key)).context("its memory is not told")?;
+        Ok(line.trim_matches([':', ' ', '\t', 'k', 'B']).parse::<u64>()? * 1024)
+    };
+    Ok((kibibytes("VmRSS")?, kibibytes("VmHWM")?))
+}

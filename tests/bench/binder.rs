@@ -1,97 +1,191 @@
-//! Binds every claim of the bench's namespaces at once, with the four writes that a member's own controllers need, in
-//! their order, and remembers when the last one was done, which says "bound".
+//! What a member's own controllers do about the bench's claims, at once: the four writes that bind one, in their order, and the
+//! four by which one goes with its volume. It is a process of its own, so that whoever is measured is not charged for it, and
+//! tells when each claim was bound.
 
 use std::{
-    collections::HashMap,
+    collections::HashSet,
+    path::Path,
     sync::{Arc, Mutex, PoisonError},
-    time::Instant,
 };
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use futures::TryStreamExt;
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
 use kube::{
     Api, Client, ResourceExt,
-    api::{Patch, PatchParams, PostParams, WatchEvent, WatchParams},
+    api::{DeleteParams, Patch, PatchParams, PostParams, WatchEvent, WatchParams},
 };
 use leaf::trimmed::Trimmed;
-use serde_json::json;
-use tokio::sync::oneshot;
+use serde_json::{Value, json};
 
-use super::{CLASS, again::answered};
+use super::{
+    CLASS,
+    again::answered,
+    clusters::kubernetes,
+    seen::{is_bound, place},
+    told::Told,
+};
 
 type Claim = Trimmed<PersistentVolumeClaim>;
+type Volume = Trimmed<PersistentVolume>;
 
-/// What is known of claims, by name.
-#[derive(Clone, Debug, Default)]
-pub struct Bound(Arc<Mutex<Known>>);
+/// An API server puts it on each claim, and its controller-manager takes it off.
+const PROTECTION: &str = "kubernetes.io/pvc-protection";
+/// Of a write that is refused because the claim was changed meanwhile.
+const TRIES: usize = 5;
 
-#[derive(Debug, Default)]
-struct Known {
-    since: HashMap<String, Instant>,
-    waiting: HashMap<String, oneshot::Sender<()>>,
-    begun: std::collections::HashSet<String>,
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Work {
+    Bind,
+    LetGo,
+    RemoveVolume,
 }
 
-impl Bound {
-    pub fn since(&self, claim: &str) -> Option<Instant> {
-        self.lock().since.get(claim).copied()
-    }
+#[derive(Clone)]
+struct Binder {
+    client: Client,
+    told: Told,
+    /// What was begun, with the UID of the claim.
+    begun: Arc<Mutex<HashSet<(Work, String)>>>,
+}
 
-    /// Told when the harness's own watch shows the claim bound.
-    pub fn wait_for(&self, claim: &str) -> oneshot::Receiver<()> {
-        let (sender, receiver) = oneshot::channel();
-        self.lock().waiting.insert(claim.to_owned(), sender);
-        receiver
-    }
-
-    fn lock(&self) -> std::sync::MutexGuard<'_, Known> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
+/// As a process of its own, until it is killed.
+pub async fn process(kubeconfig: &Path, told: &Path) -> Result<()> {
+    run(kubernetes::client(kubeconfig).await?, Told::to(told)?).await;
+    Ok(())
 }
 
 /// Runs until it is dropped.
-pub async fn run(client: Client, bound: Bound) {
+pub async fn run(client: Client, told: Told) {
+    let binder = Binder { client, told, begun: Arc::default() };
     loop {
-        if let Err(error) = follow(&client, &bound).await {
+        if let Err(error) = binder.follow().await {
             eprintln!("the binder's watch: {error:#}");
         }
     }
 }
 
-async fn follow(client: &Client, bound: &Bound) -> Result<()> {
-    let claims = Api::<Claim>::all(client.clone());
-    let events = claims.watch(&WatchParams::default(), "0").await?;
-    let mut events = std::pin::pin!(events);
-    while let Some(event) = events.try_next().await? {
-        let (WatchEvent::Added(claim) | WatchEvent::Modified(claim)) = event else { continue };
-        let name = claim.name_any();
-        let is_bound = claim.status.as_ref().and_then(|status| status.phase.as_deref()) == Some("Bound");
-        let mut known = bound.lock();
-        if is_bound {
-            // One who gave up needs no answer.
-            let _ = known.waiting.remove(&name).map(|waiting| waiting.send(()));
-        } else if known.begun.insert(claim.uid().unwrap_or_default()) {
-            tokio::spawn(bind(client.clone(), bound.clone(), claim));
+impl Binder {
+    async fn follow(&self) -> Result<()> {
+        let claims = Api::<Claim>::all(self.client.clone());
+        let mut events = std::pin::pin!(claims.watch(&WatchParams::default(), "0").await?);
+        while let Some(event) = events.try_next().await? {
+            match event {
+                WatchEvent::Added(claim) | WatchEvent::Modified(claim) => {
+                    if claim.metadata.deletion_timestamp.is_some() {
+                        self.begin(Work::LetGo, claim);
+                    } else if is_bound(&claim) {
+                        self.told.bound(&place(&claim))?;
+                    } else {
+                        self.begin(Work::Bind, claim);
+                    }
+                }
+                WatchEvent::Deleted(claim) => self.begin(Work::RemoveVolume, claim),
+                _ => {}
+            }
         }
+        Ok(())
     }
-    Ok(())
+
+    /// Unless it was begun before.
+    fn begin(&self, work: Work, claim: Claim) {
+        let uid = claim.uid().unwrap_or_default();
+        if !self.begun.lock().unwrap_or_else(PoisonError::into_inner).insert((work, uid)) {
+            return;
+        }
+        let binder = self.clone();
+        tokio::spawn(async move {
+            let done = match work {
+                Work::Bind => binder.bind(&claim).await,
+                Work::LetGo => binder.let_go(&claim).await,
+                Work::RemoveVolume => binder.remove_volume(&claim).await,
+            };
+            if let Err(error) = done {
+                eprintln!("the binder, at claim {}: {error:#}", place(&claim));
+            }
+        });
+    }
+
+    async fn bind(&self, claim: &Claim) -> Result<()> {
+        let (claims, volumes) = (self.claims(claim), self.volumes());
+        let (name, volume_name) = (claim.name_any(), volume_name(claim));
+        let (volume, create) = (Trimmed(serde_json::from_value(volume(claim))?), PostParams::default());
+        match answered(|| volumes.create(&create, &volume)).await {
+            Err(kube::Error::Api(status)) if status.code == 409 => {}
+            made => drop(made?),
+        }
+        let patch = PatchParams::default();
+        let status = Patch::Merge(json!({"status": {"phase": "Bound"}}));
+        answered(|| volumes.patch_status(&volume_name, &patch, &status)).await?;
+        let named = Patch::Merge(json!({"metadata": {"annotations": {"pv.kubernetes.io/bind-completed": "yes"}},
+            "spec": {"volumeName": volume_name}}));
+        answered(|| claims.patch(&name, &patch, &named)).await?;
+        let status = Patch::Merge(
+            json!({"status": {"phase": "Bound", "capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"]}}),
+        );
+        answered(|| claims.patch_status(&name, &patch, &status)).await?;
+        self.told.bound(&place(claim))
+    }
+
+    /// Nobody uses it: nothing protects it any more. Whoever else has a finalizer on it takes that off at the same time.
+    async fn let_go(&self, claim: &Claim) -> Result<()> {
+        let (claims, name) = (self.claims(claim), claim.name_any());
+        let (mut seen, patch) = (claim.clone(), PatchParams::default());
+        for _ in 0..TRIES {
+            if !seen.finalizers().iter().any(|finalizer| finalizer == PROTECTION) {
+                return Ok(());
+            }
+            let left: Vec<&String> = seen.finalizers().iter().filter(|finalizer| *finalizer != PROTECTION).collect();
+            let version = seen.resource_version().unwrap_or_default();
+            let less = Patch::Merge(json!({"metadata": {"resourceVersion": version, "finalizers": left}}));
+            match answered(|| claims.patch(&name, &patch, &less)).await {
+                Err(kube::Error::Api(status)) if status.code == 404 => return Ok(()),
+                Err(kube::Error::Api(status)) if status.code == 409 => {}
+                patched => return patched.map(drop).context("take the protection off"),
+            }
+            match answered(|| claims.get_opt(&name)).await? {
+                Some(now) => seen = now,
+                None => return Ok(()),
+            }
+        }
+        anyhow::bail!("its protection cannot be taken off: it is changed again and again")
+    }
+
+    async fn remove_volume(&self, claim: &Claim) -> Result<()> {
+        let (volumes, name) = (self.volumes(), volume_name(claim));
+        let patch = PatchParams::default();
+        let released = Patch::Merge(json!({"status": {"phase": "Released"}}));
+        match answered(|| volumes.patch_status(&name, &patch, &released)).await {
+            // It was never bound.
+            Err(kube::Error::Api(status)) if status.code == 404 => return Ok(()),
+            patched => drop(patched?),
+        }
+        let delete = DeleteParams::default();
+        let deleted = answered(|| volumes.delete(&name, &delete)).await?;
+        if deleted.left().is_some_and(|volume| !volume.finalizers().is_empty()) {
+            let free = Patch::Merge(json!({"metadata": {"finalizers": null}}));
+            answered(|| volumes.patch(&name, &patch, &free)).await?;
+        }
+        Ok(())
+    }
+
+    fn claims(&self, claim: &Claim) -> Api<Claim> {
+        Api::namespaced(self.client.clone(), &claim.namespace().unwrap_or_default())
+    }
+
+    fn volumes(&self) -> Api<Volume> {
+        Api::all(self.client.clone())
+    }
 }
 
-async fn bind(client: Client, bound: Bound, claim: Claim) {
-    if let Err(error) = try_bind(&client, &bound, &claim).await {
-        eprintln!("claim {} is not bound: {error:#}", claim.name_any());
-    }
+fn volume_name(claim: &Claim) -> String {
+    format!("pvc-{}", claim.uid().unwrap_or_default())
 }
 
-async fn try_bind(client: &Client, bound: &Bound, claim: &Claim) -> Result<()> {
-    let (namespace, name) = (claim.namespace().unwrap_or_default(), claim.name_any());
-    let uid = claim.uid().unwrap_or_default();
-    let claims = Api::<Claim>::namespaced(client.clone(), &namespace);
-    let volumes = Api::<Trimmed<PersistentVolume>>::all(client.clone());
-    let volume_name = format!("pvc-{uid}");
-    let volume: PersistentVolume = serde_json::from_value(json!({
-        "metadata": {"name": volume_name},
+fn volume(claim: &Claim) -> Value {
+    let (namespace, name, uid) = (claim.namespace(), claim.name_any(), claim.uid());
+    json!({
+        "metadata": {"name": volume_name(claim)},
         "spec": {
             "capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"], "storageClassName": CLASS,
             "persistentVolumeReclaimPolicy": "Delete", "volumeMode": "Filesystem",
@@ -99,22 +193,5 @@ async fn try_bind(client: &Client, bound: &Bound, claim: &Claim) -> Result<()> {
             "claimRef": {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "namespace": namespace, "name": name,
                 "uid": uid},
         },
-    }))?;
-    let (volume, create) = (Trimmed(volume), PostParams::default());
-    match answered(|| volumes.create(&create, &volume)).await {
-        Err(kube::Error::Api(status)) if status.code == 409 => {}
-        made => drop(made?),
-    }
-    let patch = PatchParams::default();
-    let status = Patch::Merge(json!({"status": {"phase": "Bound"}}));
-    answered(|| volumes.patch_status(&volume_name, &patch, &status)).await?;
-    let named = Patch::Merge(json!({"metadata": {"annotations": {"pv.kubernetes.io/bind-completed": "yes"}},
-        "spec": {"volumeName": volume_name}}));
-    answered(|| claims.patch(&name, &patch, &named)).await?;
-    let status = Patch::Merge(
-        json!({"status": {"phase": "Bound", "capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"]}}),
-    );
-    answered(|| claims.patch_status(&name, &patch, &status)).await?;
-    bound.lock().since.insert(name, Instant::now());
-    Ok(())
+    })
 }

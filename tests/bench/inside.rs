@@ -2,18 +2,19 @@
 
 use std::{path::Path, time::Duration};
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use kube::Client;
 
 use super::{
-    MEMBER,
-    binder::{self, Bound},
-    clusters::kubernetes,
+    MEMBER, PATIENCE,
+    clusters::{kubernetes, wait_for},
     floor,
-    measure::{Run, closed_loop, median},
-    process::{memory, processor_time, waited},
+    measure::{Run, closed_loop, median, percentile},
+    process::{Apart, memory, now, processor_time, waited},
     report::{Row, print},
+    seen::Seen as Watch,
     subject::{Place, Subject},
+    told::Heard,
 };
 
 /// Callers, and how many volumes they make in one run.
@@ -34,15 +35,37 @@ struct Seen {
     over_bind: Vec<(Duration, Duration)>,
     /// One write of the member among as many others.
     write: Vec<(Duration, Duration)>,
+    /// Answers that were there before the bind was seen by the binder, in a hundred.
+    early: Vec<f64>,
     processor: Vec<f64>,
-    /// The same of the bare loop and the binder together.
+    /// The same of the bare loop.
     own: Vec<f64>,
+}
+
+/// What the driver's calls were like.
+struct Calls {
+    over_bind: Vec<Duration>,
+    early: f64,
+}
+
+impl Calls {
+    /// From when each was answered, and for which claim.
+    async fn of(run: Run<(String, Duration)>, heard: &mut Heard) -> Result<Self> {
+        let (claims, answered): (Vec<String>, Vec<Duration>) = run.calls.into_iter().unzip();
+        let bound = heard.of(&claims).await?;
+        let early = answered.iter().zip(&bound).filter(|(answered, bound)| answered < bound).count();
+        let over_bind = answered.iter().zip(&bound).map(|(answered, bound)| answered.saturating_sub(*bound));
+        Ok(Self { over_bind: over_bind.collect(), early: early as f64 / answered.len() as f64 * 100.0 })
+    }
 }
 
 pub async fn measure(folder: &Path, rounds: usize) -> Result<()> {
     let kubeconfig = folder.join(MEMBER).join("admin-inside.kubeconfig");
-    let (client, bound) = (kubernetes::client(&kubeconfig).await?, Bound::default());
-    let binding = tokio::spawn(binder::run(kubernetes::client(&kubeconfig).await?, bound.clone()));
+    let told = folder.join("bound.told");
+    let _binder = Apart::start([Path::new("bind"), &kubeconfig, &told])?;
+    let mut heard = wait_for("the binder works", PATIENCE, || async { Heard::from(&told).map(Some) }).await?;
+    let (client, watch) = (kubernetes::client(&kubeconfig).await?, Watch::default());
+    let watching = tokio::spawn(watch.clone().follow(client.clone()));
     let text = |cluster: &str| std::fs::read_to_string(folder.join(cluster).join("admin-inside.kubeconfig"));
     let subject = Subject::start(&Place::new(folder, &text("host")?, &text(MEMBER)?)?).await?;
     let mut seen: [Seen; LOADS.len()] = Default::default();
@@ -50,30 +73,28 @@ pub async fn measure(folder: &Path, rounds: usize) -> Result<()> {
         for ((callers, volumes), seen) in LOADS.into_iter().zip(&mut seen) {
             let name = |who: &str, number: usize| format!("{who}-{round}-{callers}-{number}");
             let own = processor_time(std::process::id())?;
-            let bare = loop_of(callers, volumes, &client, &bound, |number| (name("bare", number), false)).await?;
+            let bare = loop_of(callers, volumes, &client, &watch, |number| (name("bare", number), false)).await?;
             let own = processor_time(std::process::id())?.saturating_sub(own);
-            let marked = loop_of(callers, volumes, &client, &bound, |number| (name("marked", number), true)).await?;
+            let marked = loop_of(callers, volumes, &client, &watch, |number| (name("marked", number), true)).await?;
             let before = (processor_time(subject.id())?, waited(subject.id())?);
-            let driver = closed_loop(callers, volumes, |number| {
-                let (subject, bound, name) = (&subject, &bound, name("driver", number));
-                async move { subject.create(&name, bound).await }
-            });
-            let driver = driver.await?;
+            let driver = closed_loop(callers, volumes, |number| create(&subject, name("driver", number))).await?;
             let used = processor_time(subject.id())?.saturating_sub(before.0);
             let waited = waited(subject.id())?.saturating_sub(before.1);
             let rates = Rates { bare: bare.rate(), marked: marked.rate(), driver: driver.rate() };
-            tell(round, callers, rates, &driver, (used, waited));
+            let calls = Calls::of(driver, &mut heard).await?;
+            tell(round, callers, rates, &calls, (used, waited));
             // The first round warms connections and caches.
             if round > 0 {
                 seen.rates.push(rates);
-                seen.over_bind.push((driver.percentile(50), driver.percentile(99)));
-                seen.write.push((marked.percentile(50), marked.percentile(99)));
+                seen.over_bind.push(middle_and_last(calls.over_bind));
+                seen.early.push(calls.early);
+                seen.write.push(middle_and_last(marked.calls));
                 seen.processor.push(used.as_secs_f64() * 1000.0 / volumes as f64);
                 seen.own.push(own.as_secs_f64() * 1000.0 / volumes as f64);
             }
         }
     }
-    binding.abort();
+    watching.abort();
     let (memory, most) = memory(subject.id())?;
     println!("the driver's memory: {} MB, at most {} MB", memory >> 20, most >> 20);
     print(&rows(&seen));
@@ -85,25 +106,40 @@ async fn loop_of(
     callers: usize,
     volumes: usize,
     client: &Client,
-    bound: &Bound,
+    watch: &Watch,
     what: impl Fn(usize) -> (String, bool),
-) -> Result<Run> {
+) -> Result<Run<Duration>> {
     closed_loop(callers, volumes, |number| {
         let (name, marked) = what(number);
-        async move { floor::create(client, bound, &name, marked).await }
+        async move { floor::create(client, watch, &name, marked).await }
     })
     .await
 }
 
-fn tell(round: usize, callers: usize, rates: Rates, driver: &Run, (used, waited): (Duration, Duration)) {
+/// The leaf claim, which the handle names, and when the answer was there.
+async fn create(subject: &Subject, name: String) -> Result<(String, Duration)> {
+    let handle = subject.create(&name).await?;
+    let now = now()?;
+    let mut parts = handle.split('/').skip(1);
+    let (namespace, claim) = parts.next().zip(parts.next()).context("a handle has four parts")?;
+    Ok((format!("{namespace}/{claim}"), now))
+}
+
+fn middle_and_last(times: Vec<Duration>) -> (Duration, Duration) {
+    (percentile(times.clone(), 50), percentile(times, 99))
+}
+
+fn tell(round: usize, callers: usize, rates: Rates, driver: &Calls, (used, waited): (Duration, Duration)) {
+    let (middle, last) = middle_and_last(driver.over_bind.clone());
     println!(
-        "round {round}, {callers} callers: bare {:.0}/s, with a mark {:.0}/s, driver {:.0}/s; over the bind p50 {:.1?} p99 {:.1?}; \
-         {:.2} s of processors, and {:.2} s of waiting for one",
+        "round {round}, {callers} callers: bare {:.0}/s, with a mark {:.0}/s, driver {:.0}/s; over the bind p50 {:.1?} p99 {:.1?}, \
+         {:.0} % before it; {:.2} s of processors, and {:.2} s of waiting for one",
         rates.bare,
         rates.marked,
         rates.driver,
-        driver.percentile(50),
-        driver.percentile(99),
+        middle,
+        last,
+        driver.early,
         used.as_secs_f64(),
         waited.as_secs_f64()
     );
@@ -123,6 +159,7 @@ fn rows(seen: &[Seen]) -> Vec<Row> {
         let what = |text: &str| format!("{text}, {callers} at once");
         rows.push(Row::at_most(what("over the bind, p50 (ms)"), goals.0, milliseconds(&seen.over_bind, |pair| pair.0)));
         rows.push(Row::at_most(what("over the bind, p99 (ms)"), goals.1, milliseconds(&seen.over_bind, |pair| pair.1)));
+        rows.push(Row::at_most(what("… answered before it was told (%)"), None, median(seen.early.clone())));
         rows.push(Row::at_most(
             what("… one write of the member, p50 (ms)"),
             None,
@@ -137,7 +174,7 @@ fn rows(seen: &[Seen]) -> Vec<Row> {
         rows.push(Row::at_least(what("rate, of the bare loop's (%)"), Some(95.0), ratio(|at| at.bare)));
         rows.push(Row::at_least(what("… of a bare loop's that marks too (%)"), Some(95.0), ratio(|at| at.marked)));
         rows.push(Row::at_most(what("processor seconds per 1000 volumes"), Some(0.10), median(seen.processor.clone())));
-        rows.push(Row::at_most(what("… of the bare loop with its binder"), None, median(seen.own.clone())));
+        rows.push(Row::at_most(what("… of the bare loop"), None, median(seen.own.clone())));
     }
     rows
 }

@@ -1,7 +1,7 @@
 //! `make bench`: what the driver adds to what a member does anyway, on a real API server. Everything is a ratio within one
 //! run: the same machine, the same member, the harness's own bare loop and the driver in turns.
 //!
-//! The fleet's controller-managers and schedulers are stopped; claims are bound at once by a binder of the harness's own.
+//! The fleet's controller-managers and schedulers are stopped; claims are bound at once by a binder, a process of its own.
 //! What measures runs inside the fleet, beside the driver, so that both reach the member in the same way.
 #![allow(unreachable_pub, reason = "a binary of its own")]
 #![allow(clippy::print_stdout, clippy::cast_precision_loss, reason = "it speaks to a person, of small numbers")]
@@ -18,12 +18,14 @@ mod measure;
 mod process;
 mod report;
 mod scale;
+mod seen;
 mod subject;
+mod told;
 
 use std::{path::PathBuf, time::Duration};
 
 use anyhow::{Context, Result, ensure};
-use clap::Parser;
+use clap::{Parser, Subcommand};
 use clusters::{Fleet, Spec};
 use serde_json::json;
 
@@ -33,10 +35,10 @@ const NAMESPACE: &str = "bench";
 const PATIENCE: Duration = Duration::from_mins(10);
 
 #[derive(Debug, Parser)]
+#[command(override_usage = "bench [OPTIONS]", disable_help_subcommand = true)]
 struct Arguments {
-    /// Measures, inside the fleet whose folder this is
-    #[arg(long, hide = true)]
-    inside: Option<PathBuf>,
+    #[command(subcommand)]
+    part: Option<Part>,
     /// How often the bare loop and the driver take turns
     #[arg(long, default_value_t = 3)]
     rounds: usize,
@@ -45,12 +47,24 @@ struct Arguments {
     scale: bool,
 }
 
+/// What the bench starts of itself in processes of their own.
+#[derive(Debug, Subcommand)]
+enum Part {
+    /// Measures, inside the fleet whose folder this is
+    #[command(hide = true)]
+    Inside { folder: PathBuf },
+    /// Binds claims, and tells in a file when
+    #[command(hide = true)]
+    Bind { kubeconfig: PathBuf, told: PathBuf },
+}
+
 #[tokio::main]
 async fn main() -> Result<()> {
     let arguments = Arguments::parse();
-    match &arguments.inside {
-        _ if arguments.scale => scale::measure().await,
-        Some(folder) => inside::measure(folder, arguments.rounds).await,
+    match &arguments.part {
+        Some(Part::Inside { folder }) => Box::pin(inside::measure(folder, arguments.rounds)).await,
+        Some(Part::Bind { kubeconfig, told }) => binder::process(kubeconfig, told).await,
+        None if arguments.scale => scale::measure().await,
         None => outside(arguments.rounds).await,
     }
 }
@@ -77,7 +91,7 @@ async fn outside(rounds: usize) -> Result<()> {
     member.apply(&class.to_string()).await?;
     let program = std::env::current_exe().context("find this program")?;
     let folder = fleet.folder().display().to_string();
-    let arguments = ["--inside", &folder, "--rounds", &rounds.to_string()];
+    let arguments = ["--rounds", &rounds.to_string(), "inside", &folder];
     let measuring = fleet.spawn("measure", program, &arguments, &[])?;
     let mut shown = 0;
     loop {

@@ -8,30 +8,22 @@ use std::{
 use anyhow::Result;
 use futures::future::try_join_all;
 
-/// One run: how long all took, and what each call says of itself.
+/// How long all took, and what each call gave.
 #[derive(Clone, Debug)]
-pub struct Run {
+pub struct Run<T> {
     pub took: Duration,
-    pub calls: Vec<Duration>,
+    pub calls: Vec<T>,
 }
 
-impl Run {
+impl<T> Run<T> {
     pub fn rate(&self) -> f64 {
         self.calls.len() as f64 / self.took.as_secs_f64()
     }
-
-    /// The value below which so many of a hundred calls are.
-    pub fn percentile(&self, percent: usize) -> Duration {
-        let mut sorted = self.calls.clone();
-        sorted.sort_unstable();
-        let at = (sorted.len() * percent / 100).min(sorted.len().saturating_sub(1));
-        sorted.get(at).copied().unwrap_or_default()
-    }
 }
 
-pub async fn closed_loop<F>(callers: usize, volumes: usize, one: impl Fn(usize) -> F) -> Result<Run>
+pub async fn closed_loop<T, F>(callers: usize, volumes: usize, one: impl Fn(usize) -> F) -> Result<Run<T>>
 where
-    F: Future<Output = Result<Duration>>,
+    F: Future<Output = Result<T>>,
 {
     let (next, begun) = (AtomicUsize::new(0), Instant::now());
     let caller = async || {
@@ -45,7 +37,14 @@ where
         }
     };
     let calls = try_join_all((0..callers).map(|_| caller())).await?;
-    Ok(Run { took: begun.elapsed(), calls: calls.concat() })
+    Ok(Run { took: begun.elapsed(), calls: calls.into_iter().flatten().collect() })
+}
+
+/// The value below which so many of a hundred are.
+pub fn percentile(mut times: Vec<Duration>, percent: usize) -> Duration {
+    times.sort_unstable();
+    let at = (times.len() * percent / 100).min(times.len().saturating_sub(1));
+    times.get(at).copied().unwrap_or_default()
 }
 
 /// The middle one, or the lower of the two in the middle.

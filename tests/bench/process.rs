@@ -1,12 +1,41 @@
 //! What the kernel tells of a process.
 
-use std::{fs, time::Duration};
+use std::{
+    ffi::OsStr,
+    fs,
+    process::{Child, Command, Stdio},
+    time::Duration,
+};
 
 use anyhow::{Context, Result};
 use nix::{
-    time::{clock_getcpuclockid, clock_gettime},
+    time::{ClockId, clock_getcpuclockid, clock_gettime},
     unistd::Pid,
 };
+
+/// What all processes of the machine read as the time.
+pub fn now() -> Result<Duration> {
+    Ok(clock_gettime(ClockId::CLOCK_MONOTONIC).context("read the clock")?.into())
+}
+
+/// A part of the bench in a process of its own, which ends with this.
+#[derive(Debug)]
+pub struct Apart(Child);
+
+impl Apart {
+    pub fn start<A: AsRef<OsStr>>(arguments: impl IntoIterator<Item = A>) -> Result<Self> {
+        let program = std::env::current_exe().context("find this program")?;
+        let child = Command::new(program).args(arguments).stdin(Stdio::null()).spawn();
+        Ok(Self(child.context("start a part of the bench")?))
+    }
+}
+
+impl Drop for Apart {
+    fn drop(&mut self) {
+        drop(self.0.kill());
+        drop(self.0.wait());
+    }
+}
 
 /// What it has used of processors so far, to the nanosecond, those of its threads that have ended included.
 pub fn processor_time(process: u32) -> Result<Duration> {

@@ -11,13 +11,12 @@ use simulate::Cluster;
 use tokio::{net::TcpListener, task::JoinSet};
 
 use super::{
-    CLASS, NAMESPACE,
-    binder::{self, Bound},
-    leaves,
+    CLASS, NAMESPACE, binder, leaves,
     measure::{Run, closed_loop, median},
     process::memory,
     report::{Row, print},
     subject::{Place, Subject},
+    told::Told,
 };
 
 const SIZES: [u32; 3] = [100, 10_000, 100_000];
@@ -32,7 +31,6 @@ const BYTES: f64 = 700.0;
 /// A driver with its member.
 struct Stage {
     subject: Subject,
-    bound: Bound,
     started: Duration,
     memory: (u64, u64),
     rates: Vec<f64>,
@@ -79,20 +77,20 @@ impl Stage {
         let host_id = HostId(simulate::text(&identity, "/metadata/uid").to_owned());
         let member = filled(&host_id, size);
         let (host, member) = (serve(host, &mut inside).await?, serve(member, &mut inside).await?);
-        let bound = Bound::default();
-        inside.spawn(binder::run(Client::try_from(Config::new(member.parse()?))?, bound.clone()));
+        inside.spawn(binder::run(Client::try_from(Config::new(member.parse()?))?, Told::default()));
         let place = Place::new(folder.path(), &kubeconfig(&host), &kubeconfig(&member))?;
         let begun = Instant::now();
         let subject = Subject::start(&place).await?;
         let (started, memory) = (begun.elapsed(), memory(subject.id())?);
-        let stage =
-            Self { subject, bound, started, memory, rates: vec![], lists: vec![], _inside: inside, _folder: folder };
+        let stage = Self { subject, started, memory, rates: vec![], lists: vec![], _inside: inside, _folder: folder };
         Ok(stage)
     }
 
-    async fn create(&self, round: usize) -> Result<Run> {
+    async fn create(&self, round: usize) -> Result<Run<Duration>> {
         closed_loop(CALLERS, VOLUMES, |number| async move {
-            self.subject.create(&format!("volume-{round}-{number}"), &self.bound).await
+            let begun = Instant::now();
+            self.subject.create(&format!("volume-{round}-{number}")).await?;
+            Ok(begun.elapsed())
         })
         .await
     }

@@ -21,7 +21,6 @@ use tonic::transport::{Channel, Endpoint};
 
 use super::{
     CLASS, MEMBER, PATIENCE,
-    binder::Bound,
     clusters::{guardian::profile_folder, wait_for},
 };
 
@@ -74,16 +73,11 @@ impl Subject {
         Ok(subject)
     }
 
-    /// One volume; the handle's third part is the leaf claim. Repeated as the sidecar repeats it.
-    pub async fn create(&self, name: &str, bound: &Bound) -> Result<Duration> {
+    /// One volume, by its handle. Repeated as the sidecar repeats it.
+    pub async fn create(&self, name: &str) -> Result<String> {
         loop {
             match self.create_once(name).await {
-                Ok(handle) => {
-                    let now = Instant::now();
-                    let claim = handle.split('/').nth(2).context("a handle has four parts")?;
-                    // None: this answer was faster than the binder's own.
-                    return Ok(bound.since(claim).map_or(Duration::ZERO, |since| now.saturating_duration_since(since)));
-                }
+                Ok(handle) => return Ok(handle),
                 Err((Code::Aborted | Code::Unavailable, message)) => eprintln!("{name}: {message}"),
                 Err((code, message)) => bail!("{name}: {code:?}: {message}"),
             }

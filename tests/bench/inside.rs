@@ -3,6 +3,8 @@
 use std::{path::Path, time::Duration};
 
 use anyhow::{Context, Result};
+use csi::v1::Volume;
+use futures::future::try_join_all;
 use kube::Client;
 
 use super::{
@@ -11,9 +13,10 @@ use super::{
     floor,
     measure::{Run, closed_loop, median, percentile},
     process::{Apart, memory, now, processor_time, waited},
+    provisioner::{Host, HostClaim},
     report::{Row, print},
     seen::Seen as Watch,
-    subject::{Place, Subject},
+    subject::{Place, Subject, Terms},
     told::Heard,
 };
 
@@ -48,10 +51,19 @@ struct Calls {
     early: f64,
 }
 
+/// One of them.
+struct Made<'a> {
+    claim: &'a HostClaim,
+    volume: Volume,
+    /// The claim in the member.
+    leaf: String,
+    answered: Duration,
+}
+
 impl Calls {
-    /// From when each was answered, and for which claim.
-    async fn of(run: Run<(String, Duration)>, heard: &mut Heard) -> Result<Self> {
-        let (claims, answered): (Vec<String>, Vec<Duration>) = run.calls.into_iter().unzip();
+    async fn of(run: Run<Made<'_>>, heard: &mut Heard) -> Result<Self> {
+        let (claims, answered): (Vec<String>, Vec<Duration>) =
+            run.calls.into_iter().map(|made| (made.leaf, made.answered)).unzip();
         let bound = heard.of(&claims).await?;
         let early = answered.iter().zip(&bound).filter(|(answered, bound)| answered < bound).count();
         let over_bind = answered.iter().zip(&bound).map(|(answered, bound)| answered.saturating_sub(*bound));
@@ -67,7 +79,11 @@ pub async fn measure(folder: &Path, rounds: usize) -> Result<()> {
     let (client, watch) = (kubernetes::client(&kubeconfig).await?, Watch::default());
     let watching = tokio::spawn(watch.clone().follow(client.clone()));
     let text = |cluster: &str| std::fs::read_to_string(folder.join(cluster).join("admin-inside.kubeconfig"));
-    let subject = Subject::start(&Place::new(folder, &text("host")?, &text(MEMBER)?)?).await?;
+    let place = Place::new(&folder.join("bench"), &text("host")?, &text(MEMBER)?)?;
+    let (host, subject) = (Host::new(&place.host()).await?, Subject::start(&Terms::own()?, &place).await?);
+    for claim in &host.claims("first", 1, &subject.driver).await? {
+        host.volume(claim, &subject.driver, &subject.serves(claim).await?).await?;
+    }
     let mut seen: [Seen; LOADS.len()] = Default::default();
     for round in 0..=rounds {
         for ((callers, volumes), seen) in LOADS.into_iter().zip(&mut seen) {
@@ -76,11 +92,14 @@ pub async fn measure(folder: &Path, rounds: usize) -> Result<()> {
             let bare = loop_of(callers, volumes, &client, &watch, |number| (name("bare", number), false)).await?;
             let own = processor_time(std::process::id())?.saturating_sub(own);
             let marked = loop_of(callers, volumes, &client, &watch, |number| (name("marked", number), true)).await?;
+            let claims = host.claims(&format!("driver-{round}-{callers}"), volumes, &subject.driver).await?;
             let before = (processor_time(subject.id())?, waited(subject.id())?);
-            let driver = closed_loop(callers, volumes, |number| create(&subject, name("driver", number))).await?;
+            let driver = closed_loop(callers, volumes, |number| create(&subject, &claims[number])).await?;
             let used = processor_time(subject.id())?.saturating_sub(before.0);
             let waited = waited(subject.id())?.saturating_sub(before.1);
             let rates = Rates { bare: bare.rate(), marked: marked.rate(), driver: driver.rate() };
+            try_join_all(driver.calls.iter().map(|made| host.volume(made.claim, &subject.driver, &made.volume)))
+                .await?;
             let calls = Calls::of(driver, &mut heard).await?;
             tell(round, callers, rates, &calls, (used, waited));
             // The first round warms connections and caches.
@@ -116,13 +135,10 @@ async fn loop_of(
     .await
 }
 
-/// The leaf claim, which the handle names, and when the answer was there.
-async fn create(subject: &Subject, name: String) -> Result<(String, Duration)> {
-    let handle = subject.create(&name).await?;
-    let now = now()?;
-    let mut parts = handle.split('/').skip(1);
-    let (namespace, claim) = parts.next().zip(parts.next()).context("a handle has four parts")?;
-    Ok((format!("{namespace}/{claim}"), now))
+async fn create<'a>(subject: &Subject, claim: &'a HostClaim) -> Result<Made<'a>> {
+    let (volume, _) = subject.create(claim).await?;
+    let answered = now()?;
+    Ok(Made { claim, volume, leaf: subject.leaf(claim).context("the driver makes a claim")?, answered })
 }
 
 fn middle_and_last(times: Vec<Duration>) -> (Duration, Duration) {

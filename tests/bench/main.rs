@@ -16,6 +16,7 @@ mod inside;
 mod leaves;
 mod measure;
 mod process;
+mod provisioner;
 mod report;
 mod scale;
 mod seen;
@@ -79,11 +80,11 @@ async fn outside(rounds: usize) -> Result<()> {
         }
     }
     let member = fleet.member(MEMBER);
-    for name in [NAMESPACE, "kosmos-csi"] {
-        member.apply(&json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}).to_string()).await?;
+    for (cluster, name) in fleet.clusters().flat_map(|cluster| [(cluster, NAMESPACE), (cluster, "kosmos-csi")]) {
+        cluster
+            .apply(&json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}).to_string())
+            .await?;
     }
-    let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "kosmos-csi"}});
-    fleet.host().apply(&namespace.to_string()).await?;
     let class = json!({
         "apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": CLASS},
         "provisioner": "bench.kosmos-csi.test", "volumeBindingMode": "Immediate",

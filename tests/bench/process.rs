@@ -3,7 +3,7 @@
 use std::{
     ffi::OsStr,
     fs,
-    process::{Child, Command, Stdio},
+    process::{Child, Command, ExitStatus, Stdio},
     time::Duration,
 };
 
@@ -18,15 +18,28 @@ pub fn now() -> Result<Duration> {
     Ok(clock_gettime(ClockId::CLOCK_MONOTONIC).context("read the clock")?.into())
 }
 
-/// A part of the bench in a process of its own, which ends with this.
+/// A process that ends with this one.
 #[derive(Debug)]
 pub struct Apart(Child);
 
 impl Apart {
+    pub fn run(command: &mut Command) -> Result<Self> {
+        Ok(Self(command.stdin(Stdio::null()).spawn()?))
+    }
+
+    /// A part of the bench itself.
     pub fn start<A: AsRef<OsStr>>(arguments: impl IntoIterator<Item = A>) -> Result<Self> {
         let program = std::env::current_exe().context("find this program")?;
-        let child = Command::new(program).args(arguments).stdin(Stdio::null()).spawn();
-        Ok(Self(child.context("start a part of the bench")?))
+        Self::run(Command::new(program).args(arguments)).context("start a part of the bench")
+    }
+
+    pub fn id(&self) -> u32 {
+        self.0.id()
+    }
+
+    /// How, if it has ended.
+    pub fn ended(&mut self) -> Result<Option<ExitStatus>> {
+        Ok(self.0.try_wait()?)
     }
 }
 

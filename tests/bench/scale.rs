@@ -4,7 +4,8 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use domain::volume::HostId;
+use csi::v1::Volume;
+use domain::volume::{DRIVER, HostId};
 use kube::{Client, Config};
 use serde_json::{Value, json};
 use simulate::Cluster;
@@ -14,8 +15,9 @@ use super::{
     CLASS, NAMESPACE, binder, leaves,
     measure::{Run, closed_loop, median},
     process::memory,
+    provisioner::{Host, HostClaim},
     report::{Row, print},
-    subject::{Place, Subject},
+    subject::{Place, Subject, Terms},
     told::Told,
 };
 
@@ -31,6 +33,7 @@ const BYTES: f64 = 700.0;
 /// A driver with its member.
 struct Stage {
     subject: Subject,
+    host: Host,
     started: Duration,
     memory: (u64, u64),
     rates: Vec<f64>,
@@ -71,28 +74,41 @@ impl Stage {
         let folder = tempfile::tempdir()?;
         let mut inside = JoinSet::new();
         let host = Cluster::new("host", 1);
-        host.create("namespaces", json!({"metadata": {"name": "kosmos-csi"}}))
-            .map_err(|error| anyhow::anyhow!("{error:?}"))?;
+        for name in [NAMESPACE, "kosmos-csi"] {
+            let made = host.create("namespaces", json!({"metadata": {"name": name}}));
+            made.map_err(|error| anyhow::anyhow!("{error:?}"))?;
+        }
         let identity = host.get("namespaces", "", "kube-system").context("a host without kube-system")?;
         let host_id = HostId(simulate::text(&identity, "/metadata/uid").to_owned());
         let member = filled(&host_id, size);
         let (host, member) = (serve(host, &mut inside).await?, serve(member, &mut inside).await?);
         inside.spawn(binder::run(Client::try_from(Config::new(member.parse()?))?, Told::default()));
         let place = Place::new(folder.path(), &kubeconfig(&host), &kubeconfig(&member))?;
+        let host = Host::new(&place.host()).await?;
+        let first = host.claims("first", 1, DRIVER).await?;
         let begun = Instant::now();
-        let subject = Subject::start(&place).await?;
+        let subject = Subject::start(&Terms::own()?, &place).await?;
+        for claim in &first {
+            let made = subject.serves(claim).await?;
+            host.volume(claim, &subject.driver, &made).await?;
+        }
         let (started, memory) = (begun.elapsed(), memory(subject.id())?);
-        let stage = Self { subject, started, memory, rates: vec![], lists: vec![], _inside: inside, _folder: folder };
+        let stage =
+            Self { subject, host, started, memory, rates: vec![], lists: vec![], _inside: inside, _folder: folder };
         Ok(stage)
     }
 
-    async fn create(&self, round: usize) -> Result<Run<Duration>> {
-        closed_loop(CALLERS, VOLUMES, |number| async move {
-            let begun = Instant::now();
-            self.subject.create(&format!("volume-{round}-{number}")).await?;
-            Ok(begun.elapsed())
-        })
-        .await
+    async fn create(&self, round: usize) -> Result<Run<(HostClaim, Volume)>> {
+        let claims = self.host.claims(&format!("volume-{round}"), VOLUMES, &self.subject.driver).await?;
+        let run = closed_loop(CALLERS, VOLUMES, |number| {
+            let claim = &claims[number];
+            async move { Ok((claim.clone(), self.subject.create(claim).await?.0)) }
+        });
+        let run = run.await?;
+        for (claim, made) in &run.calls {
+            self.host.volume(claim, &self.subject.driver, made).await?;
+        }
+        Ok(run)
     }
 }
 

@@ -1,102 +1,226 @@
-//! The driver: the release build, as a process, called over its socket.
+//! A CSI driver that is measured: the release build, as a process with a socket. How it is started and asked, a file says.
 
 use std::{
-    collections::HashMap,
+    collections::{BTreeMap, HashMap},
+    fs::{self, File},
     path::{Path, PathBuf},
-    process::{Child, Command, Stdio},
+    process::Command,
     time::{Duration, Instant},
 };
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use csi::{
-    client::{Client, Code},
+    client::{CallError, Client, Code},
     v1::{
-        CapacityRange, CreateVolumeRequest, ListVolumesRequest, VolumeCapability,
+        CapacityRange, ControllerGetCapabilitiesRequest, CreateVolumeRequest, GetPluginInfoRequest, ListVolumesRequest,
+        Topology, TopologyRequirement, Volume, VolumeCapability,
         controller_client::ControllerClient,
+        controller_service_capability::rpc::Type,
+        identity_client::IdentityClient,
         volume_capability::{AccessMode, AccessType, MountVolume, access_mode::Mode},
     },
 };
-
+use serde::Deserialize;
+use tokio::time::sleep;
 use tonic::transport::{Channel, Endpoint};
 
 use super::{
-    CLASS, MEMBER, PATIENCE,
-    clusters::{guardian::profile_folder, wait_for},
+    CLASS, MEMBER, NAMESPACE, PATIENCE,
+    clusters::{guardian::profile_folder, wait::Hopeless, wait_for},
+    process::Apart,
+    provisioner::HostClaim,
 };
 
-/// As the sidecar has it.
+/// As the chart has it of the sidecar.
 const TIMEOUT: Duration = Duration::from_mins(1);
+const AGAIN: Duration = Duration::from_millis(500);
+/// A driver that says so often that it is at work does not work.
+const MOST: u32 = 200;
+const OWN: &str = include_str!("subjects/kosmos-csi.json");
 
-/// Where the driver finds its clusters.
+/// How a driver is started and asked.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Terms {
+    pub name: String,
+    program: String,
+    #[serde(default)]
+    args: Vec<String>,
+    #[serde(default)]
+    env: BTreeMap<String, String>,
+    /// Of its StorageClass.
+    #[serde(default)]
+    parameters: HashMap<String, String>,
+    /// The places that its nodes tell of, as external-provisioner sends them.
+    #[serde(default)]
+    topology: Vec<HashMap<String, String>>,
+    /// The claim that it makes in the member, as `namespace/name`.
+    leaf: Option<String>,
+}
+
+impl Terms {
+    /// Of the driver that is here.
+    pub fn own() -> Result<Self> {
+        serde_json::from_str(OWN).context("read the terms of kosmos-csi")
+    }
+
+    /// The claim in the member, where it makes one and says which.
+    pub fn leaf(&self, claim: &HostClaim) -> Option<String> {
+        let leaf = self.leaf.as_ref()?.replace("{namespace}", NAMESPACE);
+        Some(leaf.replace("{claim}", &claim.name).replace("{volume}", &claim.volume()))
+    }
+
+    /// With what the words in braces stand for.
+    fn filled(&self, words: &[(&str, String)]) -> Result<Self> {
+        let fill = |text: &String| {
+            let filled = words.iter().fold(text.clone(), |text, (word, value)| text.replace(word, value));
+            ensure!(!filled.contains('{'), "{}: nobody knows what is in braces in {filled}", self.name);
+            Ok(filled)
+        };
+        let each = |map: &HashMap<String, String>| -> Result<HashMap<String, String>> {
+            map.iter().map(|(key, value)| Ok((key.clone(), fill(value)?))).collect()
+        };
+        Ok(Self {
+            name: self.name.clone(),
+            program: fill(&self.program)?,
+            args: self.args.iter().map(fill).collect::<Result<_>>()?,
+            env: self.env.iter().map(|(key, value)| Ok((key.clone(), fill(value)?))).collect::<Result<_>>()?,
+            parameters: each(&self.parameters)?,
+            topology: self.topology.iter().map(each).collect::<Result<_>>()?,
+            leaf: self.leaf.clone(),
+        })
+    }
+}
+
+/// Where subjects find their clusters.
 pub struct Place {
     folder: PathBuf,
 }
 
 impl Place {
-    /// Kubeconfigs of the host and of the member.
+    /// Kubeconfigs of the host and of the member. The folder is made.
     pub fn new(folder: &Path, host: &str, member: &str) -> Result<Self> {
-        std::fs::create_dir(folder.join("bench-members")).context("make the members' folder")?;
-        std::fs::write(folder.join("bench-host.kubeconfig"), host).context("write the host's kubeconfig")?;
-        let path = folder.join(format!("bench-members/{MEMBER}.kubeconfig"));
-        std::fs::write(path, member).context("write the member's kubeconfig")?;
-        Ok(Self { folder: folder.to_owned() })
+        let place = Self { folder: folder.to_owned() };
+        fs::create_dir_all(folder.join("members")).context("make the members' folder")?;
+        fs::write(place.host(), host).context("write the host's kubeconfig")?;
+        fs::write(place.member(MEMBER), member).context("write the member's kubeconfig")?;
+        Ok(place)
     }
+
+    pub fn host(&self) -> PathBuf {
+        self.folder.join("host.kubeconfig")
+    }
+
+    fn member(&self, name: &str) -> PathBuf {
+        self.folder.join(format!("members/{name}.kubeconfig"))
+    }
+
+    /// What the words of terms stand for, to a subject with this folder.
+    fn words(&self, own: &Path) -> Result<Vec<(&'static str, String)>> {
+        let text = |path: &Path| path.display().to_string();
+        Ok(vec![
+            ("{folder}", text(own)),
+            ("{socket}", text(&socket(own))),
+            ("{host_kubeconfig}", text(&self.host())),
+            ("{member_kubeconfig}", text(&self.member(MEMBER))),
+            ("{members}", text(&self.folder.join("members"))),
+            ("{programs}", text(&profile_folder()?)),
+            ("{namespace}", NAMESPACE.to_owned()),
+            ("{class}", CLASS.to_owned()),
+            ("{member}", MEMBER.to_owned()),
+        ])
+    }
+}
+
+fn socket(own: &Path) -> PathBuf {
+    own.join("csi.sock")
 }
 
 pub struct Subject {
+    terms: Terms,
+    /// As it calls itself.
+    pub driver: String,
+    mode: Mode,
     client: Client,
     lister: ControllerClient<Channel>,
-    process: Child,
+    process: Apart,
 }
 
 impl Subject {
-    pub async fn start(place: &Place) -> Result<Self> {
-        let socket = place.folder.join("bench.sock");
-        let process = Command::new(profile_folder()?.join("kosmos-csi"))
-            .arg("controller")
-            .arg(format!("--endpoint=unix://{}", socket.display()))
-            .arg(format!("--kubeconfig={}", place.folder.join("bench-host.kubeconfig").display()))
-            .arg(format!("--members-dir={}", place.folder.join("bench-members").display()))
-            .args(["--members-namespace=kosmos-csi", "--leaf-namespace=bench"])
+    /// Starts it with an empty folder, and waits until it says who it is.
+    pub async fn start(terms: &Terms, place: &Place) -> Result<Self> {
+        let own = place.folder.join(&terms.name);
+        drop(fs::remove_dir_all(&own));
+        fs::create_dir_all(&own).with_context(|| format!("make {}", own.display()))?;
+        let terms = terms.filled(&place.words(&own)?)?;
+        let log = own.join("log");
+        let written = File::create(&log).context("make a log")?;
+        let mut command = Command::new(&terms.program);
+        command
+            .args(&terms.args)
             .env_clear()
-            .env("RUST_LOG", "warn")
-            .stdin(Stdio::null())
-            .spawn()
-            .context("start the driver")?;
-        let client = Client::new(&socket).map_err(anyhow::Error::msg)?;
-        let channel = Endpoint::from_shared(format!("unix://{}", socket.display()))?.connect_lazy();
-        let subject = Self { client, lister: ControllerClient::new(channel), process };
-        let first = wait_for("the driver makes a first volume", PATIENCE, || async {
-            Ok(subject.create_once("first").await.ok())
-        });
-        first.await?;
-        Ok(subject)
-    }
-
-    /// One volume, by its handle. Repeated as the sidecar repeats it.
-    pub async fn create(&self, name: &str) -> Result<String> {
-        loop {
-            match self.create_once(name).await {
-                Ok(handle) => return Ok(handle),
-                Err((Code::Aborted | Code::Unavailable, message)) => eprintln!("{name}: {message}"),
-                Err((code, message)) => bail!("{name}: {code:?}: {message}"),
+            .env("PATH", std::env::var_os("PATH").unwrap_or_default())
+            .envs(&terms.env);
+        command.stdout(written.try_clone()?).stderr(written);
+        let mut process = Apart::run(&mut command).with_context(|| format!("start {}", terms.program))?;
+        let channel = Endpoint::from_shared(format!("unix://{}", socket(&own).display()))?.connect_lazy();
+        let what = format!("{} says who it is", terms.name);
+        let driver = wait_for(&what, PATIENCE, || {
+            let (ended, mut identity) = (process.ended(), IdentityClient::new(channel.clone()));
+            let log = &log;
+            async move {
+                if let Some(status) = ended? {
+                    bail!(Hopeless(format!("it has ended, {status}: {}", last_lines(log))));
+                }
+                Ok(Some(identity.get_plugin_info(GetPluginInfoRequest {}).await?.into_inner().name))
             }
-        }
+        });
+        let driver = driver.await?;
+        let mut lister = ControllerClient::new(channel);
+        let capabilities = lister.controller_get_capabilities(ControllerGetCapabilitiesRequest {}).await?.into_inner();
+        let mode = if capabilities.capabilities.contains(&Type::SingleNodeMultiWriter.into()) {
+            Mode::SingleNodeMultiWriter
+        } else {
+            Mode::SingleNodeWriter
+        };
+        let client = Client::new(&socket(&own)).map_err(anyhow::Error::msg)?;
+        Ok(Self { terms, driver, mode, client, lister, process })
     }
 
-    async fn create_once(&self, name: &str) -> Result<String, (Code, String)> {
-        let request = CreateVolumeRequest {
-            name: name.to_owned(),
+    /// Waits until it makes this volume: before, it may know nothing of its clusters.
+    pub async fn serves(&self, claim: &HostClaim) -> Result<Volume> {
+        wait_for(&format!("{} makes a first volume", self.terms.name), PATIENCE, || async {
+            let made = self.client.create_volume(self.request(claim), TIMEOUT).await;
+            made.map(Some).map_err(|refusal| anyhow::anyhow!("{refusal}"))
+        })
+        .await
+    }
+
+    /// One volume, and how often it was asked for.
+    pub async fn create(&self, claim: &HostClaim) -> Result<(Volume, u32)> {
+        again(&claim.name, || self.client.create_volume(self.request(claim), TIMEOUT)).await
+    }
+
+    /// What is asked is what external-provisioner asks for a claim whose class binds at once.
+    fn request(&self, claim: &HostClaim) -> CreateVolumeRequest {
+        let mut parameters = self.terms.parameters.clone();
+        let metadata = [("pvc/name", claim.name.clone()), ("pvc/namespace", NAMESPACE.to_owned())];
+        let metadata = metadata.into_iter().chain([("pv/name", claim.volume())]);
+        parameters.extend(metadata.map(|(key, value)| (format!("csi.storage.k8s.io/{key}"), value)));
+        let place = |segments: &HashMap<String, String>| Topology { segments: segments.clone() };
+        let places: Vec<Topology> = self.terms.topology.iter().map(place).collect();
+        let requirement = TopologyRequirement { requisite: places.clone(), preferred: places };
+        CreateVolumeRequest {
+            name: claim.volume(),
             capacity_range: Some(CapacityRange { required_bytes: 1 << 30, limit_bytes: 0 }),
             volume_capabilities: vec![VolumeCapability {
                 access_type: Some(AccessType::Mount(MountVolume::default())),
-                access_mode: Some(AccessMode { mode: Mode::SingleNodeWriter.into() }),
+                access_mode: Some(AccessMode { mode: self.mode.into() }),
             }],
-            parameters: HashMap::from([("leafStorageClass".to_owned(), CLASS.to_owned())]),
+            parameters,
+            accessibility_requirements: (!requirement.requisite.is_empty()).then_some(requirement),
             ..CreateVolumeRequest::default()
-        };
-        let made = self.client.create_volume(request, TIMEOUT).await;
-        made.map(|volume| volume.volume_id).map_err(|refusal| (refusal.code, refusal.message))
+        }
     }
 
     /// How long a page of ListVolumes takes; none where that is not offered.
@@ -107,14 +231,32 @@ impl Subject {
         Ok(begun.elapsed())
     }
 
+    pub fn leaf(&self, claim: &HostClaim) -> Option<String> {
+        self.terms.leaf(claim)
+    }
+
     pub fn id(&self) -> u32 {
         self.process.id()
     }
 }
 
-impl Drop for Subject {
-    fn drop(&mut self) {
-        drop(self.process.kill());
-        drop(self.process.wait());
+/// Asked again while the driver is at work, as external-provisioner asks again. The answer, and how often it was asked for.
+async fn again<T, F: Future<Output = Result<T, CallError>>>(what: &str, ask: impl Fn() -> F) -> Result<(T, u32)> {
+    let mut asked = 0;
+    loop {
+        asked += 1;
+        match ask().await {
+            Ok(answer) => return Ok((answer, asked)),
+            Err(CallError { code: Code::Aborted | Code::Unavailable | Code::DeadlineExceeded, .. }) if asked < MOST => {
+                sleep(AGAIN).await;
+            }
+            Err(refusal) => bail!("{what}: {refusal}"),
+        }
     }
+}
+
+fn last_lines(log: &Path) -> String {
+    let log = fs::read_to_string(log).unwrap_or_default();
+    let lines: Vec<&str> = log.lines().collect();
+    lines[lines.len().saturating_sub(5)..].join("\n")
 }

@@ -1,5 +1,5 @@
-//! `make bench`: what the driver adds to what a member does anyway, on a real API server. Everything is a ratio within one
-//! run: the same machine, the same member, the harness's own bare loop and the driver in turns.
+//! `make bench`: what the driver adds to the least that a driver can do, on a real API server. Everything is a ratio within one
+//! run: the same machine, the same member, the same callers, the bare driver and the driver in turns.
 //!
 //! The fleet's controller-managers and schedulers are stopped; claims are bound at once by a binder, a process of its own.
 //! What measures runs inside the fleet, beside the driver, so that both reach the member in the same way.
@@ -11,8 +11,8 @@ mod clusters;
 
 mod again;
 mod binder;
-mod floor;
 mod inside;
+mod least;
 mod leaves;
 mod measure;
 mod process;
@@ -40,7 +40,7 @@ const PATIENCE: Duration = Duration::from_mins(10);
 struct Arguments {
     #[command(subcommand)]
     part: Option<Part>,
-    /// How often the bare loop and the driver take turns
+    /// How often the bare driver and the driver take turns
     #[arg(long, default_value_t = 3)]
     rounds: usize,
     /// Measures few and many volumes on simulated members instead
@@ -54,6 +54,9 @@ enum Part {
     /// Measures, inside the fleet whose folder this is
     #[command(hide = true)]
     Inside { folder: PathBuf },
+    /// Serves the least that a driver can do
+    #[command(hide = true)]
+    Least { socket: PathBuf, kubeconfig: PathBuf, until: least::Until },
     /// Binds claims, and tells in a file when
     #[command(hide = true)]
     Bind { kubeconfig: PathBuf, told: PathBuf },
@@ -65,6 +68,7 @@ async fn main() -> Result<()> {
     match &arguments.part {
         Some(Part::Inside { folder }) => Box::pin(inside::measure(folder, arguments.rounds)).await,
         Some(Part::Bind { kubeconfig, told }) => binder::process(kubeconfig, told).await,
+        Some(Part::Least { socket, kubeconfig, until }) => least::process(socket, kubeconfig, *until).await,
         None if arguments.scale => scale::measure().await,
         None => outside(arguments.rounds).await,
     }

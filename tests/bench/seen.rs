@@ -24,6 +24,7 @@ pub struct Seen(Arc<Mutex<Waiting>>);
 #[derive(Debug, Default)]
 struct Waiting {
     bound: HashMap<String, oneshot::Sender<()>>,
+    gone: HashMap<String, oneshot::Sender<()>>,
 }
 
 impl Seen {
@@ -31,6 +32,13 @@ impl Seen {
     pub fn bound(&self, claim: &str) -> oneshot::Receiver<()> {
         let (sender, receiver) = oneshot::channel();
         self.lock().bound.insert(claim.to_owned(), sender);
+        receiver
+    }
+
+    /// Told when it shows that the claim has gone.
+    pub fn gone(&self, claim: &str) -> oneshot::Receiver<()> {
+        let (sender, receiver) = oneshot::channel();
+        self.lock().gone.insert(claim.to_owned(), sender);
         receiver
     }
 
@@ -51,14 +59,21 @@ impl Seen {
         let claims = Api::<Claim>::all(client.clone());
         let mut events = std::pin::pin!(claims.watch(&WatchParams::default(), "0").await?);
         while let Some(event) = events.try_next().await? {
-            let (WatchEvent::Added(claim) | WatchEvent::Modified(claim)) = event else { continue };
-            if is_bound(&claim) {
-                // Who gave up needs no answer.
-                let _ = self.lock().bound.remove(&place(&claim)).map(|waiting| waiting.send(()));
+            match event {
+                WatchEvent::Added(claim) | WatchEvent::Modified(claim) if is_bound(&claim) => {
+                    tell(self.lock().bound.remove(&place(&claim)));
+                }
+                WatchEvent::Deleted(claim) => tell(self.lock().gone.remove(&place(&claim))),
+                _ => {}
             }
         }
         Ok(())
     }
+}
+
+/// Who gave up needs no answer.
+fn tell(waiting: Option<oneshot::Sender<()>>) {
+    let _ = waiting.map(|waiting| waiting.send(()));
 }
 
 pub fn is_bound(claim: &Claim) -> bool {

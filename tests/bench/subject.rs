@@ -36,6 +36,9 @@ const TIMEOUT: Duration = Duration::from_mins(1);
 const AGAIN: Duration = Duration::from_millis(500);
 /// A driver that says so often that it is at work does not work.
 const MOST: u32 = 200;
+/// The least that a driver can do, the same with a mark on the volume, and the driver that is here.
+const BARE: &str = include_str!("subjects/bare.json");
+const MARKED: &str = include_str!("subjects/marked.json");
 const OWN: &str = include_str!("subjects/kosmos-csi.json");
 
 /// How a driver is started and asked.
@@ -59,9 +62,16 @@ pub struct Terms {
 }
 
 impl Terms {
-    /// Of the driver that is here.
+    pub fn bare() -> Result<Self> {
+        serde_json::from_str(BARE).context("read the terms of the bare driver")
+    }
+
+    pub fn marked() -> Result<Self> {
+        serde_json::from_str(MARKED).context("read the terms of the bare driver that marks")
+    }
+
     pub fn own() -> Result<Self> {
-        serde_json::from_str(OWN).context("read the terms of kosmos-csi")
+        serde_json::from_str(OWN).context("read the terms of the driver")
     }
 
     /// The claim in the member, where it makes one and says which.
@@ -229,6 +239,10 @@ impl Subject {
         let request = ListVolumesRequest { max_entries: 100, ..ListVolumesRequest::default() };
         self.lister.clone().list_volumes(request).await.context("ListVolumes")?;
         Ok(begun.elapsed())
+    }
+
+    pub fn name(&self) -> &str {
+        &self.terms.name
     }
 
     pub fn leaf(&self, claim: &HostClaim) -> Option<String> {

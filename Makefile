@@ -126,7 +126,7 @@ sanity: ## csi-sanity against the driver on real clusters
 	@$(MAKE) e2e ONLY=sanity
 
 .PHONY: bench
-bench: tools ## What the driver adds to what a member does anyway: ratios on real API servers, with the release build
+bench: tools ## What the driver costs beside the least that a driver can do, in turns on real API servers, with the release build; also target/bench.json
 	@$(call say,release build)
 	@time $(CARGO) build --release --workspace --bins --example bench --example clusters
 	@$(call say,bench)

@@ -1,174 +1,100 @@
-//! What is measured: the bare driver and the driver in turns, at one, a hundred and a thousand callers.
+//! What is measured on real API servers: all drivers in turns, at one, a hundred and a thousand callers.
 
-use std::{path::Path, time::Duration};
+use std::path::Path;
 
-use anyhow::{Context, Result};
-use csi::v1::Volume;
-use futures::future::try_join_all;
+use anyhow::Result;
 
 use super::{
-    MEMBER, PATIENCE,
-    clusters::wait_for,
-    measure::{closed_loop, median, percentile},
-    process::{Apart, memory, now, processor_time, waited},
-    provisioner::{Host, HostClaim},
+    Plan, conditions,
+    measure::{Figures, OVER_BIND_LAST, OVER_BIND_MIDDLE, PROCESSOR, RATE},
     report::{Row, print},
-    subject::{Place, Subject, Terms},
-    told::Heard,
+    sheet::Sheet,
+    subject::Terms,
+    turn::{Load, Stage},
 };
 
-/// Callers, and how many volumes they make in one run.
-const LOADS: [(usize, usize); 3] = [(1, 100), (100, 1000), (1000, 2000)];
+const OF_BARE: &str = "rate, of the bare driver's (%)";
+const OF_MARKED: &str = "rate, of one's that marks too (%)";
 
-/// What was seen of one driver at one load, a value per round.
-#[derive(Default)]
-struct Seen {
-    rate: Vec<f64>,
-    over_bind: Vec<(Duration, Duration)>,
-    /// Answers that were there before the bind was told, in a hundred.
-    early: Vec<f64>,
-    processor: Vec<f64>,
-}
-
-/// One answer.
-struct Made<'a> {
-    claim: &'a HostClaim,
-    volume: Volume,
-    /// The claim in the member.
-    leaf: String,
-    answered: Duration,
-}
-
-/// One turn of one driver.
-struct Turn {
-    rate: f64,
-    over_bind: Vec<Duration>,
-    early: f64,
-    used: Duration,
-    waited: Duration,
-}
-
-/// Where all take their turns.
-struct Stage {
-    host: Host,
-    heard: Heard,
-}
-
-pub async fn measure(folder: &Path, rounds: usize) -> Result<()> {
-    let kubeconfig = folder.join(MEMBER).join("admin-inside.kubeconfig");
-    let told = folder.join("bound.told");
-    let _binder = Apart::start([Path::new("bind"), &kubeconfig, &told])?;
-    let heard = wait_for("the binder works", PATIENCE, || async { Heard::from(&told).map(Some) }).await?;
-    let text = |cluster: &str| std::fs::read_to_string(folder.join(cluster).join("admin-inside.kubeconfig"));
-    let place = Place::new(&folder.join("bench"), &text("host")?, &text(MEMBER)?)?;
-    let mut stage = Stage { host: Host::new(&place.host()).await?, heard };
-    let mut subjects = Vec::new();
-    for terms in [Terms::bare()?, Terms::marked()?, Terms::own()?] {
-        subjects.push(stage.start(&terms, &place).await?);
-    }
-    let mut seen: [[Seen; 3]; LOADS.len()] = Default::default();
-    for round in 0..=rounds {
-        for (load, seen) in LOADS.into_iter().zip(&mut seen) {
-            for (subject, seen) in subjects.iter().zip(seen) {
-                let turn = stage.turn(subject, load, round).await?;
-                tell(round, load.0, subject.name(), &turn);
-                // The first round warms connections and caches.
+pub async fn measure(fleet: &Path, plan: &Plan) -> Result<()> {
+    let (bare, marked, own) = (Terms::bare()?, Terms::marked()?, Terms::own()?);
+    let (others, own) = ([(bare.name.clone(), OF_BARE), (marked.name.clone(), OF_MARKED)], own);
+    let goals_of = own.name.clone();
+    let subjects = [bare, marked, own];
+    let (mut stage, mut sheet) = (Stage::new(fleet).await?, Sheet::default());
+    for round in 0..=plan.rounds {
+        for load in plan.callers.iter().copied().map(load) {
+            let mut rates = Vec::new();
+            // Each is first, second and last as often as the others.
+            for terms in subjects.iter().cycle().skip(round).take(subjects.len()) {
+                let tag = format!("{}-{round}-{}", terms.name, load.callers);
+                let figures = Box::pin(stage.turn(terms, load, &tag)).await?;
+                tell(round, plan.rounds, load, &terms.name, &figures);
+                rates.push((&terms.name, figure(&figures, RATE)));
+                // The first round warms the servers.
                 if round > 0 {
-                    seen.rate.push(turn.rate);
-                    seen.early.push(turn.early);
-                    seen.processor.push(turn.used.as_secs_f64() * 1000.0 / load.1 as f64);
-                    seen.over_bind.push(middle_and_last(turn.over_bind));
+                    sheet.add(&part(load), &terms.name, &figures);
+                }
+            }
+            for (name, what) in others.iter().filter(|_| round > 0) {
+                let other = rates.iter().find(|(who, _)| *who == name).map_or(f64::NAN, |(_, rate)| *rate);
+                for (who, rate) in rates.iter().filter(|(who, _)| *who != name) {
+                    sheet.add(&part(load), who, &[(*what, rate / other * 100.0)]);
                 }
             }
         }
     }
-    for subject in &subjects {
-        let (memory, most) = memory(subject.id())?;
-        println!("memory of {}: {} MB, at most {} MB", subject.name(), memory >> 20, most >> 20);
-    }
-    print(&rows(&seen));
-    Ok(())
+    let head = conditions::conditions();
+    conditions::print(&head);
+    sheet.print();
+    print(&goals(&sheet, &goals_of, plan));
+    sheet.write(&plan.json, &head)
 }
 
-impl Stage {
-    async fn start(&self, terms: &Terms, place: &Place) -> Result<Subject> {
-        let subject = Subject::start(terms, place).await?;
-        for claim in &self.host.claims(&format!("first-{}", subject.name()), 1, &subject.driver).await? {
-            self.host.volume(claim, &subject.driver, &subject.serves(claim).await?).await?;
-        }
-        Ok(subject)
-    }
-
-    async fn turn(&mut self, subject: &Subject, (callers, volumes): (usize, usize), round: usize) -> Result<Turn> {
-        let prefix = format!("{}-{round}-{callers}", subject.name());
-        let claims = self.host.claims(&prefix, volumes, &subject.driver).await?;
-        let before = (processor_time(subject.id())?, waited(subject.id())?);
-        let run = closed_loop(callers, volumes, |number| create(subject, &claims[number])).await?;
-        let used = processor_time(subject.id())?.saturating_sub(before.0);
-        let waited = waited(subject.id())?.saturating_sub(before.1);
-        let rate = run.rate();
-        try_join_all(run.calls.iter().map(|made| self.host.volume(made.claim, &subject.driver, &made.volume))).await?;
-        let (leaves, answered): (Vec<String>, Vec<Duration>) =
-            run.calls.into_iter().map(|made| (made.leaf, made.answered)).unzip();
-        let bound = self.heard.of(&leaves).await?;
-        let early = answered.iter().zip(&bound).filter(|(answered, bound)| answered < bound).count();
-        let over_bind = answered.iter().zip(&bound).map(|(answered, bound)| answered.saturating_sub(*bound));
-        let early = early as f64 / answered.len() as f64 * 100.0;
-        Ok(Turn { rate, over_bind: over_bind.collect(), early, used, waited })
-    }
+fn load(callers: usize) -> Load {
+    let volumes = match callers {
+        ..10 => 300,
+        10..500 => 1000,
+        _ => 2000,
+    };
+    Load { callers, volumes }
 }
 
-async fn create<'a>(subject: &Subject, claim: &'a HostClaim) -> Result<Made<'a>> {
-    let (volume, _) = subject.create(claim).await?;
-    let answered = now()?;
-    Ok(Made { claim, volume, leaf: subject.leaf(claim).context("the driver makes a claim")?, answered })
+fn part(load: Load) -> String {
+    format!("{} callers, {} volumes", load.callers, load.volumes)
 }
 
-fn middle_and_last(times: Vec<Duration>) -> (Duration, Duration) {
-    (percentile(times.clone(), 50), percentile(times, 99))
+fn figure(figures: &Figures, what: &str) -> f64 {
+    figures.iter().find(|(name, _)| *name == what).map_or(f64::NAN, |(_, value)| *value)
 }
 
-fn tell(round: usize, callers: usize, who: &str, turn: &Turn) {
-    let (middle, last) = middle_and_last(turn.over_bind.clone());
+fn tell(round: usize, rounds: usize, load: Load, who: &str, figures: &Figures) {
+    let figure = |what: &str| figure(figures, what);
     println!(
-        "round {round}, {callers} callers, {who}: {:.0}/s; over the bind p50 {middle:.1?} p99 {last:.1?}, {:.0} % before it; \
-         {:.2} s of processors, and {:.2} s of waiting for one",
-        turn.rate,
-        turn.early,
-        turn.used.as_secs_f64(),
-        turn.waited.as_secs_f64()
+        "round {round} of {rounds}, {}, {who}: {:.0} made and {:.0} deleted a second, {:.2} processor seconds per 1000",
+        part(load),
+        figure(RATE),
+        figure("deletes a second"),
+        figure(PROCESSOR)
     );
 }
 
-fn rows(seen: &[[Seen; 3]]) -> Vec<Row> {
+/// What was to be reached.
+fn goals(sheet: &Sheet, who: &str, plan: &Plan) -> Vec<Row> {
     let mut rows = Vec::new();
-    for ((callers, _), [bare, marked, driver]) in LOADS.into_iter().zip(seen) {
-        let milliseconds = |of: &Seen, pick: fn(&(Duration, Duration)) -> Duration| {
-            median(of.over_bind.iter().map(|pair| pick(pair).as_secs_f64() * 1000.0).collect())
-        };
-        let goals = match callers {
-            1 => (Some(1.5), Some(6.0)),
-            100 => (None, Some(25.0)),
-            _ => (None, None),
-        };
-        let what = |text: &str| format!("{text}, {callers} at once");
-        rows.push(Row::at_most(what("over the bind, p50 (ms)"), goals.0, milliseconds(driver, |pair| pair.0)));
-        rows.push(Row::at_most(what("over the bind, p99 (ms)"), goals.1, milliseconds(driver, |pair| pair.1)));
-        rows.push(Row::at_most(what("… answered before it was told (%)"), None, median(driver.early.clone())));
-        rows.push(Row::at_most(what("… of the bare driver, p50 (ms)"), None, milliseconds(bare, |pair| pair.0)));
-        rows.push(Row::at_most(what("… of one that marks too, p50 (ms)"), None, milliseconds(marked, |pair| pair.0)));
-        let ratio = |of: &Seen| {
-            median(driver.rate.iter().zip(&of.rate).map(|(driver, other)| driver / other * 100.0).collect())
-        };
-        rows.push(Row::at_least(what("rate, of the bare driver's (%)"), Some(95.0), ratio(bare)));
-        rows.push(Row::at_least(what("… of one's that marks too (%)"), Some(95.0), ratio(marked)));
-        rows.push(Row::at_most(
-            what("processor seconds per 1000 volumes"),
-            Some(0.10),
-            median(driver.processor.clone()),
-        ));
-        rows.push(Row::at_most(what("… of the bare driver"), None, median(bare.processor.clone())));
-        rows.push(Row::at_most(what("… of one that marks too"), None, median(marked.processor.clone())));
+    for load in plan.callers.iter().copied().map(load) {
+        let seen = |figure: &str| sheet.middle(&part(load), who, figure).unwrap_or(f64::NAN);
+        let what = |figure: &str| format!("{figure}, {} at once", load.callers);
+        if load.callers == 1 {
+            rows.push(Row::at_most(what(OVER_BIND_MIDDLE), Some(1.5), seen(OVER_BIND_MIDDLE)));
+            rows.push(Row::at_most(what(OVER_BIND_LAST), Some(6.0), seen(OVER_BIND_LAST)));
+        }
+        if load.callers == 100 {
+            rows.push(Row::at_most(what(OVER_BIND_LAST), Some(25.0), seen(OVER_BIND_LAST)));
+        }
+        rows.push(Row::at_least(what(OF_BARE), Some(95.0), seen(OF_BARE)));
+        rows.push(Row::at_least(what(OF_MARKED), Some(95.0), seen(OF_MARKED)));
+        rows.push(Row::at_most(what(PROCESSOR), Some(0.10), seen(PROCESSOR)));
     }
     rows
 }

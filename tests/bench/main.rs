@@ -11,24 +11,28 @@ mod clusters;
 
 mod again;
 mod binder;
+mod conditions;
 mod inside;
 mod least;
 mod leaves;
 mod measure;
+mod meters;
+mod outside;
 mod process;
 mod provisioner;
 mod report;
 mod scale;
 mod seen;
+mod sheet;
 mod subject;
 mod told;
+mod turn;
 
 use std::{path::PathBuf, time::Duration};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::Result;
 use clap::{Parser, Subcommand};
-use clusters::{Fleet, Spec};
-use serde_json::json;
+use clusters::guardian::profile_folder;
 
 const MEMBER: &str = "cluster38";
 const CLASS: &str = "now";
@@ -40,9 +44,15 @@ const PATIENCE: Duration = Duration::from_mins(10);
 struct Arguments {
     #[command(subcommand)]
     part: Option<Part>,
-    /// How often the bare driver and the driver take turns
-    #[arg(long, default_value_t = 3)]
+    /// How often all take turns, beside a first time that is not counted
+    #[arg(long, default_value_t = 5)]
     rounds: usize,
+    /// How many callers there are at once
+    #[arg(long, value_delimiter = ',', default_values_t = [1, 100, 1000])]
+    callers: Vec<usize>,
+    /// Where the results go as JSON; target/bench.json without it
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
     /// Measures few and many volumes on simulated members instead
     #[arg(long)]
     scale: bool,
@@ -62,51 +72,42 @@ enum Part {
     Bind { kubeconfig: PathBuf, told: PathBuf },
 }
 
+/// What is to be measured on real API servers.
+#[derive(Debug)]
+pub struct Plan {
+    pub rounds: usize,
+    pub callers: Vec<usize>,
+    pub json: PathBuf,
+}
+
+impl Plan {
+    fn new(arguments: &Arguments) -> Result<Self> {
+        let json = match &arguments.json {
+            Some(file) => std::path::absolute(file)?,
+            None => profile_folder()?.with_file_name("bench.json"),
+        };
+        Ok(Self { rounds: arguments.rounds, callers: arguments.callers.clone(), json })
+    }
+
+    /// As arguments of this program.
+    fn arguments(&self) -> Vec<String> {
+        let callers: Vec<String> = self.callers.iter().map(ToString::to_string).collect();
+        vec![
+            format!("--rounds={}", self.rounds),
+            format!("--callers={}", callers.join(",")),
+            format!("--json={}", self.json.display()),
+        ]
+    }
+}
+
 #[tokio::main]
 async fn main() -> Result<()> {
     let arguments = Arguments::parse();
     match &arguments.part {
-        Some(Part::Inside { folder }) => Box::pin(inside::measure(folder, arguments.rounds)).await,
+        Some(Part::Inside { folder }) => Box::pin(inside::measure(folder, &Plan::new(&arguments)?)).await,
         Some(Part::Bind { kubeconfig, told }) => binder::process(kubeconfig, told).await,
         Some(Part::Least { socket, kubeconfig, until }) => least::process(socket, kubeconfig, *until).await,
         None if arguments.scale => scale::measure().await,
-        None => outside(arguments.rounds).await,
-    }
-}
-
-/// Starts the fleet, lets the measuring part run in it, and prints what that prints.
-async fn outside(rounds: usize) -> Result<()> {
-    println!("starting a host and a member");
-    let fleet = Fleet::start_named(Spec { members: 1, nodes: false }, None, |text| println!("{text}")).await?;
-    for cluster in fleet.clusters() {
-        for process in ["kube-controller-manager", "kube-scheduler"] {
-            cluster.stop(process).await?;
-        }
-    }
-    let member = fleet.member(MEMBER);
-    for (cluster, name) in fleet.clusters().flat_map(|cluster| [(cluster, NAMESPACE), (cluster, "kosmos-csi")]) {
-        cluster
-            .apply(&json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}).to_string())
-            .await?;
-    }
-    let class = json!({
-        "apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": CLASS},
-        "provisioner": "bench.kosmos-csi.test", "volumeBindingMode": "Immediate",
-    });
-    member.apply(&class.to_string()).await?;
-    let program = std::env::current_exe().context("find this program")?;
-    let folder = fleet.folder().display().to_string();
-    let arguments = ["--rounds", &rounds.to_string(), "inside", &folder];
-    let measuring = fleet.spawn("measure", program, &arguments, &[])?;
-    let mut shown = 0;
-    loop {
-        let ended = measuring.wait(Duration::from_millis(500)).await;
-        let log = measuring.log()?;
-        print!("{}", log.get(shown..).unwrap_or_default());
-        shown = log.len();
-        if let Ok(exit) = ended {
-            ensure!(exit.code == Some(0), "measuring failed");
-            return Ok(());
-        }
+        None => outside::measure(&Plan::new(&arguments)?).await,
     }
 }

@@ -1,4 +1,4 @@
-//! So many callers, each of which asks for the next volume when the last is there.
+//! So many callers, each of which asks for the next volume when the last is there; and how what is seen of them is called.
 
 use std::{
     sync::atomic::{AtomicUsize, Ordering},
@@ -7,6 +7,14 @@ use std::{
 
 use anyhow::Result;
 use futures::future::try_join_all;
+
+pub const RATE: &str = "volumes a second";
+pub const OVER_BIND_MIDDLE: &str = "over the bind, p50 (ms)";
+pub const OVER_BIND_LAST: &str = "over the bind, p99 (ms)";
+pub const PROCESSOR: &str = "processor seconds per 1000 made";
+
+/// What was seen, by name.
+pub type Figures = Vec<(&'static str, f64)>;
 
 /// How long all took, and what each call gave.
 #[derive(Clone, Debug)]

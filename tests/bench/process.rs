@@ -3,12 +3,14 @@
 use std::{
     ffi::OsStr,
     fs,
+    path::Path,
     process::{Child, Command, ExitStatus, Stdio},
     time::Duration,
 };
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use nix::{
+    sys::signal::{Signal, kill},
     time::{ClockId, clock_getcpuclockid, clock_gettime},
     unistd::Pid,
 };
@@ -35,6 +37,11 @@ impl Apart {
 
     pub fn id(&self) -> u32 {
         self.0.id()
+    }
+
+    /// As a kubelet ends a container, at first.
+    pub fn terminate(&self) -> Result<()> {
+        kill(Pid::from_raw(self.id().cast_signed()), Signal::SIGTERM).context("ask a process to end")
     }
 
     /// How, if it has ended.
@@ -76,4 +83,24 @@ pub fn memory(process: u32) -> Result<(u64, u64)> {
         Ok(line.trim_matches([':', ' ', '\t', 'k', 'B']).parse::<u64>()? * 1024)
     };
     Ok((kibibytes("VmRSS")?, kibibytes("VmHWM")?))
+}
+
+pub fn open_files(process: u32) -> Result<usize> {
+    Ok(fs::read_dir(format!("/proc/{process}/fd")).context("look at a process's files")?.count())
+}
+
+/// The process that runs this program with an argument that has these words in it.
+pub fn find(program: &str, words: &str) -> Result<u32> {
+    for entry in fs::read_dir("/proc").context("look at all processes")? {
+        let entry = entry?;
+        let Some(process) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
+        // One that has ended since has no file.
+        let Ok(line) = fs::read_to_string(entry.path().join("cmdline")) else { continue };
+        let mut arguments = line.split('\0');
+        let name = arguments.next().and_then(|path| Path::new(path).file_name());
+        if name == Some(OsStr::new(program)) && arguments.any(|argument| argument.contains(words)) {
+            return Ok(process);
+        }
+    }
+    bail!("no {program} runs that is told {words}")
 }

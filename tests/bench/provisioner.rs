@@ -9,7 +9,7 @@ use futures::{StreamExt, TryStreamExt, stream};
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
 use kube::{
     Api, Client, ResourceExt,
-    api::{Patch, PatchParams, PostParams},
+    api::{DeleteParams, Patch, PatchParams, PostParams},
 };
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
@@ -78,6 +78,34 @@ impl Host {
         self.set_phase(&name, "Bound").await
     }
 
+    /// The claims go, and their volumes are released: now the driver is asked to delete them.
+    pub async fn release(&self, claims: &[HostClaim]) -> Result<()> {
+        self.each(claims, async |claim| {
+            let (claims, delete) = (self.of_claims(), DeleteParams::default());
+            let (patch, free) = (PatchParams::default(), Patch::Merge(json!({"metadata": {"finalizers": null}})));
+            unless_gone(answered(|| claims.patch(&claim.name, &patch, &free)).await)?;
+            unless_gone(answered(|| claims.delete(&claim.name, &delete)).await)?;
+            self.set_phase(&claim.volume(), "Released").await
+        })
+        .await
+    }
+
+    /// The volumes go, once the driver has deleted what is behind them.
+    pub async fn remove(&self, claims: &[HostClaim]) -> Result<()> {
+        self.each(claims, async |claim| {
+            let (volumes, name, delete) = (self.of_volumes(), claim.volume(), DeleteParams::default());
+            let (patch, free) = (PatchParams::default(), Patch::Merge(json!({"metadata": {"finalizers": null}})));
+            unless_gone(answered(|| volumes.delete(&name, &delete)).await)?;
+            unless_gone(answered(|| volumes.patch(&name, &patch, &free)).await)
+        })
+        .await
+    }
+
+    async fn each(&self, claims: &[HostClaim], work: impl AsyncFn(&HostClaim) -> Result<()>) -> Result<()> {
+        let all = claims.iter().map(|claim| work(claim));
+        stream::iter(all).buffer_unordered(HANDS).try_collect().await
+    }
+
     async fn set_phase(&self, volume: &str, phase: &str) -> Result<()> {
         let (volumes, patch) = (self.of_volumes(), PatchParams::default());
         let status = Patch::Merge(json!({"status": {"phase": phase}}));
@@ -91,6 +119,13 @@ impl Host {
 
     fn of_volumes(&self) -> Api<PersistentVolume> {
         Api::all(self.client.clone())
+    }
+}
+
+fn unless_gone<T>(answer: kube::Result<T>) -> Result<()> {
+    match answer {
+        Err(kube::Error::Api(status)) if status.code == 404 => Ok(()),
+        answer => Ok(answer.map(drop)?),
     }
 }
 

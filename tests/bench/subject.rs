@@ -33,6 +33,7 @@ use super::{
 
 /// As the chart has it of the sidecar.
 const TIMEOUT: Duration = Duration::from_mins(1);
+const GRACE: Duration = Duration::from_secs(15);
 const AGAIN: Duration = Duration::from_millis(500);
 /// A driver that says so often that it is at work does not work.
 const MOST: u32 = 200;
@@ -211,6 +212,10 @@ impl Subject {
         again(&claim.name, || self.client.create_volume(self.request(claim), TIMEOUT)).await
     }
 
+    pub async fn delete(&self, volume: &str) -> Result<()> {
+        again(volume, || self.client.delete_volume(volume.to_owned(), TIMEOUT)).await.map(drop)
+    }
+
     /// What is asked is what external-provisioner asks for a claim whose class binds at once.
     fn request(&self, claim: &HostClaim) -> CreateVolumeRequest {
         let mut parameters = self.terms.parameters.clone();
@@ -241,16 +246,20 @@ impl Subject {
         Ok(begun.elapsed())
     }
 
-    pub fn name(&self) -> &str {
-        &self.terms.name
-    }
-
     pub fn leaf(&self, claim: &HostClaim) -> Option<String> {
         self.terms.leaf(claim)
     }
 
     pub fn id(&self) -> u32 {
         self.process.id()
+    }
+
+    /// Asks it to end; one that does not is killed.
+    pub async fn stop(mut self) -> Result<()> {
+        self.process.terminate()?;
+        let ended = wait_for("it ends", GRACE, || std::future::ready(self.process.ended())).await;
+        drop(ended);
+        Ok(())
     }
 }
 

@@ -1,0 +1,172 @@
+//! One turn of one driver: it is started, makes so many volumes and deletes them, and ends. Nobody else's is up meanwhile, and
+//! nothing is left of it for the next.
+
+use std::{
+    path::Path,
+    sync::{Mutex, PoisonError},
+    time::{Duration, Instant},
+};
+
+use anyhow::Result;
+use csi::v1::Volume;
+use tokio::task::JoinSet;
+
+use super::{
+    MEMBER, PATIENCE,
+    clusters::wait_for,
+    measure::{Figures, OVER_BIND_LAST, OVER_BIND_MIDDLE, RATE, Run, closed_loop, percentile},
+    meters::Meters,
+    process::{Apart, memory, now, open_files, waited},
+    provisioner::{Host, HostClaim},
+    subject::{Place, Subject, Terms},
+    told::Heard,
+};
+
+/// Made and deleted first, not counted: connections are open then, and caches filled.
+const WARM: usize = 64;
+
+#[derive(Clone, Copy, Debug)]
+pub struct Load {
+    pub callers: usize,
+    pub volumes: usize,
+}
+
+/// One answer.
+struct Made<'a> {
+    claim: &'a HostClaim,
+    volume: Volume,
+    took: Duration,
+    answered: Duration,
+    /// How often it was asked for.
+    asked: u32,
+}
+
+/// Where all take their turns.
+pub struct Stage {
+    place: Place,
+    host: Host,
+    heard: Heard,
+    meters: Meters,
+    _binder: Apart,
+}
+
+impl Stage {
+    /// In a fleet with this folder.
+    pub async fn new(fleet: &Path) -> Result<Self> {
+        let folder = fleet.join("bench");
+        let text = |cluster: &str| std::fs::read_to_string(fleet.join(cluster).join("admin-inside.kubeconfig"));
+        let place = Place::new(&folder, &text("host")?, &text(MEMBER)?)?;
+        let (kubeconfig, told) = (fleet.join(MEMBER).join("admin-inside.kubeconfig"), folder.join("bound.told"));
+        let binder = Apart::start([Path::new("bind"), &kubeconfig, &told])?;
+        let heard = wait_for("the binder works", PATIENCE, || async { Heard::from(&told).map(Some) }).await?;
+        let meters = Meters::of_fleet(fleet, binder.id())?;
+        Ok(Self { host: Host::new(&place.host()).await?, place, heard, meters, _binder: binder })
+    }
+
+    /// The tag is part of the names of all that is made.
+    pub async fn turn(&mut self, terms: &Terms, load: Load, tag: &str) -> Result<Figures> {
+        let begun = Instant::now();
+        let subject = Subject::start(terms, &self.place).await?;
+        let mut warming = self.host.claims(&format!("{tag}-first"), 1, &subject.driver).await?;
+        for first in &warming {
+            subject.serves(first).await?;
+        }
+        let started = begun.elapsed();
+        warming.extend(self.host.claims(&format!("{tag}-warm"), WARM, &subject.driver).await?);
+        self.make_and_delete(&subject, load.callers.min(WARM), &warming).await?;
+        let claims = self.host.claims(tag, load.volumes, &subject.driver).await?;
+        let mut figures = self.make_and_delete(&subject, load.callers, &claims).await?;
+        figures.push(("from its start to a first volume (s)", started.as_secs_f64()));
+        subject.stop().await?;
+        Ok(figures)
+    }
+
+    async fn make_and_delete(&mut self, subject: &Subject, callers: usize, claims: &[HostClaim]) -> Result<Figures> {
+        let meters = self.meters.with(subject.id());
+        let (before, had_waited) = (meters.read()?, waited(subject.id())?);
+        let (made, mut posted) = self.make(subject, callers, claims).await?;
+        let mut figures = meters.spent(&before, claims.len())?;
+        let waited = waited(subject.id())?.saturating_sub(had_waited);
+        figures.push(("waited for a processor (s per 1000)", waited.as_secs_f64() * 1000.0 / claims.len() as f64));
+        let (memory, most) = memory(subject.id())?;
+        figures.push(("memory (MB)", megabytes(memory)));
+        figures.push(("memory at most (MB)", megabytes(most)));
+        figures.push(("open files", open_files(subject.id())? as f64));
+        while let Some(done) = posted.join_next().await {
+            done??;
+        }
+        figures.extend(self.answers(subject, &made).await?);
+        self.host.release(claims).await?;
+        let before = meters.read()?;
+        let deleted = closed_loop(callers, made.calls.len(), |number| delete(subject, &made.calls[number])).await?;
+        figures.push(("deletes a second", deleted.rate()));
+        figures.push(("delete, p50 (ms)", milliseconds(percentile(deleted.calls.clone(), 50))));
+        figures.push(("delete, p99 (ms)", milliseconds(percentile(deleted.calls, 99))));
+        let spent = meters.spent(&before, claims.len())?;
+        figures.extend(spent.first().map(|(_, itself)| ("processor seconds per 1000 deleted", *itself)));
+        self.host.remove(claims).await?;
+        Ok(figures)
+    }
+
+    /// The host has a volume of each answer, made beside the next calls.
+    async fn make<'a>(
+        &self,
+        subject: &Subject,
+        callers: usize,
+        claims: &'a [HostClaim],
+    ) -> Result<(Run<Made<'a>>, JoinSet<Result<()>>)> {
+        let posted = Mutex::new(JoinSet::new());
+        let made = closed_loop(callers, claims.len(), |number| {
+            let (claim, posted) = (&claims[number], &posted);
+            async move {
+                let begun = Instant::now();
+                let (volume, asked) = subject.create(claim).await?;
+                let made = Made { claim, volume, took: begun.elapsed(), answered: now()?, asked };
+                let (host, claim, driver) = (self.host.clone(), claim.clone(), subject.driver.clone());
+                let volume = made.volume.clone();
+                let post = async move { host.volume(&claim, &driver, &volume).await };
+                posted.lock().unwrap_or_else(PoisonError::into_inner).spawn(post);
+                Ok(made)
+            }
+        });
+        let made = made.await?;
+        Ok((made, posted.into_inner().unwrap_or_else(PoisonError::into_inner)))
+    }
+
+    async fn answers(&mut self, subject: &Subject, made: &Run<Made<'_>>) -> Result<Figures> {
+        let took: Vec<Duration> = made.calls.iter().map(|made| made.took).collect();
+        let again: u32 = made.calls.iter().map(|made| made.asked - 1).sum();
+        let mut figures = vec![
+            (RATE, made.rate()),
+            ("answered after, p50 (ms)", milliseconds(percentile(took.clone(), 50))),
+            ("answered after, p99 (ms)", milliseconds(percentile(took, 99))),
+            ("asked again", f64::from(again)),
+        ];
+        let leaves: Vec<String> = made.calls.iter().filter_map(|made| subject.leaf(made.claim)).collect();
+        if leaves.is_empty() {
+            return Ok(figures);
+        }
+        let bound = self.heard.of(&leaves).await?;
+        let answered = made.calls.iter().map(|made| made.answered);
+        let early = answered.clone().zip(&bound).filter(|(answered, bound)| answered < *bound).count();
+        let over: Vec<Duration> = answered.zip(bound).map(|(answered, bound)| answered.saturating_sub(bound)).collect();
+        figures.push((OVER_BIND_MIDDLE, milliseconds(percentile(over.clone(), 50))));
+        figures.push((OVER_BIND_LAST, milliseconds(percentile(over, 99))));
+        figures.push(("answered before the bind was told (%)", early as f64 * 100.0 / leaves.len() as f64));
+        Ok(figures)
+    }
+}
+
+async fn delete(subject: &Subject, made: &Made<'_>) -> Result<Duration> {
+    let begun = Instant::now();
+    subject.delete(&made.volume.volume_id).await?;
+    Ok(begun.elapsed())
+}
+
+fn milliseconds(time: Duration) -> f64 {
+    time.as_secs_f64() * 1000.0
+}
+
+fn megabytes(bytes: u64) -> f64 {
+    bytes as f64 / f64::from(1 << 20)
+}

@@ -16,30 +16,22 @@ use super::{
 const OF_BARE: &str = "rate, of the bare driver's (%)";
 const OF_MARKED: &str = "rate, of one's that marks too (%)";
 
+/// Of callers at once, where the member is far away: more of them say nothing new and take long.
+const MOST_FAR_AWAY: usize = 100;
+
 pub async fn measure(fleet: &Path, plan: &Plan) -> Result<()> {
-    let (bare, marked, own) = (Terms::bare()?, Terms::marked()?, Terms::own()?);
-    let (others, own) = ([(bare.name.clone(), OF_BARE), (marked.name.clone(), OF_MARKED)], own);
-    let goals_of = own.name.clone();
-    let subjects = [bare, marked, own];
-    let (mut stage, mut sheet) = (Stage::new(fleet).await?, Sheet::default());
-    for round in 0..=plan.rounds {
-        for load in plan.callers.iter().copied().map(load) {
-            let mut rates = Vec::new();
-            // Each is first, second and last as often as the others.
-            for terms in subjects.iter().cycle().skip(round).take(subjects.len()) {
-                let tag = format!("{}-{round}-{}", terms.name, load.callers);
-                let figures = Box::pin(stage.turn(terms, load, &tag)).await?;
-                tell(round, plan.rounds, load, &terms.name, &figures);
-                rates.push((&terms.name, figure(&figures, RATE)));
+    let subjects = [Terms::bare()?, Terms::marked()?, Terms::own()?];
+    let mut sheet = Sheet::default();
+    for delay in &plan.delays {
+        let mut stage = Stage::new(fleet, *delay).await?;
+        let callers = plan.callers.iter().copied().filter(|callers| *delay == 0 || *callers <= MOST_FAR_AWAY);
+        let loads: Vec<Load> = callers.map(|callers| load(callers, *delay)).collect();
+        for round in 0..=plan.rounds {
+            for load in &loads {
+                let seen = take_turns(&mut stage, &subjects, *load, round).await?;
                 // The first round warms the servers.
-                if round > 0 {
-                    sheet.add(&part(load), &terms.name, &figures);
-                }
-            }
-            for (name, what) in others.iter().filter(|_| round > 0) {
-                let other = rates.iter().find(|(who, _)| *who == name).map_or(f64::NAN, |(_, rate)| *rate);
-                for (who, rate) in rates.iter().filter(|(who, _)| *who != name) {
-                    sheet.add(&part(load), who, &[(*what, rate / other * 100.0)]);
+                for (name, figures) in seen.iter().filter(|_| round > 0) {
+                    sheet.add(&load.part(), name, figures);
                 }
             }
         }
@@ -47,32 +39,53 @@ pub async fn measure(fleet: &Path, plan: &Plan) -> Result<()> {
     let head = conditions::conditions();
     conditions::print(&head);
     sheet.print();
-    print(&goals(&sheet, &goals_of, plan));
+    print(&goals(&sheet, &subjects, plan));
     sheet.write(&plan.json, &head)
 }
 
-fn load(callers: usize) -> Load {
+/// All of them once, in an order that goes round.
+async fn take_turns<'a>(
+    stage: &mut Stage,
+    subjects: &'a [Terms],
+    load: Load,
+    round: usize,
+) -> Result<Vec<(&'a str, Figures)>> {
+    let mut seen = Vec::new();
+    for terms in subjects.iter().cycle().skip(round).take(subjects.len()) {
+        let tag = format!("{}-{round}-{}-{}", terms.name, load.callers, load.delay);
+        let figures = Box::pin(stage.turn(terms, load, &tag)).await?;
+        tell(round, load, &terms.name, &figures);
+        seen.push((terms.name.as_str(), figures));
+    }
+    for (other, what) in subjects.iter().zip([OF_BARE, OF_MARKED]) {
+        let its = |(name, figures): &(&str, Figures)| (*name == other.name).then(|| figure(figures, RATE));
+        let rate = seen.iter().find_map(its).unwrap_or(f64::NAN);
+        for (_, figures) in seen.iter_mut().filter(|(name, _)| *name != other.name) {
+            figures.push((what, figure(figures, RATE) / rate * 100.0));
+        }
+    }
+    Ok(seen)
+}
+
+fn load(callers: usize, delay: u16) -> Load {
     let volumes = match callers {
+        ..10 if delay > 0 => 50,
         ..10 => 300,
         10..500 => 1000,
         _ => 2000,
     };
-    Load { callers, volumes }
-}
-
-fn part(load: Load) -> String {
-    format!("{} callers, {} volumes", load.callers, load.volumes)
+    Load { callers, volumes, delay }
 }
 
 fn figure(figures: &Figures, what: &str) -> f64 {
     figures.iter().find(|(name, _)| *name == what).map_or(f64::NAN, |(_, value)| *value)
 }
 
-fn tell(round: usize, rounds: usize, load: Load, who: &str, figures: &Figures) {
+fn tell(round: usize, load: Load, who: &str, figures: &Figures) {
     let figure = |what: &str| figure(figures, what);
     println!(
-        "round {round} of {rounds}, {}, {who}: {:.0} made and {:.0} deleted a second, {:.2} processor seconds per 1000",
-        part(load),
+        "round {round}, {}, {who}: {:.0} made and {:.0} deleted a second, {:.2} processor seconds per 1000",
+        load.part(),
         figure(RATE),
         figure("deletes a second"),
         figure(PROCESSOR)
@@ -80,10 +93,11 @@ fn tell(round: usize, rounds: usize, load: Load, who: &str, figures: &Figures) {
 }
 
 /// What was to be reached.
-fn goals(sheet: &Sheet, who: &str, plan: &Plan) -> Vec<Row> {
+fn goals(sheet: &Sheet, subjects: &[Terms], plan: &Plan) -> Vec<Row> {
     let mut rows = Vec::new();
-    for load in plan.callers.iter().copied().map(load) {
-        let seen = |figure: &str| sheet.middle(&part(load), who, figure).unwrap_or(f64::NAN);
+    let who = subjects.last().map(|own| own.name.as_str()).unwrap_or_default();
+    for load in plan.callers.iter().map(|callers| load(*callers, 0)).filter(|_| plan.delays.contains(&0)) {
+        let seen = |figure: &str| sheet.middle(&load.part(), who, figure).unwrap_or(f64::NAN);
         let what = |figure: &str| format!("{figure}, {} at once", load.callers);
         if load.callers == 1 {
             rows.push(Row::at_most(what(OVER_BIND_MIDDLE), Some(1.5), seen(OVER_BIND_MIDDLE)));

@@ -12,6 +12,7 @@ mod clusters;
 mod again;
 mod binder;
 mod conditions;
+mod delay;
 mod inside;
 mod least;
 mod leaves;
@@ -28,10 +29,10 @@ mod subject;
 mod told;
 mod turn;
 
-use std::{path::PathBuf, time::Duration};
+use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
 use anyhow::Result;
-use clap::{Parser, Subcommand};
+use clap::{Parser, Subcommand, value_parser};
 use clusters::guardian::profile_folder;
 
 const MEMBER: &str = "cluster38";
@@ -50,6 +51,9 @@ struct Arguments {
     /// How many callers there are at once
     #[arg(long, value_delimiter = ',', default_values_t = [1, 100, 1000])]
     callers: Vec<usize>,
+    /// How many milliseconds it takes from the host to the member and back; with a delay there are no more than 100 callers
+    #[arg(long, value_delimiter = ',', default_values_t = [0, 1, 20, 100], value_parser = value_parser!(u16).range(..=10_000))]
+    delays: Vec<u16>,
     /// Where the results go as JSON; target/bench.json without it
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
@@ -67,6 +71,9 @@ enum Part {
     /// Serves the least that a driver can do
     #[command(hide = true)]
     Least { socket: PathBuf, kubeconfig: PathBuf, until: least::Until },
+    /// Passes connections on, and lets what is sent on them wait
+    #[command(hide = true)]
+    Delay { listen: SocketAddr, to: SocketAddr, milliseconds: u16 },
     /// Binds claims, and tells in a file when
     #[command(hide = true)]
     Bind { kubeconfig: PathBuf, told: PathBuf },
@@ -77,6 +84,8 @@ enum Part {
 pub struct Plan {
     pub rounds: usize,
     pub callers: Vec<usize>,
+    /// Milliseconds.
+    pub delays: Vec<u16>,
     pub json: PathBuf,
 }
 
@@ -86,15 +95,18 @@ impl Plan {
             Some(file) => std::path::absolute(file)?,
             None => profile_folder()?.with_file_name("bench.json"),
         };
-        Ok(Self { rounds: arguments.rounds, callers: arguments.callers.clone(), json })
+        let (callers, delays) = (arguments.callers.clone(), arguments.delays.clone());
+        Ok(Self { rounds: arguments.rounds, callers, delays, json })
     }
 
     /// As arguments of this program.
     fn arguments(&self) -> Vec<String> {
         let callers: Vec<String> = self.callers.iter().map(ToString::to_string).collect();
+        let delays: Vec<String> = self.delays.iter().map(ToString::to_string).collect();
         vec![
             format!("--rounds={}", self.rounds),
             format!("--callers={}", callers.join(",")),
+            format!("--delays={}", delays.join(",")),
             format!("--json={}", self.json.display()),
         ]
     }
@@ -106,6 +118,9 @@ async fn main() -> Result<()> {
     match &arguments.part {
         Some(Part::Inside { folder }) => Box::pin(inside::measure(folder, &Plan::new(&arguments)?)).await,
         Some(Part::Bind { kubeconfig, told }) => binder::process(kubeconfig, told).await,
+        Some(Part::Delay { listen, to, milliseconds }) => {
+            delay::process(*listen, *to, Duration::from_millis((*milliseconds).into()))
+        }
         Some(Part::Least { socket, kubeconfig, until }) => least::process(socket, kubeconfig, *until).await,
         None if arguments.scale => scale::measure().await,
         None => outside::measure(&Plan::new(&arguments)?).await,

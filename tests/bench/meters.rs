@@ -16,17 +16,19 @@ pub struct Meters(Vec<(&'static str, Vec<u32>)>);
 
 impl Meters {
     /// All but who is measured, in a fleet with this folder.
-    pub fn of_fleet(fleet: &Path, binder: u32) -> Result<Self> {
+    pub fn of_fleet(fleet: &Path, binder: u32, way: Option<u32>) -> Result<Self> {
         let servers = |cluster: &str| -> Result<Vec<u32>> {
             let folder = fleet.join(cluster).display().to_string();
             Ok(vec![find("kube-apiserver", &format!("{folder}/"))?, find("etcd", &format!("{folder}/"))?])
         };
-        Ok(Self(vec![
+        let all = [
             ("… of the member's API server and etcd", servers(MEMBER)?),
             ("… of the host's API server and etcd", servers("host")?),
             ("… of the member's controllers", vec![binder]),
             ("… of the callers", vec![std::process::id()]),
-        ]))
+        ];
+        let way = way.map(|way| ("… of the long way", vec![way]));
+        Ok(Self(all.into_iter().chain(way).collect()))
     }
 
     /// Who is measured comes first.

@@ -2,14 +2,17 @@
 //! nothing is left of it for the next.
 
 use std::{
+    fs,
+    net::{Ipv4Addr, SocketAddr},
     path::Path,
     sync::{Mutex, PoisonError},
     time::{Duration, Instant},
 };
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use csi::v1::Volume;
-use tokio::task::JoinSet;
+use serde_json::{Value, json};
+use tokio::{net::TcpStream, task::JoinSet};
 
 use super::{
     MEMBER, PATIENCE,
@@ -25,10 +28,23 @@ use super::{
 /// Made and deleted first, not counted: connections are open then, and caches filled.
 const WARM: usize = 64;
 
+/// Ports of the fleet's own network, at which the ways to the member begin that take longer: this and the milliseconds.
+const LONG_WAYS: u16 = 10_000;
+
 #[derive(Clone, Copy, Debug)]
 pub struct Load {
     pub callers: usize,
     pub volumes: usize,
+    /// Milliseconds.
+    pub delay: u16,
+}
+
+impl Load {
+    /// As a heading.
+    pub fn part(&self) -> String {
+        let away = if self.delay > 0 { format!(", {} ms away", self.delay) } else { String::new() };
+        format!("{} callers, {} volumes{away}", self.callers, self.volumes)
+    }
 }
 
 /// One answer.
@@ -47,20 +63,28 @@ pub struct Stage {
     host: Host,
     heard: Heard,
     meters: Meters,
-    _binder: Apart,
+    _apart: Vec<Apart>,
 }
 
 impl Stage {
-    /// In a fleet with this folder.
-    pub async fn new(fleet: &Path) -> Result<Self> {
-        let folder = fleet.join("bench");
-        let text = |cluster: &str| std::fs::read_to_string(fleet.join(cluster).join("admin-inside.kubeconfig"));
-        let place = Place::new(&folder, &text("host")?, &text(MEMBER)?)?;
-        let (kubeconfig, told) = (fleet.join(MEMBER).join("admin-inside.kubeconfig"), folder.join("bound.told"));
-        let binder = Apart::start([Path::new("bind"), &kubeconfig, &told])?;
+    /// In a fleet with this folder, whose member is so many milliseconds away.
+    pub async fn new(fleet: &Path, delay: u16) -> Result<Self> {
+        let folder = fleet.join(format!("bench-{delay}"));
+        let direct = |cluster: &str| fleet.join(cluster).join("admin-inside.kubeconfig");
+        let (host, mut member) = (fs::read_to_string(direct("host"))?, fs::read_to_string(direct(MEMBER))?);
+        let mut apart = Vec::new();
+        if delay > 0 {
+            let (way, farther) = lengthened(&member, delay).await?;
+            apart.push(way);
+            member = farther;
+        }
+        let place = Place::new(&folder, &host, &member)?;
+        let told = folder.join("bound.told");
+        let binder = Apart::start([Path::new("bind"), &direct(MEMBER), &told])?;
         let heard = wait_for("the binder works", PATIENCE, || async { Heard::from(&told).map(Some) }).await?;
-        let meters = Meters::of_fleet(fleet, binder.id())?;
-        Ok(Self { host: Host::new(&place.host()).await?, place, heard, meters, _binder: binder })
+        let meters = Meters::of_fleet(fleet, binder.id(), apart.first().map(Apart::id))?;
+        apart.push(binder);
+        Ok(Self { host: Host::new(&place.host()).await?, place, heard, meters, _apart: apart })
     }
 
     /// The tag is part of the names of all that is made.
@@ -155,6 +179,19 @@ impl Stage {
         figures.push(("answered before the bind was told (%)", early as f64 * 100.0 / leaves.len() as f64));
         Ok(figures)
     }
+}
+
+/// The same kubeconfig by a way that takes so many milliseconds, there and back.
+async fn lengthened(kubeconfig: &str, delay: u16) -> Result<(Apart, String)> {
+    let mut kubeconfig: Value = serde_json::from_str(kubeconfig).context("read a kubeconfig")?;
+    let server = &mut kubeconfig["clusters"][0]["cluster"]["server"];
+    let to = server.as_str().and_then(|server| server.strip_prefix("https://")).context("a kubeconfig has a server")?;
+    let listen = SocketAddr::from((Ipv4Addr::LOCALHOST, LONG_WAYS + delay));
+    let way = Apart::start(["delay", &listen.to_string(), to, &delay.to_string()])?;
+    *server = json!(format!("https://{listen}"));
+    wait_for("the long way is open", PATIENCE, || async { Ok(TcpStream::connect(listen).await.map(|_| Some(()))?) })
+        .await?;
+    Ok((way, kubeconfig.to_string()))
 }
 
 async fn delete(subject: &Subject, made: &Made<'_>) -> Result<Duration> {

@@ -96,7 +96,7 @@ impl Binder {
         let binder = self.clone();
         tokio::spawn(async move {
             let done = match work {
-                Work::Bind => binder.bind(&claim).await,
+                Work::Bind => binder.bind_or_remove(&claim).await,
                 Work::LetGo => binder.let_go(&claim).await,
                 Work::RemoveVolume => binder.remove_volume(&claim).await,
             };
@@ -104,6 +104,14 @@ impl Binder {
                 eprintln!("the binder, at claim {}: {error:#}", place(&claim));
             }
         });
+    }
+
+    /// A claim may go while it is being bound.
+    async fn bind_or_remove(&self, claim: &Claim) -> Result<()> {
+        match self.bind(claim).await {
+            Err(error) if error.downcast_ref().is_some_and(is_not_found) => self.remove_volume(claim).await,
+            bound => bound,
+        }
     }
 
     async fn bind(&self, claim: &Claim) -> Result<()> {
@@ -176,6 +184,10 @@ impl Binder {
     fn volumes(&self) -> Api<Volume> {
         Api::all(self.client.clone())
     }
+}
+
+fn is_not_found(error: &kube::Error) -> bool {
+    matches!(error, kube::Error::Api(status) if status.code == 404)
 }
 
 fn volume_name(claim: &Claim) -> String {

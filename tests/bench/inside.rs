@@ -13,6 +13,8 @@ use super::{
     turn::{Load, Stage},
 };
 
+/// Of the subjects: after the two bare ones.
+const OWN: usize = 2;
 const OF_BARE: &str = "rate, of the bare driver's (%)";
 const OF_MARKED: &str = "rate, of one's that marks too (%)";
 
@@ -20,7 +22,6 @@ const OF_MARKED: &str = "rate, of one's that marks too (%)";
 const MOST_FAR_AWAY: usize = 100;
 
 pub async fn measure(fleet: &Path, plan: &Plan) -> Result<()> {
-    let subjects = [Terms::bare()?, Terms::marked()?, Terms::own()?];
     let mut sheet = Sheet::default();
     for delay in &plan.delays {
         let mut stage = Stage::new(fleet, *delay).await?;
@@ -28,7 +29,7 @@ pub async fn measure(fleet: &Path, plan: &Plan) -> Result<()> {
         let loads: Vec<Load> = callers.map(|callers| load(callers, *delay)).collect();
         for round in 0..=plan.rounds {
             for load in &loads {
-                let seen = take_turns(&mut stage, &subjects, *load, round).await?;
+                let seen = take_turns(&mut stage, &plan.subjects, *load, round).await?;
                 // The first round warms the servers.
                 for (name, figures) in seen.iter().filter(|_| round > 0) {
                     sheet.add(&load.part(), name, figures);
@@ -39,7 +40,7 @@ pub async fn measure(fleet: &Path, plan: &Plan) -> Result<()> {
     let head = conditions::conditions();
     conditions::print(&head);
     sheet.print();
-    print(&goals(&sheet, &subjects, plan));
+    print(&goals(&sheet, plan));
     sheet.write(&plan.json, &head)
 }
 
@@ -93,9 +94,9 @@ fn tell(round: usize, load: Load, who: &str, figures: &Figures) {
 }
 
 /// What was to be reached.
-fn goals(sheet: &Sheet, subjects: &[Terms], plan: &Plan) -> Vec<Row> {
+fn goals(sheet: &Sheet, plan: &Plan) -> Vec<Row> {
     let mut rows = Vec::new();
-    let who = subjects.last().map(|own| own.name.as_str()).unwrap_or_default();
+    let who = plan.subjects.get(OWN).map(|own| own.name.as_str()).unwrap_or_default();
     for load in plan.callers.iter().map(|callers| load(*callers, 0)).filter(|_| plan.delays.contains(&0)) {
         let seen = |figure: &str| sheet.middle(&load.part(), who, figure).unwrap_or(f64::NAN);
         let what = |figure: &str| format!("{figure}, {} at once", load.callers);

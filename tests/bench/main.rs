@@ -29,19 +29,25 @@ mod subject;
 mod told;
 mod turn;
 
-use std::{net::SocketAddr, path::PathBuf, time::Duration};
+use std::{io, net::SocketAddr, path::PathBuf, time::Duration};
 
-use anyhow::Result;
+use anyhow::{Result, ensure};
 use clap::{Parser, Subcommand, value_parser};
 use clusters::guardian::profile_folder;
+use subject::Terms;
 
 const MEMBER: &str = "cluster38";
 const CLASS: &str = "now";
 const NAMESPACE: &str = "bench";
 const PATIENCE: Duration = Duration::from_mins(10);
 
+/// What CSI drivers cost beside the least that one can do, in turns on real API servers
 #[derive(Debug, Parser)]
-#[command(override_usage = "bench [OPTIONS]", disable_help_subcommand = true)]
+#[command(
+    override_usage = "bench [OPTIONS]",
+    disable_help_subcommand = true,
+    after_long_help = include_str!("subjects/help.txt")
+)]
 struct Arguments {
     #[command(subcommand)]
     part: Option<Part>,
@@ -54,6 +60,9 @@ struct Arguments {
     /// How many milliseconds it takes from the host to the member and back; with a delay there are no more than 100 callers
     #[arg(long, value_delimiter = ',', default_values_t = [0, 1, 20, 100], value_parser = value_parser!(u16).range(..=10_000))]
     delays: Vec<u16>,
+    /// A driver that is measured as well, as this file says; may be given several times (--help tells more)
+    #[arg(long = "subject", value_name = "FILE")]
+    subjects: Vec<PathBuf>,
     /// Where the results go as JSON; target/bench.json without it
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
@@ -86,6 +95,10 @@ pub struct Plan {
     pub callers: Vec<usize>,
     /// Milliseconds.
     pub delays: Vec<u16>,
+    /// The bare driver, one that marks too, the driver that is here, and others.
+    pub subjects: Vec<Terms>,
+    /// What these others are read from.
+    files: Vec<PathBuf>,
     pub json: PathBuf,
 }
 
@@ -96,19 +109,28 @@ impl Plan {
             None => profile_folder()?.with_file_name("bench.json"),
         };
         let (callers, delays) = (arguments.callers.clone(), arguments.delays.clone());
-        Ok(Self { rounds: arguments.rounds, callers, delays, json })
+        let files = arguments.subjects.iter().map(std::path::absolute).collect::<io::Result<Vec<PathBuf>>>()?;
+        let mut subjects = vec![Terms::bare()?, Terms::marked()?, Terms::own()?];
+        for file in &files {
+            let terms = Terms::read(file)?;
+            ensure!(subjects.iter().all(|other| other.name != terms.name), "two drivers are called {}", terms.name);
+            subjects.push(terms);
+        }
+        Ok(Self { rounds: arguments.rounds, callers, delays, subjects, files, json })
     }
 
     /// As arguments of this program.
     fn arguments(&self) -> Vec<String> {
         let callers: Vec<String> = self.callers.iter().map(ToString::to_string).collect();
         let delays: Vec<String> = self.delays.iter().map(ToString::to_string).collect();
-        vec![
+        let mut arguments = vec![
             format!("--rounds={}", self.rounds),
             format!("--callers={}", callers.join(",")),
             format!("--delays={}", delays.join(",")),
             format!("--json={}", self.json.display()),
-        ]
+        ];
+        arguments.extend(self.files.iter().map(|file| format!("--subject={}", file.display())));
+        arguments
     }
 }
 

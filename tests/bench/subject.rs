@@ -75,6 +75,16 @@ impl Terms {
         serde_json::from_str(OWN).context("read the terms of the driver")
     }
 
+    /// Of any other.
+    pub fn read(file: &Path) -> Result<Self> {
+        let text = fs::read_to_string(file).with_context(|| format!("read {}", file.display()))?;
+        let terms: Self = serde_json::from_str(&text).with_context(|| format!("understand {}", file.display()))?;
+        let fits = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+        let is_name = (1..=30).contains(&terms.name.len()) && terms.name.bytes().all(fits);
+        ensure!(is_name, "{}: the name {:?} is not of small letters, digits and dashes", file.display(), terms.name);
+        Ok(terms)
+    }
+
     /// The claim in the member, where it makes one and says which.
     pub fn leaf(&self, claim: &HostClaim) -> Option<String> {
         let leaf = self.leaf.as_ref()?.replace("{namespace}", NAMESPACE);

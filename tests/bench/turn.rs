@@ -97,7 +97,7 @@ impl Stage {
         }
         let started = begun.elapsed();
         warming.extend(self.host.claims(&format!("{tag}-warm"), WARM, &subject.driver).await?);
-        self.make_and_delete(&subject, load.callers.min(WARM), &warming).await?;
+        self.make_and_delete(&subject, WARM, &warming).await?;
         let claims = self.host.claims(tag, load.volumes, &subject.driver).await?;
         let mut figures = self.make_and_delete(&subject, load.callers, &claims).await?;
         figures.push(("from its start to a first volume (s)", started.as_secs_f64()));

@@ -9,6 +9,7 @@ use super::{
     measure::{Figures, OVER_BIND_LAST, OVER_BIND_MIDDLE, PROCESSOR, RATE},
     report::{Row, print},
     sheet::Sheet,
+    sidecar::CLAIMS,
     subject::Terms,
     turn::{Load, Stage},
 };
@@ -21,7 +22,7 @@ const OF_MARKED: &str = "rate, of one's that marks too (%)";
 /// Of callers at once, where the member is far away: more of them say nothing new and take long.
 const MOST_FAR_AWAY: usize = 100;
 
-pub async fn measure(fleet: &Path, plan: &Plan) -> Result<()> {
+pub async fn measure(fleet: &Path, provisioner: &Path, plan: &Plan) -> Result<()> {
     let mut sheet = Sheet::default();
     for delay in &plan.delays {
         let mut stage = Stage::new(fleet, *delay).await?;
@@ -33,6 +34,14 @@ pub async fn measure(fleet: &Path, plan: &Plan) -> Result<()> {
                 // The first round warms the servers.
                 for (name, figures) in seen.iter().filter(|_| round > 0) {
                     sheet.add(&load.part(), name, figures);
+                }
+            }
+            if let Some(own) = plan.subjects.get(OWN).filter(|_| *delay == 0) {
+                let part = format!("{CLAIMS} claims through external-provisioner");
+                let figures = Box::pin(stage.turn_behind(provisioner, own, &format!("behind-{round}"))).await?;
+                tell(round, &part, &own.name, &figures);
+                if round > 0 {
+                    sheet.add(&part, &own.name, &figures);
                 }
             }
         }
@@ -55,7 +64,7 @@ async fn take_turns<'a>(
     for terms in subjects.iter().cycle().skip(round).take(subjects.len()) {
         let tag = format!("{}-{round}-{}-{}", terms.name, load.callers, load.delay);
         let figures = Box::pin(stage.turn(terms, load, &tag)).await?;
-        tell(round, load, &terms.name, &figures);
+        tell(round, &load.part(), &terms.name, &figures);
         seen.push((terms.name.as_str(), figures));
     }
     for (other, what) in subjects.iter().zip([OF_BARE, OF_MARKED]) {
@@ -82,11 +91,10 @@ fn figure(figures: &Figures, what: &str) -> f64 {
     figures.iter().find(|(name, _)| *name == what).map_or(f64::NAN, |(_, value)| *value)
 }
 
-fn tell(round: usize, load: Load, who: &str, figures: &Figures) {
+fn tell(round: usize, part: &str, who: &str, figures: &Figures) {
     let figure = |what: &str| figure(figures, what);
     println!(
-        "round {round}, {}, {who}: {:.0} made and {:.0} deleted a second, {:.2} processor seconds per 1000",
-        load.part(),
+        "round {round}, {part}, {who}: {:.0} made and {:.0} deleted a second, {:.2} processor seconds per 1000",
         figure(RATE),
         figure("deletes a second"),
         figure(PROCESSOR)

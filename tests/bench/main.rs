@@ -25,6 +25,7 @@ mod report;
 mod scale;
 mod seen;
 mod sheet;
+mod sidecar;
 mod subject;
 mod told;
 mod turn;
@@ -74,9 +75,9 @@ struct Arguments {
 /// What the bench starts of itself in processes of their own.
 #[derive(Debug, Subcommand)]
 enum Part {
-    /// Measures, inside the fleet whose folder this is
+    /// Measures, inside the fleet whose folder this is, also behind this external-provisioner
     #[command(hide = true)]
-    Inside { folder: PathBuf },
+    Inside { folder: PathBuf, provisioner: PathBuf },
     /// Serves the least that a driver can do
     #[command(hide = true)]
     Least { socket: PathBuf, kubeconfig: PathBuf, until: least::Until },
@@ -138,7 +139,9 @@ impl Plan {
 async fn main() -> Result<()> {
     let arguments = Arguments::parse();
     match &arguments.part {
-        Some(Part::Inside { folder }) => Box::pin(inside::measure(folder, &Plan::new(&arguments)?)).await,
+        Some(Part::Inside { folder, provisioner }) => {
+            Box::pin(inside::measure(folder, provisioner, &Plan::new(&arguments)?)).await
+        }
         Some(Part::Bind { kubeconfig, told }) => binder::process(kubeconfig, told).await,
         Some(Part::Delay { listen, to, milliseconds }) => {
             delay::process(*listen, *to, Duration::from_millis((*milliseconds).into()))

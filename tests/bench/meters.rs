@@ -36,6 +36,10 @@ impl Meters {
         Self([(PROCESSOR, vec![measured])].into_iter().chain(self.0.clone()).collect())
     }
 
+    pub fn add(&mut self, what: &'static str, process: u32) {
+        self.0.push((what, vec![process]));
+    }
+
     pub fn read(&self) -> Result<Vec<Duration>> {
         self.0.iter().map(|(_, processes)| processes.iter().map(|process| processor_time(*process)).sum()).collect()
     }

@@ -17,7 +17,9 @@ pub async fn measure(plan: &Plan) -> Result<()> {
     let fleet = Fleet::start_named(Spec { members: 1, nodes: false }, None, |text| println!("{text}")).await?;
     prepare(&fleet).await?;
     let program = std::env::current_exe().context("find this program")?;
-    let arguments = [plan.arguments(), vec!["inside".to_owned(), fleet.folder().display().to_string()]].concat();
+    let mut arguments = plan.arguments();
+    arguments.push("inside".to_owned());
+    arguments.extend([fleet.folder(), &fleet.tools().path("csi-provisioner")].map(|path| path.display().to_string()));
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     print_all(&fleet.spawn("measure", program, &arguments, &[])?).await
 }

@@ -1,12 +1,15 @@
 //! The part of the host's controllers and of external-provisioner around a driver's answer: the claim it is asked for, and the
 //! volume that the host has from it. None of this is measured, but that a driver may be at work on it.
 
-use std::{path::Path, sync::Arc};
+use std::{collections::HashMap, path::Path, sync::Arc};
 
 use anyhow::{Context, Result};
 use csi::v1::Volume;
 use futures::{StreamExt, TryStreamExt, stream};
-use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
+use k8s_openapi::api::{
+    core::v1::{PersistentVolume, PersistentVolumeClaim},
+    storage::v1::StorageClass,
+};
 use kube::{
     Api, Client, ResourceExt,
     api::{DeleteParams, Patch, PatchParams, PostParams},
@@ -18,7 +21,10 @@ use super::{NAMESPACE, again::answered, clusters::kubernetes};
 
 /// Requests to the host at once.
 const HANDS: usize = 16;
+const HOST_CLASS: &str = "bench";
 const FINALIZER: &str = "external-provisioner.volume.kubernetes.io/finalizer";
+
+type Texts = HashMap<String, String>;
 
 /// A claim of the host, in the bench's namespace.
 #[derive(Clone, Debug)]
@@ -58,7 +64,7 @@ impl Host {
                 "volume.beta.kubernetes.io/storage-provisioner": driver,
                 "volume.kubernetes.io/storage-provisioner": driver,
             }},
-            "spec": {"accessModes": ["ReadWriteOnce"], "storageClassName": "bench", "volumeMode": "Filesystem",
+            "spec": {"accessModes": ["ReadWriteOnce"], "storageClassName": HOST_CLASS, "volumeMode": "Filesystem",
                 "resources": {"requests": {"storage": "1Gi"}}},
         }))?;
         let (claims, create) = (self.of_claims(), PostParams::default());
@@ -101,6 +107,30 @@ impl Host {
         .await
     }
 
+    /// As the host's controllers do it for volumes that external-provisioner has made: they are bound, and nothing but that holds them.
+    pub async fn bind(&self, claims: &[HostClaim]) -> Result<()> {
+        self.each(claims, async |claim| {
+            let (volumes, name, patch) = (self.of_volumes(), claim.volume(), PatchParams::default());
+            let held = Patch::Merge(json!({"metadata": {"finalizers": [FINALIZER]}}));
+            answered(|| volumes.patch(&name, &patch, &held)).await?;
+            self.set_phase(&name, "Bound").await
+        })
+        .await
+    }
+
+    /// The class of all claims here, for external-provisioner.
+    pub async fn class(&self, driver: &str, parameters: &Texts, places: &[Texts]) -> Result<()> {
+        let class = serde_json::from_value(json!({
+            "metadata": {"name": HOST_CLASS}, "provisioner": driver, "volumeBindingMode": "Immediate",
+            "parameters": parameters, "allowedTopologies": allowed(places),
+        }))?;
+        let (classes, create) = (Api::<StorageClass>::all(self.client.clone()), PostParams::default());
+        match answered(|| classes.create(&create, &class)).await {
+            Err(kube::Error::Api(status)) if status.code == 409 => Ok(()),
+            made => made.map(drop).context("make the host's class"),
+        }
+    }
+
     async fn each(&self, claims: &[HostClaim], work: impl AsyncFn(&HostClaim) -> Result<()>) -> Result<()> {
         let all = claims.iter().map(|claim| work(claim));
         stream::iter(all).buffer_unordered(HANDS).try_collect().await
@@ -117,9 +147,15 @@ impl Host {
         Api::namespaced(self.client.clone(), NAMESPACE)
     }
 
-    fn of_volumes(&self) -> Api<PersistentVolume> {
+    pub fn of_volumes(&self) -> Api<PersistentVolume> {
         Api::all(self.client.clone())
     }
+}
+
+fn allowed(places: &[Texts]) -> Option<Vec<Value>> {
+    let expression = |(key, value): (&String, &String)| json!({"key": key, "values": [value]});
+    let term = |place: &Texts| json!({"matchLabelExpressions": place.iter().map(expression).collect::<Vec<_>>()});
+    (!places.is_empty()).then(|| places.iter().map(term).collect())
 }
 
 fn unless_gone<T>(answer: kube::Result<T>) -> Result<()> {
@@ -144,7 +180,7 @@ fn manifest(claim: &HostClaim, driver: &str, made: &Volume) -> Value {
         },
         "spec": {
             "capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"], "volumeMode": "Filesystem",
-            "persistentVolumeReclaimPolicy": "Delete", "storageClassName": "bench", "nodeAffinity": affinity,
+            "persistentVolumeReclaimPolicy": "Delete", "storageClassName": HOST_CLASS, "nodeAffinity": affinity,
             "claimRef": {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "namespace": NAMESPACE, "name": claim.name,
                 "uid": claim.uid},
             "csi": {"driver": driver, "volumeHandle": made.volume_id, "volumeAttributes": attributes},

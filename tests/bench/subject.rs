@@ -31,6 +31,7 @@ use super::{
     provisioner::HostClaim,
 };
 
+const SOCKET: &str = "csi.sock";
 /// As the chart has it of the sidecar.
 const TIMEOUT: Duration = Duration::from_mins(1);
 const GRACE: Duration = Duration::from_secs(15);
@@ -54,10 +55,10 @@ pub struct Terms {
     env: BTreeMap<String, String>,
     /// Of its StorageClass.
     #[serde(default)]
-    parameters: HashMap<String, String>,
+    pub parameters: HashMap<String, String>,
     /// The places that its nodes tell of, as external-provisioner sends them.
     #[serde(default)]
-    topology: Vec<HashMap<String, String>>,
+    pub topology: Vec<HashMap<String, String>>,
     /// The claim that it makes in the member, as `namespace/name`.
     leaf: Option<String>,
 }
@@ -115,7 +116,7 @@ impl Terms {
 
 /// Where subjects find their clusters.
 pub struct Place {
-    folder: PathBuf,
+    pub folder: PathBuf,
 }
 
 impl Place {
@@ -141,7 +142,7 @@ impl Place {
         let text = |path: &Path| path.display().to_string();
         Ok(vec![
             ("{folder}", text(own)),
-            ("{socket}", text(&socket(own))),
+            ("{socket}", text(&own.join(SOCKET))),
             ("{host_kubeconfig}", text(&self.host())),
             ("{member_kubeconfig}", text(&self.member(MEMBER))),
             ("{members}", text(&self.folder.join("members"))),
@@ -153,12 +154,9 @@ impl Place {
     }
 }
 
-fn socket(own: &Path) -> PathBuf {
-    own.join("csi.sock")
-}
-
 pub struct Subject {
-    terms: Terms,
+    pub terms: Terms,
+    pub socket: PathBuf,
     /// As it calls itself.
     pub driver: String,
     mode: Mode,
@@ -174,7 +172,7 @@ impl Subject {
         drop(fs::remove_dir_all(&own));
         fs::create_dir_all(&own).with_context(|| format!("make {}", own.display()))?;
         let terms = terms.filled(&place.words(&own)?)?;
-        let log = own.join("log");
+        let (log, socket) = (own.join("log"), own.join(SOCKET));
         let written = File::create(&log).context("make a log")?;
         let mut command = Command::new(&terms.program);
         command
@@ -184,7 +182,7 @@ impl Subject {
             .envs(&terms.env);
         command.stdout(written.try_clone()?).stderr(written);
         let mut process = Apart::run(&mut command).with_context(|| format!("start {}", terms.program))?;
-        let channel = Endpoint::from_shared(format!("unix://{}", socket(&own).display()))?.connect_lazy();
+        let channel = Endpoint::from_shared(format!("unix://{}", socket.display()))?.connect_lazy();
         let what = format!("{} says who it is", terms.name);
         let driver = wait_for(&what, PATIENCE, || {
             let (ended, mut identity) = (process.ended(), IdentityClient::new(channel.clone()));
@@ -204,8 +202,8 @@ impl Subject {
         } else {
             Mode::SingleNodeWriter
         };
-        let client = Client::new(&socket(&own)).map_err(anyhow::Error::msg)?;
-        Ok(Self { terms, driver, mode, client, lister, process })
+        let client = Client::new(&socket).map_err(anyhow::Error::msg)?;
+        Ok(Self { terms, socket, driver, mode, client, lister, process })
     }
 
     /// Waits until it makes this volume: before, it may know nothing of its clusters.

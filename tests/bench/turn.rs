@@ -59,10 +59,10 @@ struct Made<'a> {
 
 /// Where all take their turns.
 pub struct Stage {
-    place: Place,
-    host: Host,
+    pub place: Place,
+    pub host: Host,
+    pub meters: Meters,
     heard: Heard,
-    meters: Meters,
     _apart: Vec<Apart>,
 }
 

@@ -134,6 +134,13 @@ bench: tools ## What the driver costs beside the least that a driver can do, in 
 	@$(call say,the whole chain)
 	@time $(CARGO) test --release --workspace --test e2e chain -- --ignored --nocapture
 
+.PHONY: bench-members
+bench-members: ## The driver with 1, 100 and 1,000 simulated members: memory, files, processor and requests, idle and at work, and how it starts, also where one in ten is dead; also target/bench-members.json
+	@$(call say,release build)
+	@time $(CARGO) build --release --bin kosmos-csi --example bench
+	@$(call say,members)
+	@time $(TARGET)/release/examples/bench --members 1,100,1000
+
 .PHONY: scale
 scale: ## The driver with 100, 10,000 and 100,000 volumes and the agent with 1,000 members, all simulated: start, memory, rate
 	@$(call say,release build)

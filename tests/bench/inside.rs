@@ -14,6 +14,23 @@ use super::{
     turn::{Load, Stage},
 };
 
+const UNLIKE_LIFE: [&str; 10] = [
+    "Callers, drivers, two API servers, their etcds and the binder share the processors: among a hundred callers a time is \
+     mostly one of waiting for a processor, which is told.",
+    "etcd does not wait for the disk (--unsafe-no-fsync), and the API servers write an audit log without bodies.",
+    "All are administrators by certificate: no token is checked and no right is looked up.",
+    "No controller-manager, scheduler, webhook or quota: a binder makes the member's volumes at once and lets claims go, and claims of \
+     the host are made before the clock runs.",
+    "The callers play external-provisioner: each asks for the next volume once it has the last. The host's volume is made beside \
+     that, and its binding is one write.",
+    "The driver and the bare one have at most 32 requests under way in a cluster; what another has is its own.",
+    "A driver is started for each turn, with no volumes but those of the turn, and nothing else is in the clusters.",
+    "What a driver does in the background once it has answered counts only as far as it falls into the turn.",
+    "A member that is farther away is so for who connects to it from the host's side: what is sent waits half of the delay each way, in \
+     a process of its own; nothing is lost, and the line is not narrow.",
+    "Processor time of the servers is all that they used meanwhile, also idle.",
+];
+
 /// Of the subjects: after the two bare ones.
 const OWN: usize = 2;
 const OF_BARE: &str = "rate, of the bare driver's (%)";
@@ -46,7 +63,7 @@ pub async fn measure(fleet: &Path, provisioner: &Path, plan: &Plan) -> Result<()
             }
         }
     }
-    let head = conditions::conditions();
+    let head = conditions::conditions(&UNLIKE_LIFE);
     conditions::print(&head);
     sheet.print();
     print(&goals(&sheet, plan));

@@ -17,7 +17,9 @@ mod inside;
 mod least;
 mod leaves;
 mod measure;
+mod members;
 mod meters;
+mod metrics;
 mod outside;
 mod process;
 mod provisioner;
@@ -29,6 +31,7 @@ mod sidecar;
 mod subject;
 mod told;
 mod turn;
+mod world;
 
 use std::{io, net::SocketAddr, path::PathBuf, time::Duration};
 
@@ -64,9 +67,12 @@ struct Arguments {
     /// A driver that is measured as well, as this file says; may be given several times (--help tells more)
     #[arg(long = "subject", value_name = "FILE")]
     subjects: Vec<PathBuf>,
-    /// Where the results go as JSON; target/bench.json without it
+    /// Where the results go as JSON; target/bench.json without it, and target/bench-members.json
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
+    /// Measures instead what this driver takes with so many simulated members, idle and at work, leading and standing by, and how it starts
+    #[arg(long, value_delimiter = ',', value_name = "COUNTS")]
+    members: Vec<usize>,
     /// Measures few and many volumes on simulated members instead
     #[arg(long)]
     scale: bool,
@@ -89,6 +95,16 @@ enum Part {
     Bind { kubeconfig: PathBuf, told: PathBuf },
 }
 
+impl Arguments {
+    /// Where they go as JSON.
+    fn results(&self, name: &str) -> Result<PathBuf> {
+        Ok(match &self.json {
+            Some(file) => std::path::absolute(file)?,
+            None => profile_folder()?.with_file_name(name),
+        })
+    }
+}
+
 /// What is to be measured on real API servers.
 #[derive(Debug)]
 pub struct Plan {
@@ -105,10 +121,7 @@ pub struct Plan {
 
 impl Plan {
     fn new(arguments: &Arguments) -> Result<Self> {
-        let json = match &arguments.json {
-            Some(file) => std::path::absolute(file)?,
-            None => profile_folder()?.with_file_name("bench.json"),
-        };
+        let json = arguments.results("bench.json")?;
         let (callers, delays) = (arguments.callers.clone(), arguments.delays.clone());
         let files = arguments.subjects.iter().map(std::path::absolute).collect::<io::Result<Vec<PathBuf>>>()?;
         let mut subjects = vec![Terms::bare()?, Terms::marked()?, Terms::own()?];
@@ -148,6 +161,9 @@ async fn main() -> Result<()> {
         }
         Some(Part::Least { socket, kubeconfig, until }) => least::process(socket, kubeconfig, *until).await,
         None if arguments.scale => scale::measure().await,
+        None if !arguments.members.is_empty() => {
+            members::measure(&arguments.members, &arguments.results("bench-members.json")?).await
+        }
         None => outside::measure(&Plan::new(&arguments)?).await,
     }
 }

@@ -30,6 +30,8 @@ type Texts = HashMap<String, String>;
 #[derive(Clone, Debug)]
 pub struct HostClaim {
     pub name: String,
+    /// Of those that were made together.
+    pub number: usize,
     uid: String,
 }
 
@@ -54,11 +56,12 @@ impl Host {
 
     /// So many claims, as the host's controller hands them to the driver of this name.
     pub async fn claims(&self, prefix: &str, count: usize, driver: &str) -> Result<Vec<HostClaim>> {
-        let made = (0..count).map(|number| self.claim(format!("{prefix}-{number}"), driver));
+        let made = (0..count).map(|number| self.claim(prefix, number, driver));
         stream::iter(made).buffer_unordered(HANDS).try_collect().await
     }
 
-    async fn claim(&self, name: String, driver: &str) -> Result<HostClaim> {
+    async fn claim(&self, prefix: &str, number: usize, driver: &str) -> Result<HostClaim> {
+        let name = format!("{prefix}-{number}");
         let claim = serde_json::from_value(json!({
             "metadata": {"name": name, "annotations": {
                 "volume.beta.kubernetes.io/storage-provisioner": driver,
@@ -69,7 +72,7 @@ impl Host {
         }))?;
         let (claims, create) = (self.of_claims(), PostParams::default());
         let made = answered(|| claims.create(&create, &claim)).await.with_context(|| format!("make claim {name}"))?;
-        Ok(HostClaim { name, uid: made.uid().context("a claim without a UID")? })
+        Ok(HostClaim { name, number, uid: made.uid().context("a claim without a UID")? })
     }
 
     /// The host's volume, as external-provisioner makes it of the answer, bound.

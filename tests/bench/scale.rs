@@ -12,7 +12,7 @@ use simulate::Cluster;
 use tokio::{net::TcpListener, task::JoinSet};
 
 use super::{
-    CLASS, NAMESPACE, binder, leaves,
+    CLASS, MEMBER, NAMESPACE, binder, leaves,
     measure::{Run, closed_loop, median},
     process::memory,
     provisioner::{Host, HostClaim},
@@ -83,7 +83,7 @@ impl Stage {
         let member = filled(&host_id, size);
         let (host, member) = (serve(host, &mut inside).await?, serve(member, &mut inside).await?);
         inside.spawn(binder::run(Client::try_from(Config::new(member.parse()?))?, Told::default()));
-        let place = Place::new(folder.path(), &kubeconfig(&host), &kubeconfig(&member))?;
+        let place = Place::new(folder.path(), &kubeconfig(&host), &[(MEMBER, kubeconfig(&member))])?;
         let host = Host::new(&place.host()).await?;
         let first = host.claims("first", 1, DRIVER).await?;
         let begun = Instant::now();

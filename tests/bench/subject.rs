@@ -92,6 +92,14 @@ impl Terms {
         Some(leaf.replace("{claim}", &claim.name).replace("{volume}", &claim.volume()))
     }
 
+    /// Of one of several replicas, with one argument more, in a host whose nodes are at these places.
+    pub fn of_replica(mut self, name: &str, argument: String, places: Vec<HashMap<String, String>>) -> Self {
+        name.clone_into(&mut self.name);
+        self.args.push(argument);
+        self.topology = places;
+        self
+    }
+
     /// With what the words in braces stand for.
     fn filled(&self, words: &[(&str, String)]) -> Result<Self> {
         let fill = |text: &String| {
@@ -120,13 +128,20 @@ pub struct Place {
 }
 
 impl Place {
-    /// Kubeconfigs of the host and of the member. The folder is made.
-    pub fn new(folder: &Path, host: &str, member: &str) -> Result<Self> {
+    /// Kubeconfigs of the host, and of members by name. The folder is made.
+    pub fn new(folder: &Path, host: &str, members: &[(&str, String)]) -> Result<Self> {
         let place = Self { folder: folder.to_owned() };
         fs::create_dir_all(folder.join("members")).context("make the members' folder")?;
         fs::write(place.host(), host).context("write the host's kubeconfig")?;
-        fs::write(place.member(MEMBER), member).context("write the member's kubeconfig")?;
+        for (name, kubeconfig) in members {
+            place.put(name, kubeconfig)?;
+        }
         Ok(place)
+    }
+
+    /// In the place of what it was.
+    pub fn put(&self, member: &str, kubeconfig: &str) -> Result<()> {
+        fs::write(self.member(member), kubeconfig).with_context(|| format!("write the kubeconfig of {member}"))
     }
 
     pub fn host(&self) -> PathBuf {
@@ -231,8 +246,11 @@ impl Subject {
         let metadata = metadata.into_iter().chain([("pv/name", claim.volume())]);
         parameters.extend(metadata.map(|(key, value)| (format!("csi.storage.k8s.io/{key}"), value)));
         let place = |segments: &HashMap<String, String>| Topology { segments: segments.clone() };
-        let places: Vec<Topology> = self.terms.topology.iter().map(place).collect();
-        let requirement = TopologyRequirement { requisite: places.clone(), preferred: places };
+        let requisite: Vec<Topology> = self.terms.topology.iter().map(place).collect();
+        let mut preferred = requisite.clone();
+        // Claims of one name and different numbers begin with different places.
+        preferred.rotate_left(claim.number % requisite.len().max(1));
+        let requirement = TopologyRequirement { requisite, preferred };
         CreateVolumeRequest {
             name: claim.volume(),
             capacity_range: Some(CapacityRange { required_bytes: 1 << 30, limit_bytes: 0 }),

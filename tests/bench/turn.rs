@@ -78,7 +78,7 @@ impl Stage {
             apart.push(way);
             member = farther;
         }
-        let place = Place::new(&folder, &host, &member)?;
+        let place = Place::new(&folder, &host, &[(MEMBER, member)])?;
         let told = folder.join("bound.told");
         let binder = Apart::start([Path::new("bind"), &direct(MEMBER), &told])?;
         let heard = wait_for("the binder works", PATIENCE, || async { Heard::from(&told).map(Some) }).await?;

@@ -39,8 +39,20 @@ const OF_MARKED: &str = "rate, of one's that marks too (%)";
 /// Of callers at once, where the member is far away: more of them say nothing new and take long.
 const MOST_FAR_AWAY: usize = 100;
 
+/// What was seen is told also where something fails.
 pub async fn measure(fleet: &Path, provisioner: &Path, plan: &Plan) -> Result<()> {
     let mut sheet = Sheet::default();
+    let done = Box::pin(all_rounds(fleet, provisioner, plan, &mut sheet)).await;
+    let head = conditions::conditions(&UNLIKE_LIFE);
+    conditions::print(&head);
+    sheet.print();
+    print(&goals(&sheet, plan));
+    sheet.write(&plan.json, &head)?;
+    done
+}
+
+/// The first round of each way to the member warms the servers, and is not counted.
+async fn all_rounds(fleet: &Path, provisioner: &Path, plan: &Plan, sheet: &mut Sheet) -> Result<()> {
     for delay in &plan.delays {
         let mut stage = Stage::new(fleet, *delay).await?;
         let callers = plan.callers.iter().copied().filter(|callers| *delay == 0 || *callers <= MOST_FAR_AWAY);
@@ -48,7 +60,6 @@ pub async fn measure(fleet: &Path, provisioner: &Path, plan: &Plan) -> Result<()
         for round in 0..=plan.rounds {
             for load in &loads {
                 let seen = take_turns(&mut stage, &plan.subjects, *load, round).await?;
-                // The first round warms the servers.
                 for (name, figures) in seen.iter().filter(|_| round > 0) {
                     sheet.add(&load.part(), name, figures);
                 }
@@ -63,11 +74,7 @@ pub async fn measure(fleet: &Path, provisioner: &Path, plan: &Plan) -> Result<()
             }
         }
     }
-    let head = conditions::conditions(&UNLIKE_LIFE);
-    conditions::print(&head);
-    sheet.print();
-    print(&goals(&sheet, plan));
-    sheet.write(&plan.json, &head)
+    Ok(())
 }
 
 /// All of them once, in an order that goes round.
@@ -118,23 +125,25 @@ fn tell(round: usize, part: &str, who: &str, figures: &Figures) {
     );
 }
 
-/// What was to be reached.
+/// What was to be reached, of what was seen.
 fn goals(sheet: &Sheet, plan: &Plan) -> Vec<Row> {
     let mut rows = Vec::new();
     let who = plan.subjects.get(OWN).map(|own| own.name.as_str()).unwrap_or_default();
-    for load in plan.callers.iter().map(|callers| load(*callers, 0)).filter(|_| plan.delays.contains(&0)) {
-        let seen = |figure: &str| sheet.middle(&load.part(), who, figure).unwrap_or(f64::NAN);
+    for load in plan.callers.iter().map(|callers| load(*callers, 0)) {
+        let over_bind = match load.callers {
+            1 => vec![(OVER_BIND_MIDDLE, 1.5), (OVER_BIND_LAST, 6.0)],
+            100 => vec![(OVER_BIND_LAST, 25.0)],
+            _ => Vec::new(),
+        };
         let what = |figure: &str| format!("{figure}, {} at once", load.callers);
-        if load.callers == 1 {
-            rows.push(Row::at_most(what(OVER_BIND_MIDDLE), Some(1.5), seen(OVER_BIND_MIDDLE)));
-            rows.push(Row::at_most(what(OVER_BIND_LAST), Some(6.0), seen(OVER_BIND_LAST)));
+        for (figure, goal) in over_bind.into_iter().chain([(PROCESSOR, 0.10)]) {
+            let seen = sheet.middle(&load.part(), who, figure);
+            rows.extend(seen.map(|seen| Row::at_most(what(figure), Some(goal), seen)));
         }
-        if load.callers == 100 {
-            rows.push(Row::at_most(what(OVER_BIND_LAST), Some(25.0), seen(OVER_BIND_LAST)));
+        for figure in [OF_BARE, OF_MARKED] {
+            let seen = sheet.middle(&load.part(), who, figure);
+            rows.extend(seen.map(|seen| Row::at_least(what(figure), Some(95.0), seen)));
         }
-        rows.push(Row::at_least(what(OF_BARE), Some(95.0), seen(OF_BARE)));
-        rows.push(Row::at_least(what(OF_MARKED), Some(95.0), seen(OF_MARKED)));
-        rows.push(Row::at_most(what(PROCESSOR), Some(0.10), seen(PROCESSOR)));
     }
     rows
 }

@@ -42,18 +42,25 @@ const UNLIKE_LIFE: [&str; 4] = [
     "A dead member takes connections and says nothing.",
 ];
 
+/// What was seen is told also where something fails.
 pub async fn measure(counts: &[usize], json: &Path) -> Result<()> {
     let mut sheet = Sheet::default();
-    for count in counts {
-        println!("{count} members");
-        let world = World::new(*count).await?;
-        Box::pin(both_roles(&world, &mut sheet)).await?;
-        Box::pin(starts(&world, &mut sheet)).await?;
-    }
+    let done = Box::pin(all(counts, &mut sheet)).await;
     let head = conditions::conditions(&UNLIKE_LIFE);
     conditions::print(&head);
     sheet.print();
-    sheet.write(json, &head)
+    sheet.write(json, &head)?;
+    done
+}
+
+async fn all(counts: &[usize], sheet: &mut Sheet) -> Result<()> {
+    for count in counts {
+        println!("{count} members");
+        let world = World::new(*count).await?;
+        both_roles(&world, sheet).await?;
+        starts(&world, sheet).await?;
+    }
+    Ok(())
 }
 
 /// A replica at work.

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -18,7 +19,7 @@ use tokio::io::AsyncWriteExt;
 use tokio::process::Command;
 
 use super::certificates::{Credentials, kubeconfig};
-use super::control_plane::{self, API_SERVER, Place};
+use super::control_plane::{self, API_SERVER, ETCD, Place};
 use super::guardian::Guardian;
 use super::kubernetes;
 use super::namespaces::BRIDGE_ADDRESS;
@@ -38,6 +39,8 @@ pub struct Cluster {
     guardian: Guardian,
     tools: Arc<Tools>,
     processes: Mutex<BTreeMap<String, Process>>,
+    /// Nobody could ask it for a while, and who watches it may not have found it again.
+    was_away: AtomicBool,
 }
 
 impl Cluster {
@@ -52,6 +55,7 @@ impl Cluster {
             guardian: guardian.clone(),
             tools: Arc::clone(tools),
             processes: Mutex::default(),
+            was_away: AtomicBool::default(),
         };
         let address: SocketAddr = format!("{BRIDGE_ADDRESS}:{}", place.api_port()).parse()?;
         control_plane::prepare(&cluster, guardian.forward(address)?)?;
@@ -145,7 +149,7 @@ impl Cluster {
         self.signal(API_SERVER, Signal::SIGCONT)
     }
 
-    /// What somebody has stopped or paused of it runs again.
+    /// What somebody has stopped or paused of it runs again, and its own controllers are at work.
     pub async fn resume(&self) -> Result<()> {
         let names: Vec<String> = self.processes().keys().cloned().collect();
         for name in names {
@@ -155,7 +159,12 @@ impl Cluster {
                 self.start_again(&name)?;
             }
         }
-        control_plane::ready(self).await
+        control_plane::ready(self).await?;
+        if self.was_away.load(Ordering::Relaxed) {
+            control_plane::begin_controllers_anew(self).await?;
+            self.was_away.store(false, Ordering::Relaxed);
+        }
+        Ok(())
     }
 
     /// Kills one of `etcd`, `kube-apiserver`, `kube-controller-manager`, `kube-scheduler`, `containerd`, `kubelet`.
@@ -277,6 +286,9 @@ impl Cluster {
     }
 
     pub fn signal(&self, process: &str, signal: Signal) -> Result<()> {
+        if [ETCD, API_SERVER].contains(&process) && signal != Signal::SIGCONT {
+            self.was_away.store(true, Ordering::Relaxed);
+        }
         let processes = self.processes();
         processes.get(process).with_context(|| format!("{} has no {process}", self.name))?.signal(signal)
     }

@@ -4,18 +4,25 @@ use std::fs;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use k8s_openapi::api::core::v1::ServiceAccount;
-use kube::Api;
-use serde_json::json;
+use k8s_openapi::api::apps::v1::ReplicaSet;
+use k8s_openapi::api::core::v1::{Pod, ServiceAccount};
+use kube::api::{DeleteParams, ListParams, PostParams};
+use kube::{Api, ResourceExt};
+use serde_json::{Value, json};
 
 use super::certificates::{Authority, Credentials, kubeconfig};
 use super::cluster::Cluster;
+use super::images::BUSYBOX;
 use super::namespaces::BRIDGE_ADDRESS;
 use super::wait::wait_for;
 
 const PATIENCE: Duration = Duration::from_mins(1);
 
+pub const ETCD: &str = "etcd";
 pub const API_SERVER: &str = "kube-apiserver";
+const CONTROLLERS: &str = "kube-controller-manager";
+const SCHEDULER: &str = "kube-scheduler";
+const CANARY: &str = "canary";
 
 /// Ports and ranges follow from the cluster's place in the fleet: inside, nothing else uses them.
 #[derive(Debug, Clone, Copy)]
@@ -76,7 +83,7 @@ pub fn prepare(cluster: &Cluster, forwarded: u16) -> Result<()> {
     let admin = authority.client("admin", "admin", Some("system:masters"))?;
     write("admin.kubeconfig", &outside, &admin)?;
     write("admin-inside.kubeconfig", &inside, &admin)?;
-    for component in ["kube-controller-manager", "kube-scheduler"] {
+    for component in [CONTROLLERS, SCHEDULER] {
         let credentials = authority.client(component, &format!("system:{component}"), None)?;
         write(&format!("{component}.kubeconfig"), &inside, &credentials)?;
     }
@@ -98,26 +105,25 @@ fn write_audit_policy(cluster: &Cluster) -> Result<()> {
 }
 
 pub async fn start(cluster: &Cluster) -> Result<()> {
-    cluster.start("etcd", etcd_arguments(cluster))?;
+    cluster.start(ETCD, etcd_arguments(cluster))?;
     cluster.start(API_SERVER, api_server_arguments(cluster))?;
     ready(cluster).await?;
-    cluster.start("kube-controller-manager", controller_manager_arguments(cluster))?;
-    cluster.start("kube-scheduler", scheduler_arguments(cluster))?;
+    cluster.start(CONTROLLERS, controller_manager_arguments(cluster))?;
+    cluster.start(SCHEDULER, scheduler_arguments(cluster))?;
     default_account(cluster).await
 }
 
 /// All that the cluster knew is lost; what comes in its place has its address and its authority, and is another cluster.
 pub async fn start_empty(cluster: &Cluster) -> Result<()> {
-    let (etcd, controllers, scheduler) = ("etcd", "kube-controller-manager", "kube-scheduler");
-    for process in [controllers, scheduler, API_SERVER, etcd] {
+    for process in [CONTROLLERS, SCHEDULER, API_SERVER, ETCD] {
         cluster.stop(process).await?;
     }
-    fs::remove_dir_all(cluster.folder().join(etcd)).context("remove what etcd had")?;
-    for process in [etcd, API_SERVER] {
+    fs::remove_dir_all(cluster.folder().join(ETCD)).context("remove what etcd had")?;
+    for process in [ETCD, API_SERVER] {
         cluster.start_again(process)?;
     }
     ready(cluster).await?;
-    for process in [controllers, scheduler] {
+    for process in [CONTROLLERS, SCHEDULER] {
         cluster.start_again(process)?;
     }
     default_account(cluster).await
@@ -135,6 +141,45 @@ pub async fn ready(cluster: &Cluster) -> Result<()> {
     answered.await
 }
 
+/// Who watches an API server that was away looks for it again after up to a minute, each watch for itself, and once more where it had
+/// just been started. Begun anew they look at once, and a scheduler gives no pod a node before it has all that it watches.
+pub async fn begin_controllers_anew(cluster: &Cluster) -> Result<()> {
+    for process in [CONTROLLERS, SCHEDULER] {
+        cluster.stop(process).await?;
+        cluster.start_again(process)?;
+    }
+    let client = cluster.client().await?;
+    let (sets, pods): (Api<ReplicaSet>, Api<Pod>) =
+        (Api::default_namespaced(client.clone()), Api::default_namespaced(client));
+    let set = sets.create(&PostParams::default(), &serde_json::from_value(canary(cluster))?).await?;
+    let of_set = |pod: &Pod| pod.owner_references().iter().any(|owner| Some(&owner.uid) == set.metadata.uid.as_ref());
+    let has_node = |pod: &Pod| pod.spec.as_ref().is_some_and(|spec| spec.node_name.is_some());
+    let labelled = ListParams::default().labels(&format!("app={CANARY}"));
+    let what = format!("the own controllers of {} make a pod and give it a node", cluster.name());
+    let given = wait_for(&what, PATIENCE, || async {
+        Ok(pods.list(&labelled).await?.iter().any(|pod| of_set(pod) && has_node(pod)).then_some(()))
+    })
+    .await;
+    sets.delete(&set.name_any(), &DeleteParams::background()).await?;
+    given
+}
+
+/// Its pod goes with it, whether or not the node's kubelet has come back.
+fn canary(cluster: &Cluster) -> Value {
+    let labels = json!({"app": CANARY});
+    let container = json!({"name": CANARY, "image": BUSYBOX, "imagePullPolicy": "Never", "command": ["sleep", "1000"]});
+    let pod = json!({
+        "nodeSelector": {"kubernetes.io/hostname": cluster.node_name()},
+        "tolerations": [{"operator": "Exists"}],
+        "terminationGracePeriodSeconds": 0,
+        "containers": [container],
+    });
+    json!({
+        "metadata": {"generateName": format!("{CANARY}-")},
+        "spec": {"selector": {"matchLabels": labels}, "template": {"metadata": {"labels": labels}, "spec": pod}},
+    })
+}
+
 /// The controller-manager works once it has made the default service account, without which no pod can be made.
 async fn default_account(cluster: &Cluster) -> Result<()> {
     let accounts: Api<ServiceAccount> = Api::namespaced(cluster.client().await?, "default");
@@ -148,7 +193,7 @@ fn etcd_arguments(cluster: &Cluster) -> Vec<String> {
     let peers = format!("http://127.0.0.1:{}", place.port(2));
     vec![
         format!("--name={}", cluster.name()),
-        format!("--data-dir={}", cluster.folder().join("etcd").display()),
+        format!("--data-dir={}", cluster.folder().join(ETCD).display()),
         "--log-level=warn".into(),
         "--unsafe-no-fsync".into(), // nobody needs the data after a power cut
         format!("--listen-client-urls={clients}"),
@@ -210,11 +255,11 @@ fn controller_manager_arguments(cluster: &Cluster) -> Vec<String> {
         "--kube-api-qps=200".into(), // else it binds five claims a second
         "--kube-api-burst=400".into(),
     ];
-    [component_arguments(cluster, "kube-controller-manager", 57), own.to_vec()].concat()
+    [component_arguments(cluster, CONTROLLERS, 57), own.to_vec()].concat()
 }
 
 fn scheduler_arguments(cluster: &Cluster) -> Vec<String> {
-    component_arguments(cluster, "kube-scheduler", 59)
+    component_arguments(cluster, SCHEDULER, 59)
 }
 
 fn component_arguments(cluster: &Cluster, component: &str, port: u16) -> Vec<String> {

@@ -90,6 +90,8 @@ async fn an_api_server_stops_pauses_and_returns() {
     member.resume_api_server().unwrap();
     assert!(silent.is_err(), "a paused server answered {silent:?}");
     client.apiserver_version().await.unwrap();
+    // Whoever comes next has a pod run there.
+    member.resume().await.unwrap();
 }
 
 #[tokio::test]

@@ -6,14 +6,13 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use futures::future::try_join_all;
 use k8s_openapi::api::{
-    apps::v1::ReplicaSet,
     coordination::v1::Lease,
-    core::v1::{Event, Node, PersistentVolumeClaim, Secret},
+    core::v1::{Event, Node, Secret},
     storage::v1::CSINode,
 };
 use kube::{
     Api, ResourceExt,
-    api::{DeleteParams, ListParams, Patch, PatchParams, PostParams},
+    api::{DeleteParams, ListParams, Patch, PatchParams},
 };
 use serde_json::{Value, json};
 use tokio::sync::Mutex;
@@ -39,7 +38,6 @@ pub const PATIENCE: Duration = Duration::from_mins(1);
 /// A member's own controllers look for their API server again after half a minute, or twice that, each watch for itself; and once
 /// more where it had just been started, and did not know yet what they may do.
 pub const RETURN: Duration = Duration::from_mins(3);
-const CANARY: &str = "canary";
 pub const MEMBERS: [&str; 2] = ["cluster38", "cluster39"];
 
 /// The members' classes: rancher's local-path, and those of the project's own storage driver.
@@ -101,7 +99,8 @@ impl Rig {
         Ok(())
     }
 
-    /// A driver that remembers nothing and knows the two members as they were, no node but theirs, and no member's server down.
+    /// A driver that remembers nothing and knows the two members as they were, no node but theirs, and clusters of which all is at
+    /// work.
     async fn begin_anew(&self) -> Result<()> {
         self.driver.kill().await?;
         try_join_all(self.fleet.clusters().map(Cluster::resume)).await?;
@@ -230,30 +229,10 @@ impl Rig {
         .await
     }
 
-    /// They have found it too, and watch claims and pods again: until then a claim that is deleted stays, and one whose pod has
-    /// gone counts as used. Each of these watches comes back in its own time.
+    /// They have found it too: until then a claim that is deleted stays, one whose pod has gone counts as used, and no pod gets a node.
+    /// Whoever leaves a fleet without this has it done before the next one comes.
     pub async fn own_controllers_return(&self, member: &str) -> Result<()> {
-        let client = self.fleet.member(member).client().await?;
-        let claims = Api::<PersistentVolumeClaim>::namespaced(client.clone(), "default");
-        let claim = json!({
-            "metadata": {"name": CANARY},
-            "spec": {"storageClassName": "", "accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Mi"}}},
-        });
-        claims.create(&PostParams::default(), &serde_json::from_value(claim)?).await?;
-        claims.delete(CANARY, &DeleteParams::default()).await?;
-        let sets = Api::<ReplicaSet>::namespaced(client, "default");
-        sets.create(&PostParams::default(), &serde_json::from_value(set_that_runs_nowhere())?).await?;
-        wait_for("the member's own controllers let a claim go", RETURN, || async {
-            Ok(claims.get_opt(CANARY).await?.is_none().then_some(()))
-        })
-        .await?;
-        wait_for("the member's own controllers see a pod", RETURN, || async {
-            let status = sets.get(CANARY).await?.status;
-            Ok(status.filter(|status| status.replicas == 1).map(drop))
-        })
-        .await?;
-        sets.delete(CANARY, &DeleteParams::background()).await?;
-        Ok(())
+        self.fleet.member(member).resume().await
     }
 }
 
@@ -265,22 +244,6 @@ pub async fn install(host: &Cluster) -> Result<()> {
         host.apply(&class.to_string()).await?;
     }
     Ok(())
-}
-
-/// What its status says of its pods is what the member's controllers see of them.
-fn set_that_runs_nowhere() -> Value {
-    let labels = json!({"app": CANARY});
-    let spec = json!({
-        "nodeSelector": {"kubernetes.io/hostname": "nowhere"},
-        "containers": [{"name": CANARY, "image": CANARY}],
-    });
-    json!({
-        "metadata": {"name": CANARY},
-        "spec": {
-            "selector": {"matchLabels": labels},
-            "template": {"metadata": {"labels": labels}, "spec": spec},
-        },
-    })
 }
 
 /// Rights, storage and classes of a member.

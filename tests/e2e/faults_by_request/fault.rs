@@ -17,8 +17,7 @@ pub struct Fault {
     pub rule: Rule,
 }
 
-/// A member's scheduler sees a new pod only after a minute where its API server was away in a test before.
-const SOON: Duration = Duration::from_mins(2);
+const SOON: Duration = Duration::from_mins(1);
 /// A member whose watches break again and again is listed anew after half a minute.
 const LISTED: Duration = Duration::from_mins(2);
 /// What came for a claim that is gone is withdrawn after a quarter of an hour.

@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use domain::volume::moving::Phase;
+use futures::future::try_join_all;
 use serde_json::json;
 use tokio::time::sleep;
 
@@ -40,7 +41,8 @@ pub async fn members_go_away(fleet: &Fleet) -> Result<()> {
         Outage::Source(Phase::Finishing),
         Outage::SourceUntilThePodRuns(Phase::Switching),
     ];
-    trips(fleet, &outages.map(Some)).await
+    trips(fleet, &outages.map(Some)).await?;
+    try_join_all(fleet.members().iter().map(Cluster::resume)).await.map(drop)
 }
 
 async fn trips(fleet: &Fleet, outages: &[Option<Outage>]) -> Result<()> {

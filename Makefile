@@ -116,10 +116,9 @@ e2e: tools ## The driver on real clusters; ONLY=<part of a name> picks tests
 	@time $(E2E)
 
 .PHONY: faults-real
-faults-real: tools ## Long: the faults that take an hour on real clusters
+faults-real: tools ## Hours, as root: the matrix of faults on real clusters, and all else that takes long there; goes on where it was ended; SEED=<number>; PARTS=<names> of tests/faults-real.sh --list
 	@$(call say,faults on real clusters)
-	@time $(CARGO) test --workspace --test e2e -- --ignored --nocapture killed_provisioner token_of_ten_minutes replaced_200_times move_names_whoever storage_without_owners cluster_is_lost upgraded_and_rolled_back faults_by_request
-	@time KOSMOS_CSI_THOROUGH=1 $(CARGO) test --workspace --test e2e -- --include-ignored --nocapture api_server_of_a_member_goes_away volume_moves_to_another
+	@time SEED=$(if $(filter file,$(origin SEED)),,$(SEED)) tests/faults-real.sh $(PARTS)
 
 .PHONY: sanity
 sanity: ## csi-sanity against the driver on real clusters

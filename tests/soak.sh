@@ -3,30 +3,13 @@
 # again on the same files with the same settings: ended at any moment, it goes on where it was. --list shows how far it is.
 set -eu -o pipefail
 cd "$(dirname "$0")/.."
+. tests/parts.sh
 operations=${KOSMOS_CSI_FAULTED_OPERATIONS:-1000000}
 first=${KOSMOS_CSI_SEED:-1}
 # Of schedules, which have two hundred operations each.
 at_once=50000 each=200
-target=${CARGO_TARGET_DIR:-$PWD/target}
-cargo=${CARGO:-cargo}
-mkdir -p "$target/soak"
 export KOSMOS_CSI_THOROUGH=1
 
-# The files as they are, whether they were committed or not: nothing of them is written into the repository.
-files() {
-    local scratch known code=0
-    scratch=$(mktemp -d)
-    known=$(git rev-parse --path-format=absolute --git-path objects) &&
-        export GIT_INDEX_FILE=$scratch/index GIT_OBJECT_DIRECTORY=$scratch GIT_ALTERNATE_OBJECT_DIRECTORIES=$known &&
-        git add --all . && git write-tree || code=$?
-    rm -rf "$scratch"
-    return $code
-}
-played=$(files)
-if ! [[ $played =~ ^[0-9a-f]{40,64}$ ]]; then
-    echo "git cannot say which files are here, and so not whether they were played before" >&2
-    exit 2
-fi
 folder=$target/soak/${played:0:12}-from-$first-of-$operations
 
 # One worker begins at the front and one at the back, where there is what has only one place to play in.
@@ -79,24 +62,11 @@ play() {
     esac
 }
 
-# Plays one part, and keeps what it said and that it passed.
-play_and_tell() {
-    local part=$1 began=$SECONDS
-    printf '%(%T)T  %s begins\n' -1 "$part"
-    if (play "$part") >"$folder/$part.log" 2>&1 </dev/null && is_played "$part" && [ "$(files)" = "$played" ]; then
-        echo $((SECONDS - began)) >"$folder/$part.passed"
-        printf '%(%T)T  %s passed after %d s%s\n' -1 "$part" $((SECONDS - began)) "$(said "$part")"
-    else
-        printf '%(%T)T  %s FAILED after %d s, or the files have changed meanwhile: %s\n' -1 "$part" $((SECONDS - began)) "$folder/$part.log"
-        tail -n 20 "$folder/$part.log"
-    fi
-}
-
-# Whether something was: a test that has another name by now passes as well.
+# Whether something was.
 is_played() {
     case $1 in
         planted-* | build-*) true ;;
-        *) awk '/^test result:/ { passed += $4 } END { exit !passed }' "$folder/$1.log" ;;
+        *) [ "$(passed "$1")" -gt 0 ] ;;
     esac
 }
 
@@ -105,7 +75,7 @@ said() {
     case $1 in
         planted-*) sed -n 's/^[a-z-]*: /: /p' "$folder/$1.log" ;;
         flood) sed -n 's/^\(.* without a flood.*\)/: \1/p' "$folder/$1.log" ;;
-        *) awk '/^test result:/ { passed += $4 } END { printf ": %d tests", passed }' "$folder/$1.log" ;;
+        *) echo ": $(passed "$1") tests" ;;
     esac
 }
 
@@ -121,21 +91,14 @@ work() {
 
 mapfile -t asked < <(if [ $# -gt 0 ] && [ "$1" != --list ]; then printf '%s\n' "$@"; else parts; fi)
 if [ "${1-}" = --list ]; then
-    for part in "${asked[@]}"; do
-        printf '%-60s %s\n' "$part" "$(sed 's/.*/passed after & s/' "$folder/$part.passed" 2>/dev/null || true)"
-    done
+    list "${asked[@]}"
     exit
 fi
-mkdir -p "$folder"
-exec 9>"$target/soak/lock"
-if ! flock --nonblock 9; then
-    echo "another soak.sh plays in $target/soak: end that, or give this one a CARGO_TARGET_DIR of its own" >&2
-    exit 2
-fi
+alone_in "$target/soak"
 rm -rf "$folder"/*.taken
 left=()
 for part in "${asked[@]}"; do
-    [ -e "$folder/$part.passed" ] || [ "$part" = flood ] || left+=("$part")
+    has_passed "$part" || [ "$part" = flood ] || left+=("$part")
 done
 echo "${#left[@]} of ${#asked[@]} parts are left, two at a time; what each says is in $folder"
 
@@ -152,10 +115,6 @@ work "${backwards[@]}" 9>&- &
 workers+=($!)
 set +m
 wait
-code=0
 # By itself, as it compares rates.
-case " ${asked[*]} " in *" flood "*) [ -e "$folder/flood.passed" ] || play_and_tell flood 9>&- ;; esac
-for part in "${asked[@]}"; do
-    [ -e "$folder/$part.passed" ] || { echo "$part has not passed" && code=1; }
-done
-exit $code
+case " ${asked[*]} " in *" flood "*) has_passed flood || play_and_tell flood 9>&- ;; esac
+all_have_passed "${asked[@]}"

@@ -21,7 +21,7 @@ mod chain;
 mod differential;
 mod driver;
 mod edges;
-mod faults_by_request;
+mod faults_real;
 mod first_minutes;
 mod fleet;
 mod freed;

@@ -137,6 +137,11 @@ impl Driver {
         Ok(())
     }
 
+    /// The controller's, as the machine counts, if it was started.
+    pub async fn pid(&self) -> Option<i32> {
+        self.running.lock().await.as_ref().map(|running| running.controller.pid())
+    }
+
     pub async fn log(&self) -> Result<String> {
         match &*self.running.lock().await {
             Some(running) => running.controller.log(),

@@ -10,12 +10,17 @@ use crate::clusters::between::{
 #[derive(Clone, Copy, Debug)]
 pub struct Fault {
     pub name: &'static str,
+    /// By users, while it goes on.
+    pub seen: &'static str,
     /// It goes on until it has taken place so often.
     pub times: usize,
     /// From its end until all has come about.
     pub within: Duration,
     pub rule: Rule,
 }
+
+const MEMBER_WAITS: &str = "What needs the member waits, and an event says why; all else goes on";
+const LATE: &str = "What needs the member is done a little later; all else goes on";
 
 const SOON: Duration = Duration::from_mins(1);
 /// A member whose watches break again and again is listed anew after half a minute.
@@ -47,15 +52,19 @@ const fn held(methods: &'static [&'static str]) -> Rule {
 }
 
 const fn answer(name: &'static str, rule: Rule) -> Fault {
-    Fault { name, times: 3, within: SOON, rule }
+    Fault { name, seen: MEMBER_WAITS, times: 3, within: SOON, rule }
 }
 
 const fn body(name: &'static str, rule: Rule) -> Fault {
-    Fault { name, times: 2, within: SOON, rule }
+    Fault { name, seen: LATE, times: 2, within: SOON, rule }
 }
 
 const fn watch(name: &'static str, how: Watched) -> Fault {
-    Fault { name, times: 2, within: LISTED, rule: each(READS, Action::Events(how)) }
+    Fault { name, seen: LATE, times: 2, within: LISTED, rule: each(READS, Action::Events(how)) }
+}
+
+const fn way(name: &'static str, times: usize, within: Duration, rule: Rule) -> Fault {
+    Fault { name, seen: MEMBER_WAITS, times, within, rule }
 }
 
 pub const ANSWERS: [Fault; 7] = [
@@ -83,8 +92,8 @@ pub const STREAMS: [Fault; 8] = [
 ];
 
 pub const WAYS: [Fault; 4] = [
-    Fault { name: "wrong certificate", times: 2, within: LISTED, rule: each(ALL, Action::WrongCertificate) },
-    Fault { name: "answers of another cluster", times: 2, within: LISTED, rule: each(ALL, Action::Elsewhere) },
-    Fault { name: "changes and removals that arrive late", times: 1, within: LISTED, rule: held(CHANGES) },
-    Fault { name: "claims that arrive late", times: 1, within: FORGOTTEN, rule: held(CREATIONS) },
+    way("wrong certificate", 2, LISTED, each(ALL, Action::WrongCertificate)),
+    way("answers of another cluster", 2, LISTED, each(ALL, Action::Elsewhere)),
+    way("changes and removals that arrive late", 1, LISTED, held(CHANGES)),
+    way("claims that arrive late", 1, FORGOTTEN, held(CREATIONS)),
 ];

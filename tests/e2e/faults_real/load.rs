@@ -1,67 +1,94 @@
-//! What users do while a fault goes on: they make claims, with pods and without, snapshots, and change their mind; they write, and
-//! remove.
+//! What users do while a fault goes on: they make claims, with pods and without, snapshots, let a claim grow, and change their mind; and they
+//! remove. They ask until they are heard.
 
 use std::time::Duration;
 
-use anyhow::{Result, ensure};
+use anyhow::{Error, Result, ensure};
 use k8s_openapi::api::{core::v1::Event, storage::v1::VolumeAttachment};
 use kube::{
     Api, ResourceExt,
-    api::{DeleteParams, ListParams},
+    api::{DeleteParams, ListParams, Patch, PatchParams},
 };
+use serde_json::json;
 
-use super::world::{KEPT, World};
+use super::world::{KEPT, OF_OTHER, World};
 use crate::{
     clusters::wait_for,
-    rig::{LATER, NOW},
+    rig::{LATER, NOW, SHARED},
     snapshots::{snapshot, snapshots},
 };
 
+/// An API server may be what is away.
+const HEARD: Duration = Duration::from_mins(5);
+const GROWN: &str = "128Mi";
+/// Said of what was done before, where the answer was lost: it is there already, or gone.
+const THERE: Option<u16> = Some(409);
+const GONE: Option<u16> = Some(404);
+
 /// Of one fault, by whose number its objects are known.
 pub struct Load {
-    number: usize,
     /// Bound at once, and with a pod.
     now: String,
     later: String,
     user: String,
     photo: String,
     /// Made and removed while the fault goes on.
-    gone: String,
-    /// Made before it.
+    called_off: String,
+    /// Made before it, to be removed, and to grow.
     old: String,
+    grows: String,
+    /// In the other member.
+    other: String,
 }
 
 impl Load {
     pub fn new(number: usize) -> Self {
         let name = |what: &str| format!("{what}-{number}");
         Self {
-            number,
             now: name("now"),
             later: name("later"),
             user: name("user"),
             photo: name("photo"),
-            gone: name("gone"),
+            called_off: name("called-off"),
             old: name("old"),
+            grows: name("grows"),
+            other: name(OF_OTHER),
         }
     }
 
     /// The volume that is to be removed while the fault goes on.
     pub async fn before(&self, world: &World<'_>) -> Result<String> {
         world.host.claim(&self.old, &world.class(NOW)).await?;
+        world.host.claim(&self.grows, &world.class(SHARED)).await?;
+        world.host.bound(&self.grows).await?;
         Ok(world.host.bound(&self.old).await?.name_any())
     }
 
     pub async fn during(&self, world: &World<'_>) -> Result<()> {
-        let host = &world.host;
-        host.claim(&self.now, &world.class(NOW)).await?;
-        host.claim(&self.later, &world.class(LATER)).await?;
-        host.tolerant_pod(&self.user, &[&self.later], None).await?;
-        host.claim(&self.gone, &world.class(NOW)).await?;
-        snapshot(host, &self.photo, KEPT).await?;
-        host.delete_claim(&self.old).await?;
-        let write = format!("echo {} >> /{KEPT}/log && sync", self.number);
-        world.leaf.run(&format!("writer-{}", self.number), &[KEPT], &write).await?;
-        host.delete_claim(&self.gone).await
+        let (host, claims) = (&world.host, world.host.claims());
+        let makes = async |name: &str, class: &str| {
+            asks(name, THERE, async || host.claim(name, &world.class(class)).await.map(drop)).await
+        };
+        let removes = async |name: &str| asks(name, GONE, async || host.delete_claim(name).await).await;
+        makes(&self.now, NOW).await?;
+        makes(&self.later, LATER).await?;
+        asks(&self.user, THERE, async || host.tolerant_pod(&self.user, &[&self.later], None).await).await?;
+        makes(&self.called_off, NOW).await?;
+        asks(&self.photo, THERE, async || snapshot(host, &self.photo, KEPT).await).await?;
+        removes(&self.old).await?;
+        let bigger = Patch::Merge(json!({"spec": {"resources": {"requests": {"storage": GROWN}}}}));
+        asks(&self.grows, None, async || {
+            claims.patch(&self.grows, &PatchParams::default(), &bigger).await?;
+            Ok(())
+        })
+        .await?;
+        removes(&self.called_off).await
+    }
+
+    /// Whoever uses another member notices nothing.
+    pub async fn other_is_served(&self, world: &World<'_>) -> Result<()> {
+        world.host.claim(&self.other, &world.class(OF_OTHER)).await?;
+        world.host.bound(&self.other).await.map(drop)
     }
 
     /// Whether an event says why, of each claim that waits or of its pod.
@@ -90,15 +117,16 @@ impl Load {
         let old_is_gone = wait_for("the volume that was removed is gone", within, || async {
             Ok(volumes.get_opt(old).await?.is_none().then_some(()))
         });
-        let gone_is_gone = wait_for("the claim that was called off is gone", within, || async {
-            Ok(claims.get_opt(&self.gone).await?.is_none().then_some(()))
+        let called_off_is_gone = wait_for("the claim that was called off is gone", within, || async {
+            Ok(claims.get_opt(&self.called_off).await?.is_none().then_some(()))
         });
         tokio::try_join!(
             host.bound_within(&self.now, within),
             self.is_used(world, within),
             self.is_cut(world, within),
+            self.has_grown(world, within),
             old_is_gone,
-            gone_is_gone,
+            called_off_is_gone,
             world.is_served(within),
         )?;
         Ok(())
@@ -129,13 +157,46 @@ impl Load {
         .await
     }
 
+    async fn has_grown(&self, world: &World<'_>, within: Duration) -> Result<()> {
+        let claims = world.host.claims();
+        wait_for(&format!("{} has grown", self.grows), within, || async {
+            let capacity = claims.get(&self.grows).await?.status.and_then(|status| status.capacity).unwrap_or_default();
+            ensure!(capacity.get("storage").is_some_and(|size| size.0 == GROWN), "it has {capacity:?}");
+            Ok(Some(()))
+        })
+        .await
+    }
+
     /// Its users remove the rest.
     pub async fn clear(&self, world: &World<'_>) -> Result<()> {
-        world.host.force_delete_pod(&self.user).await?;
-        for claim in [&self.now, &self.later] {
-            world.host.delete_claim(claim).await?;
+        let (host, snapshots) = (&world.host, snapshots(&world.host));
+        asks(&self.user, GONE, async || host.force_delete_pod(&self.user).await).await?;
+        for claim in [&self.now, &self.later, &self.grows, &self.other] {
+            asks(claim, GONE, async || host.delete_claim(claim).await).await?;
         }
-        snapshots(&world.host).delete(&self.photo, &DeleteParams::default()).await?;
-        Ok(())
+        asks(&self.photo, GONE, async || {
+            snapshots.delete(&self.photo, &DeleteParams::default()).await?;
+            Ok(())
+        })
+        .await
+    }
+}
+
+/// Until it is done, or was done before.
+async fn asks(what: &str, done: Option<u16>, ask: impl AsyncFn() -> Result<()>) -> Result<()> {
+    wait_for(&format!("somebody hears what is asked of {what}"), HEARD, || async {
+        match ask().await {
+            Err(error) if code(&error).is_some_and(|code| Some(code) == done) => Ok(Some(())),
+            asked => asked.map(Some),
+        }
+    })
+    .await
+}
+
+/// What an API server has answered.
+fn code(error: &Error) -> Option<u16> {
+    match error.downcast_ref::<kube::Error>()? {
+        kube::Error::Api(status) => Some(status.code),
+        _ => None,
     }
 }

@@ -9,7 +9,8 @@ pub fn matrix(parts: &[Part]) -> String {
     let rows: Vec<(&str, &Row)> =
         parts.iter().flat_map(|part| part.rows.iter().map(|row| (part.name.as_str(), row))).collect();
     let mut told = format!("# Faults on real clusters\n\n{}\n\n", sum(parts, &rows));
-    let columns = [&["part", "fault", "times", "recovered after", "clean after"][..], &PROMISES].concat();
+    let first = ["part", "fault", "what users see", "times", "recovered after", "clean after"];
+    let columns = [&first[..], &PROMISES].concat();
     let _ = writeln!(told, "| {} |\n|{}", columns.join(" | "), "---|".repeat(columns.len()));
     for (part, row) in &rows {
         let _ = writeln!(told, "| {part} | {} |", cells(row).join(" | "));
@@ -32,7 +33,8 @@ fn cells(row: &Row) -> Vec<String> {
     };
     let verdicts = PROMISES.iter().map(|promise| word(promise).to_owned());
     let (recovered, clean) = (after(row.recovered_after), after(row.clean_after));
-    [row.fault.clone(), row.times.to_string(), recovered, clean].into_iter().chain(verdicts).collect()
+    let first = [row.fault.clone(), row.seen.clone(), row.times.to_string(), recovered, clean];
+    first.into_iter().chain(verdicts).collect()
 }
 
 fn sum(parts: &[Part], rows: &[(&str, &Row)]) -> String {
@@ -70,7 +72,8 @@ mod tests {
         let columns = |line: &str| line.matches('|').count();
         assert!(table.iter().all(|line| columns(line) == columns(table[0])), "{told}");
         assert!(PROMISES.iter().all(|promise| table[0].contains(&format!("| {promise} |"))), "{told}");
-        assert!(table[2].starts_with("| a | 500 | 3 | 1.5 s | never | yes | yes | yes | – |"), "{told}");
+        let cells = "| a | 500 | Claims wait. | 3 | 1.5 s | never | yes | yes | yes | – |";
+        assert!(table[2].starts_with(cells), "{told}");
         assert!(told.contains("Faults: 2, of which users recovered from 2, in 1.5 s at most"), "{told}");
         assert!(told.contains("broken: 0. Seed: 7.") && !told.contains("## What was broken"), "{told}");
     }

@@ -9,6 +9,7 @@ mod matrix;
 mod promises;
 mod report;
 mod row;
+mod used;
 mod world;
 
 use std::time::{Duration, Instant};
@@ -20,7 +21,10 @@ use self::{
     load::Load,
     promises::Promises,
     report::Report,
-    row::{COMES_ABOUT, NOBODY_ELSES, NOTHING_LEFT, NOTHING_LOST, NOTHING_TWICE, Row, Verdict, WHO_WAITS},
+    row::{
+        COMES_ABOUT, NO_GROWTH, NO_LOOP, NOBODY_ELSES, NOTHING_LEFT, NOTHING_LOST, NOTHING_TWICE, OTHERS, Row, Verdict,
+        WHO_WAITS,
+    },
     world::World,
 };
 use crate::{
@@ -81,7 +85,7 @@ async fn play(rig: &Rig, name: &str, faults: &[Fault]) -> Result<()> {
     fastrand::Rng::with_seed(seed()).shuffle(&mut left);
     let world = World::prepare(rig, name).await.context("prepare what is there before any fault")?;
     for (number, fault) in (1..).zip(left) {
-        let row = row(&world, number, *fault).await.context(fault.name)?;
+        let row = Box::pin(row(&world, number, *fault)).await.context(fault.name)?;
         let recovers = row.recovered_after.is_some();
         report.add(row)?;
         if !recovers {
@@ -96,24 +100,12 @@ async fn play(rig: &Rig, name: &str, faults: &[Fault]) -> Result<()> {
 async fn row(world: &World<'_>, number: usize, fault: Fault) -> Result<Row> {
     let (load, promises) = (Load::new(number), Promises::begin(world).await?);
     let old = load.before(world).await?;
-    let played = world.between.play(&[fault.rule]);
-    load.during(world).await?;
-    let times = || played.iter().map(Count::get).sum::<usize>();
-    let what = format!("it takes place {} times", fault.times);
-    wait_for(&what, PATIENCE, || async { Ok((times() >= fault.times).then_some(())) }).await?;
-    let told = wait_for("each claim that waits says why", WORD, || async {
-        load.says_why(world).await?;
-        Ok(Some(()))
-    });
-    let told = told.await;
-    let twice = promises.nothing_is_there_twice().await;
-    world.between.play(&[]);
-    world.between.held_are_delivered().await;
-
-    let over = Instant::now();
-    let converged = load.converges(world, &old, fault.within).await;
+    let (meanwhile, asked) = tokio::join!(goes_on(world, &load, &promises, fault), load.during(world));
+    let (meanwhile, ()) = (meanwhile?, asked?);
+    let over = meanwhile.over;
+    let converged = Box::pin(load.converges(world, &old, fault.within)).await;
     let recovered_after = converged.is_ok().then(|| over.elapsed().as_secs_f64());
-    let twice = twice.and(promises.nothing_is_there_twice().await);
+    let twice = meanwhile.twice.and(promises.nothing_is_there_twice().await);
     load.clear(world).await?;
     let left = promises.nothing_is_left(fault.within).await;
     let clean_after = left.is_ok().then(|| over.elapsed().as_secs_f64());
@@ -123,7 +115,36 @@ async fn row(world: &World<'_>, number: usize, fault: Fault) -> Result<Row> {
         Verdict::new(NOTHING_LEFT, left),
         Verdict::new(NOTHING_TWICE, twice),
         Verdict::new(NOBODY_ELSES, promises.nobody_elses_is_touched().await),
-        Verdict::new(WHO_WAITS, told),
+        Verdict::new(WHO_WAITS, meanwhile.told),
+        Verdict::new(OTHERS, meanwhile.served),
+        Verdict::new(NO_LOOP, promises.nobody_asks_in_a_loop().await),
+        Verdict::new(NO_GROWTH, promises.driver_does_not_grow().await),
     ];
-    Ok(Row { fault: fault.name.to_owned(), times: times(), recovered_after, clean_after, verdicts })
+    let (fault, seen) = (fault.name.to_owned(), fault.seen.to_owned());
+    Ok(Row { fault, seen, times: meanwhile.times, recovered_after, clean_after, verdicts })
+}
+
+/// What was seen while a fault went on.
+struct Meanwhile {
+    times: usize,
+    twice: Result<()>,
+    told: Result<()>,
+    served: Result<()>,
+    over: Instant,
+}
+
+async fn goes_on(world: &World<'_>, load: &Load, promises: &Promises<'_, '_>, fault: Fault) -> Result<Meanwhile> {
+    let played = world.between.play(&[fault.rule]);
+    let times = || played.iter().map(Count::get).sum::<usize>();
+    let told = wait_for("each claim that waits says why", WORD, || async {
+        load.says_why(world).await?;
+        Ok(Some(()))
+    });
+    let (told, served) = tokio::join!(told, load.other_is_served(world));
+    let what = format!("it takes place {} times", fault.times);
+    wait_for(&what, PATIENCE, || async { Ok((times() >= fault.times).then_some(())) }).await?;
+    let twice = promises.nothing_is_there_twice().await;
+    world.between.play(&[]);
+    world.between.held_are_delivered().await;
+    Ok(Meanwhile { times: times(), twice, told, served, over: Instant::now() })
 }

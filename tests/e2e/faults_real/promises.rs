@@ -1,6 +1,9 @@
 //! What has to hold whatever fault was played, looked up in the clusters and in the audit logs of the members.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{
+    collections::BTreeMap,
+    time::{Duration, Instant},
+};
 
 use anyhow::{Result, ensure};
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
@@ -8,10 +11,11 @@ use kube::{Api, ResourceExt, api::ListParams};
 
 use super::{
     MEMBER,
-    world::{CANARY, KEPT, Stranger, World},
+    used::Used,
+    world::{CANARY, KEPT, OF_OTHER, Stranger, World},
 };
 use crate::{
-    clusters::{AuditEntry, AuditMark, wait_for},
+    clusters::{AuditEntry, AuditMark, Cluster, wait_for},
     objects::{OURS, handle, ours},
     rig::DRIVER,
     snapshots::no_snapshots,
@@ -21,25 +25,37 @@ const ACCOUNT: &str = "system:serviceaccount:kosmos-csi:kosmos-csi";
 const WRITES: [&str; 5] = ["create", "delete", "deletecollection", "patch", "update"];
 /// What is left may wait for an attachment.
 const LEAST: Duration = Duration::from_mins(2);
+/// For a filesystem that was held for a snapshot, or a kubelet that has just come back.
+const AGAIN: Duration = Duration::from_mins(2);
+/// Of all accounts of ours, in hosts and members.
+const OUR_ACCOUNTS: &str = "system:serviceaccount:kosmos-csi";
+/// How often one thing is asked in a second, in the long run, and besides at once.
+const OFTEN: [f64; 2] = [5.0, 50.0];
 
 /// Of one fault.
-pub struct Promises<'a> {
-    world: &'a World<'a>,
-    /// Where the members' audit logs were when it began.
-    marks: Vec<AuditMark>,
+pub struct Promises<'w, 'a> {
+    world: &'w World<'a>,
+    began: Instant,
+    /// Where the audit logs were when it began: of the host, and of each member as of the strangers there.
+    marks: Vec<(&'a Cluster, AuditMark)>,
+    /// What was on the disk by then.
+    acknowledged: u64,
+    /// What the driver had of the machine, when this process of it was first looked at.
+    used: Used,
 }
 
-impl<'a> Promises<'a> {
-    pub async fn begin(world: &'a World<'a>) -> Result<Self> {
+impl<'w, 'a> Promises<'w, 'a> {
+    pub async fn begin(world: &'w World<'a>) -> Result<Self> {
         let mut marks = Vec::new();
-        for stranger in &world.strangers {
-            marks.push(stranger.place.cluster.audit_mark().await?);
+        for cluster in [world.host.cluster].into_iter().chain(world.strangers.iter().map(|there| there.place.cluster)) {
+            marks.push((cluster, cluster.audit_mark().await?));
         }
-        Ok(Self { world, marks })
+        let (acknowledged, used) = (world.acknowledged().await?, world.used_at_first().await?);
+        Ok(Self { world, began: Instant::now(), marks, acknowledged, used })
     }
 
-    /// The claim with data has its volume, and in it all lines that were written.
-    pub async fn nothing_is_lost(&self, lines: usize) -> Result<()> {
+    /// The claim with data has its volume, which is written to again, and in it all that was said to be on the disk.
+    pub async fn nothing_is_lost(&self, number: usize) -> Result<()> {
         let World { host, leaf, kept, .. } = self.world;
         let claim = host.claims().get(KEPT).await?;
         let volume = claim.spec.and_then(|spec| spec.volume_name);
@@ -50,8 +66,14 @@ impl<'a> Promises<'a> {
         ensure!(now == kept.handle, "its handle was {} and is {now}", kept.handle);
         let uid = leaf.claims().get(KEPT).await?.uid();
         ensure!(uid == kept.leaf_uid, "its leaf claim was {:?} and is {uid:?}", kept.leaf_uid);
-        let read = format!("[ \"$(cat /{KEPT}/log)\" = \"$(seq 1 {lines})\" ]");
-        leaf.run(&format!("reader-{lines}"), &[KEPT], &read).await
+        let last = wait_for("the volume is written to again", AGAIN, || async {
+            let last = self.world.acknowledged().await?;
+            Ok((last > self.acknowledged).then_some(last))
+        });
+        let last = last.await?;
+        let has_all = "$0 == n + 1 { n++ } END { exit !(n >= last) }";
+        let read = format!("sort -nu /{KEPT}/log | awk -v last={last} '{has_all}'");
+        leaf.run(&format!("reader-{number}"), &[KEPT], &read).await
     }
 
     /// In host and members, but for the claim with data.
@@ -105,21 +127,46 @@ impl<'a> Promises<'a> {
         Ok(())
     }
 
-    /// Somebody else's claims are as they were, and no write on them was tried with success; in the other member, on nothing here.
+    /// Somebody else's claims are as they were, and no write on them was tried with success; in the other member, on nothing here but what
+    /// belongs there.
     pub async fn nobody_elses_is_touched(&self) -> Result<()> {
-        for (stranger, mark) in self.world.strangers.iter().zip(&self.marks) {
+        for (stranger, (cluster, mark)) in self.world.strangers.iter().zip(&self.marks[1..]) {
             stranger.is_as_it_was().await?;
-            let asked = stranger.place.cluster.audit_since(*mark).await?;
+            let asked = cluster.audit_since(*mark).await?;
             let touched: Vec<&AuditEntry> = asked.iter().filter(|entry| touches(stranger, entry)).collect();
-            ensure!(touched.is_empty(), "in {}: {touched:?}", stranger.place.cluster.name());
+            ensure!(touched.is_empty(), "in {}: {touched:?}", cluster.name());
         }
         Ok(())
+    }
+
+    /// None of ours has asked one thing again and again.
+    pub async fn nobody_asks_in_a_loop(&self) -> Result<()> {
+        let most = OFTEN[0] * self.began.elapsed().as_secs_f64() + OFTEN[1];
+        for (cluster, mark) in &self.marks {
+            let mut asked: BTreeMap<String, u32> = BTreeMap::new();
+            for entry in cluster.audit_since(*mark).await? {
+                if entry.user.starts_with(OUR_ACCOUNTS) {
+                    let AuditEntry { user, verb, resource, subresource, namespace, name, .. } = entry;
+                    let what = format!("{user}: {verb} {resource} {subresource} {namespace}/{name}");
+                    *asked.entry(what).or_default() += 1;
+                }
+            }
+            asked.retain(|_, times| f64::from(*times) > most);
+            ensure!(asked.is_empty(), "{} was asked in {:?}: {asked:?}", cluster.name(), self.began.elapsed());
+        }
+        Ok(())
+    }
+
+    pub async fn driver_does_not_grow(&self) -> Result<()> {
+        let now = Used::by_driver(self.world.rig).await?;
+        // One that was begun anew has not been looked at before.
+        if now.process == self.used.process { now.is_hardly_more_than(&self.used) } else { Ok(()) }
     }
 }
 
 fn touches(stranger: &Stranger<'_>, entry: &AuditEntry) -> bool {
     let writes = entry.user == ACCOUNT && WRITES.contains(&entry.verb.as_str()) && entry.code < 400;
-    let is_here = entry.namespace == stranger.place.namespace || entry.resource == "persistentvolumes";
+    let is_here = entry.namespace == stranger.place.namespace && !entry.name.starts_with(OF_OTHER);
     let is_elsewhere = stranger.place.cluster.name() != MEMBER && is_here;
     writes && (is_elsewhere || entry.name == CANARY || entry.name == stranger.volume)
 }

@@ -9,7 +9,11 @@ pub const NOTHING_LEFT: &str = "nothing is left";
 pub const NOTHING_TWICE: &str = "nothing is there twice";
 pub const NOBODY_ELSES: &str = "nobody else's is touched";
 pub const WHO_WAITS: &str = "who waits is told";
-pub const PROMISES: [&str; 6] = [COMES_ABOUT, NOTHING_LOST, NOTHING_LEFT, NOTHING_TWICE, NOBODY_ELSES, WHO_WAITS];
+pub const OTHERS: &str = "others are served";
+pub const NO_LOOP: &str = "nobody asks in a loop";
+pub const NO_GROWTH: &str = "the driver does not grow";
+pub const PROMISES: [&str; 9] =
+    [COMES_ABOUT, NOTHING_LOST, NOTHING_LEFT, NOTHING_TWICE, NOBODY_ELSES, WHO_WAITS, OTHERS, NO_LOOP, NO_GROWTH];
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Part {
@@ -22,6 +26,8 @@ pub struct Part {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Row {
     pub fault: String,
+    /// By users, while it went on.
+    pub seen: String,
     /// How often it has taken place.
     pub times: usize,
     /// Seconds from its end until all that was asked for was there, and until nothing was left once that had been removed.
@@ -71,6 +77,7 @@ pub mod tests {
     pub fn row(seen: Result<()>) -> Row {
         let held = |promise: &str| Verdict::new(promise, Ok(()));
         let verdicts = vec![held(PROMISES[0]), Verdict::new(PROMISES[1], seen), held(PROMISES[2])];
-        Row { fault: "500".to_owned(), times: 3, recovered_after: Some(1.5), clean_after: None, verdicts }
+        let (fault, seen) = ("500".to_owned(), "Claims wait.".to_owned());
+        Row { fault, seen, times: 3, recovered_after: Some(1.5), clean_after: None, verdicts }
     }
 }

@@ -6,25 +6,33 @@ use anyhow::{Context, Result, ensure};
 use k8s_openapi::api::core::v1::PersistentVolume;
 use kube::{
     Config, ResourceExt,
+    api::{DeleteParams, PostParams},
     config::{KubeConfigOptions, Kubeconfig},
 };
 use serde_json::{Value, json};
+use tokio::sync::Mutex;
 
-use super::{MEMBER, OTHER};
+use super::{MEMBER, OTHER, used::Used};
 use crate::{
     clusters::{
         Cluster,
         between::{Between, Upstream, Ways},
         wait_for,
     },
-    objects::{Place, handle, nothing_of_ours},
-    rig::{DRIVER_NAMESPACE, LATER, NOW, PATIENCE, Rig},
+    objects::{Place, handle, nothing_of_ours, pod},
+    rig::{DRIVER_NAMESPACE, LATER, NOW, PATIENCE, Rig, SHARED},
 };
 
 /// The claim with data.
 pub const KEPT: &str = "kept";
 /// Somebody else's, in each member.
 pub const CANARY: &str = "canary";
+/// The host's class of the member that no fault concerns.
+pub const OF_OTHER: &str = "other";
+const WRITER: &str = "writer";
+/// Each number is on the disk before it is said, and is written again until it is.
+const WRITES: &str = "n=0; while :; do m=$((n + 1)); \
+                      if echo $m >> /kept/log && sync -d /kept/log; then n=$m; echo $n; fi; sleep 0.1; done";
 const ACCOUNT: &str = "kosmos-csi";
 
 pub struct World<'a> {
@@ -34,6 +42,8 @@ pub struct World<'a> {
     pub leaf: Place<'a>,
     pub kept: Kept,
     pub strangers: [Stranger<'a>; 2],
+    /// By the driver's process of now, when it was first looked at.
+    used: Mutex<Option<Used>>,
 }
 
 /// What does not change about the claim with data.
@@ -63,13 +73,36 @@ impl<'a> World<'a> {
         host.class(&class(namespace, NOW), "Immediate", at_once, &[]).await?;
         let with_pod = json!({"leafStorageClass": LATER});
         host.class(&class(namespace, LATER), "WaitForFirstConsumer", with_pod, &[MEMBER]).await?;
+        let grows = json!({"leafStorageClass": SHARED, "member": MEMBER});
+        host.class(&class(namespace, SHARED), "Immediate", grows, &[]).await?;
+        let of_other = json!({"leafStorageClass": NOW, "member": OTHER});
+        host.class(&class(namespace, OF_OTHER), "Immediate", of_other, &[]).await?;
         host.claim(KEPT, &class(namespace, NOW)).await?;
         let volume = host.bound(KEPT).await?;
         let kept = Kept::look(&leaf, &volume).await?;
+        write(&leaf).await?;
         let between = lead_through(rig).await.context("lead the driver through the proxy")?;
-        let world = Self { rig, between, host, leaf, kept, strangers };
+        let world = Self { rig, between, host, leaf, kept, strangers, used: Mutex::new(None) };
         world.is_served(PATIENCE).await?;
         Ok(world)
+    }
+
+    /// What the driver's process had when it was first looked at.
+    pub async fn used_at_first(&self) -> Result<Used> {
+        let now = Used::by_driver(self.rig).await?;
+        let mut used = self.used.lock().await;
+        let first = used.filter(|first| first.process == now.process).unwrap_or(now);
+        *used = Some(first);
+        Ok(first)
+    }
+
+    /// The last number of which the writer has said that it is on the disk.
+    pub async fn acknowledged(&self) -> Result<u64> {
+        wait_for("the writer says how far it is", PATIENCE, || async {
+            let said = ["logs", "-n", &self.leaf.namespace, WRITER, "--tail=1"];
+            Ok(self.leaf.cluster.kubectl(&said).await?.trim().parse().ok())
+        })
+        .await
     }
 
     /// The host's class whose leaves have this one.
@@ -88,6 +121,7 @@ impl<'a> World<'a> {
     /// The way to the member is the straight one again, and nothing is left.
     pub async fn end(self) -> Result<()> {
         self.rig.join(MEMBER).await?;
+        self.leaf.pods().delete(WRITER, &DeleteParams::default()).await?;
         self.host.delete_claim(KEPT).await?;
         self.host.volume_is_gone(&self.kept.volume).await?;
         for stranger in &self.strangers {
@@ -95,6 +129,14 @@ impl<'a> World<'a> {
         }
         nothing_of_ours(self.leaf.cluster, &self.leaf.namespace).await
     }
+}
+
+/// A pod of the member that goes on writing, whatever becomes of its node for a while.
+async fn write(leaf: &Place<'_>) -> Result<()> {
+    let mut writer = pod(WRITER, &[KEPT], WRITES);
+    writer["spec"]["tolerations"] = json!([{"operator": "Exists"}]);
+    leaf.pods().create(&PostParams::default(), &serde_json::from_value(writer)?).await?;
+    Ok(())
 }
 
 fn class(namespace: &str, leaf_class: &str) -> String {

@@ -21,6 +21,8 @@ parts_and_tests() {
 faults-of-answers       answers_that_are_lost_or_of_somebody_on_the_way
 faults-of-streams       bodies_and_watches_that_break
 faults-of-ways          ways_that_lead_elsewhere_or_are_slow
+faults-to-the-host      faults_between_driver_sidecars_and_host
+faults-of-the-agent     faults_between_agent_and_member
 upgrade                 upgraded_and_rolled_back
 killed-provisioner      killed_provisioner
 tokens                  token_of_ten_minutes

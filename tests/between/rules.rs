@@ -6,6 +6,7 @@ use hyper::body::Bytes;
 
 use crate::between::{
     Action, Asked, Delivery, Events, GATEWAY_TIMEOUT, INTERNAL_ERROR, Rule, Rules, Then, UNAUTHORIZED, Watched, Which,
+    readable,
 };
 
 const CLAIMS: &str = "/api/v1/namespaces/shop/persistentvolumeclaims";
@@ -142,5 +143,19 @@ fn body_is_cut_halved_or_comes_in_drops() {
         let pieces = delivery.of(&body);
         assert_eq!(pieces.left, left, "{delivery:?}");
         assert_eq!(pieces.breaks, breaks, "{delivery:?}");
+    }
+}
+
+#[test]
+fn whoever_takes_protobuf_gets_json_which_can_be_broken_line_by_line() {
+    let (json, table) = ("application/json", "application/json;as=Table;g=meta.k8s.io;v=v1");
+    for (accepted, expected) in [
+        ("application/json", json),
+        ("application/vnd.kubernetes.protobuf", json),
+        ("application/vnd.kubernetes.protobuf,application/json", json),
+        ("application/vnd.kubernetes.protobuf;as=Table, application/json;as=Table;g=meta.k8s.io;v=v1", table),
+        ("*/*", "*/*"),
+    ] {
+        assert_eq!(readable(accepted), expected, "{accepted}");
     }
 }

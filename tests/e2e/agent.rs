@@ -82,7 +82,7 @@ impl<'a> Agent<'a> {
     }
 
     /// Waits until a node is ready, and open to pods, or until it is not ready.
-    async fn ready(&self, name: &str, wanted: bool, deadline: Duration) -> Result<()> {
+    pub async fn ready(&self, name: &str, wanted: bool, deadline: Duration) -> Result<()> {
         wait_for(&format!("node {name} is {}", if wanted { "ready" } else { "not ready" }), deadline, || async {
             let Some(node) = self.node(name).await? else { return Ok(None) };
             let conditions = node.status.and_then(|status| status.conditions).unwrap_or_default();

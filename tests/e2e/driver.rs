@@ -1,6 +1,9 @@
 //! The controller and its sidecars in the host, as processes that can be killed.
 
-use std::{path::PathBuf, time::Duration};
+use std::{
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use anyhow::{Context, Result, ensure};
 use tokio::sync::Mutex;
@@ -19,6 +22,8 @@ pub struct Driver {
     kubeconfig: PathBuf,
     admin: u16,
     running: Mutex<Option<Running>>,
+    /// By which controller and sidecars reach the host, if not straight.
+    by: Mutex<Option<[PathBuf; 2]>>,
 }
 
 struct Running {
@@ -41,7 +46,19 @@ impl Driver {
         let text = fleet.host().kubeconfig_for(DRIVER_NAMESPACE, "kosmos-csi-controller").await?;
         std::fs::write(&kubeconfig, text).context("write the controller's kubeconfig")?;
         let admin = fleet.forward(ADMIN)?;
-        Ok(Self { socket: fleet.folder().join("csi.sock"), kubeconfig, admin, running: Mutex::new(None) })
+        let (socket, by) = (fleet.folder().join("csi.sock"), Mutex::new(None));
+        Ok(Self { socket, kubeconfig, admin, running: Mutex::new(None), by })
+    }
+
+    /// From their next start on controller and sidecars reach the host by these kubeconfigs; without any, straight.
+    pub async fn reach_host_by(&self, kubeconfigs: Option<[String; 2]>) -> Result<()> {
+        let names = ["controller-by.kubeconfig", "sidecars-by.kubeconfig"];
+        let files = names.map(|name| self.kubeconfig.with_file_name(name));
+        for (file, text) in files.iter().zip(kubeconfigs.iter().flatten()) {
+            std::fs::write(file, text).with_context(|| format!("write {}", file.display()))?;
+        }
+        *self.by.lock().await = kubeconfigs.map(|_| files);
+        Ok(())
     }
 
     /// All run and answer.
@@ -51,25 +68,30 @@ impl Driver {
             return Ok(());
         }
         *running = None;
-        let controller = self.start_controller(fleet)?;
+        let by = self.by.lock().await.clone();
+        let [of_controller, of_sidecars] = by.as_ref().map_or([None, None], |files| files.each_ref().map(Some));
+        let controller = self.start_controller(fleet, of_controller.unwrap_or(&self.kubeconfig))?;
         self.ready().await?;
-        let sidecars = self.start_sidecars(fleet)?;
+        let sidecars = self.start_sidecars(fleet, of_sidecars.map(PathBuf::as_path))?;
         *running = Some(Running { controller, sidecars });
         Ok(())
     }
 
-    fn start_controller(&self, fleet: &Fleet) -> Result<Process> {
+    fn start_controller(&self, fleet: &Fleet, kubeconfig: &Path) -> Result<Process> {
         let endpoint = format!("--endpoint=unix://{}", self.socket.display());
-        let kubeconfig = format!("--kubeconfig={}", self.kubeconfig.display());
+        let kubeconfig = format!("--kubeconfig={}", kubeconfig.display());
         let admin = format!("--admin-address={ADMIN}");
         let namespace = format!("--members-namespace={DRIVER_NAMESPACE}");
         let arguments = ["controller", &endpoint, &kubeconfig, &admin, &namespace, "--shutdown-grace=5s"];
         fleet.spawn("controller", PROGRAM, &arguments, &[("RUST_LOG", "warn,kosmos_csi=debug")])
     }
 
-    fn start_sidecars(&self, fleet: &Fleet) -> Result<[Process; 5]> {
+    /// They have a kubeconfig anyhow, and of two flags the last one counts.
+    fn start_sidecars(&self, fleet: &Fleet, kubeconfig: Option<&Path>) -> Result<[Process; 5]> {
+        let by = kubeconfig.map(|file| format!("--kubeconfig={}", file.display()));
+        let all: Vec<&str> = by.as_deref().into_iter().collect();
         let quick = ["--retry-interval-start=500ms", "--kube-api-qps=100", "--kube-api-burst=200"];
-        let flags = |own: &[&'static str]| [&quick[..], own].concat();
+        let flags = |own: &[&'static str]| [all.clone(), quick.to_vec(), own.to_vec()].concat();
         let (host, socket) = (fleet.host(), &self.socket);
         let provisioner = [
             "--feature-gates=Topology=true",
@@ -86,7 +108,7 @@ impl Driver {
             fleet.attacher(host, socket, &flags(&["--retry-interval-max=5s", "--reconcile-sync=10s"]))?,
             fleet.resizer(host, socket, &flags(&["--retry-interval-max=5s"]))?,
             fleet.snapshotter(host, socket, &flags(&["--timeout=30s", "--retry-interval-max=5s", GROUPS]))?,
-            fleet.snapshot_controller(host, &[GROUPS])?,
+            fleet.snapshot_controller(host, &[all.clone(), vec![GROUPS]].concat())?,
         ])
     }
 

@@ -103,6 +103,7 @@ impl Rig {
     /// work.
     async fn begin_anew(&self) -> Result<()> {
         self.driver.kill().await?;
+        self.driver.reach_host_by(None).await?;
         try_join_all(self.fleet.clusters().map(Cluster::resume)).await?;
         // It would hold for a quarter of a minute after a death that nobody announced.
         let leases = self.leases().await?;

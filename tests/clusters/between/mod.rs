@@ -22,7 +22,7 @@ pub use self::{
     answer::{Answer, GATEWAY_TIMEOUT, INTERNAL_ERROR, NO_SUCH_PAGE, UNAUTHORIZED, too_many_requests},
     body::{Delivery, Pieces},
     events::{Events, Fate, Then, Watched},
-    proxy::{Upstream, Ways},
+    proxy::{Upstream, Ways, readable},
     rule::{Action, Asked, Count, Decision, Rule, Rules, Which},
 };
 use self::{certificates::Certificates, proxy::Proxy};

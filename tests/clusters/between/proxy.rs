@@ -11,7 +11,7 @@ use anyhow::{Context, Result};
 use futures::stream;
 use http::{
     HeaderMap, HeaderValue, Request, Response,
-    header::{AUTHORIZATION, CONTENT_LENGTH, UPGRADE},
+    header::{ACCEPT, AUTHORIZATION, CONTENT_LENGTH, UPGRADE},
     request::Parts,
 };
 use http_body_util::{BodyExt, Full, StreamBody, combinators::UnsyncBoxBody};
@@ -43,8 +43,15 @@ use super::{
 /// Of one connection alone; and bodies are to be read here.
 const OF_THE_REQUEST: [&str; 5] = ["accept-encoding", "connection", "content-length", "host", "transfer-encoding"];
 const OF_THE_ANSWER: [&str; 2] = ["connection", "transfer-encoding"];
+const JSON: &str = "application/json";
 
 type Passed = UnsyncBoxBody<Bytes, BoxError>;
+
+/// What is taken as it was, but for what cannot be read here line by line.
+pub fn readable(accepted: &str) -> String {
+    let kinds: Vec<&str> = accepted.split(',').map(str::trim).filter(|kind| !kind.contains("protobuf")).collect();
+    if kinds.is_empty() { JSON.to_owned() } else { kinds.join(",") }
+}
 
 /// The way to an API server.
 #[derive(Clone)]
@@ -66,6 +73,10 @@ impl Upstream {
     async fn pass(&self, head: Parts, body: Bytes) -> Result<Response<Body>, kube::Error> {
         let mut request = Request::from_parts(head, Body::from(body));
         remove(&OF_THE_REQUEST, request.headers_mut());
+        if let Some(accepted) = request.headers().get(ACCEPT) {
+            let readable = HeaderValue::try_from(readable(accepted.to_str().unwrap_or(JSON)));
+            request.headers_mut().insert(ACCEPT, readable.unwrap_or_else(|_| HeaderValue::from_static(JSON)));
+        }
         if let Some(token) = &self.token {
             request.headers_mut().insert(AUTHORIZATION, token.clone());
         }

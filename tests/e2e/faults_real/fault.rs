@@ -12,19 +12,28 @@ pub struct Fault {
     pub name: &'static str,
     /// By users, while it goes on.
     pub seen: &'static str,
-    /// It goes on until it has taken place so often.
+    /// It goes on for so long at least, and until it has taken place so often.
+    pub lasts: Duration,
     pub times: usize,
     /// From its end until all has come about.
     pub within: Duration,
+    /// It concerns one member alone: who waits for that is told, and who uses the other one is served.
+    pub is_members: bool,
     pub rule: Rule,
 }
 
 const MEMBER_WAITS: &str = "What needs the member waits, and an event says why; all else goes on";
+const HOST_WAITS: &str = "Claims, snapshots and growth wait, some without a word; what runs goes on";
+const PODS_WAIT: &str = "Pods that are new or deleted wait; those that run go on";
 const LATE: &str = "What needs the member is done a little later; all else goes on";
 
 const SOON: Duration = Duration::from_mins(1);
 /// A member whose watches break again and again is listed anew after half a minute.
 const LISTED: Duration = Duration::from_mins(2);
+/// A sidecar looks for an API server again after up to a minute, each watch for itself, and then has to do what it missed.
+const FOUND: Duration = Duration::from_mins(3);
+/// Longer than most who ask are patient.
+const A_WHILE: Duration = Duration::from_secs(20);
 /// What came for a claim that is gone is withdrawn after a quarter of an hour.
 pub const FORGOTTEN: Duration = Duration::from_mins(20);
 
@@ -51,20 +60,32 @@ const fn held(methods: &'static [&'static str]) -> Rule {
     Rule { methods, path: "*/persistentvolumeclaims*", which: Which::First(3), action }
 }
 
+const fn of_member(name: &'static str, seen: &'static str, times: usize, within: Duration, rule: Rule) -> Fault {
+    Fault { name, seen, lasts: Duration::ZERO, times, within, is_members: true, rule }
+}
+
 const fn answer(name: &'static str, rule: Rule) -> Fault {
-    Fault { name, seen: MEMBER_WAITS, times: 3, within: SOON, rule }
+    of_member(name, MEMBER_WAITS, 3, SOON, rule)
 }
 
 const fn body(name: &'static str, rule: Rule) -> Fault {
-    Fault { name, seen: LATE, times: 2, within: SOON, rule }
+    of_member(name, LATE, 2, SOON, rule)
 }
 
 const fn watch(name: &'static str, how: Watched) -> Fault {
-    Fault { name, seen: LATE, times: 2, within: LISTED, rule: each(READS, Action::Events(how)) }
+    of_member(name, LATE, 2, LISTED, each(READS, Action::Events(how)))
 }
 
 const fn way(name: &'static str, times: usize, within: Duration, rule: Rule) -> Fault {
-    Fault { name, seen: MEMBER_WAITS, times, within, rule }
+    of_member(name, MEMBER_WAITS, times, within, rule)
+}
+
+const fn of_agent(name: &'static str, times: usize, rule: Rule) -> Fault {
+    Fault { lasts: A_WHILE, ..of_member(name, PODS_WAIT, times, LISTED, rule) }
+}
+
+const fn of_host(name: &'static str, times: usize, rule: Rule) -> Fault {
+    Fault { lasts: A_WHILE, is_members: false, ..of_member(name, HOST_WAITS, times, FOUND, rule) }
 }
 
 pub const ANSWERS: [Fault; 7] = [
@@ -96,4 +117,31 @@ pub const WAYS: [Fault; 4] = [
     way("answers of another cluster", 2, LISTED, each(ALL, Action::Elsewhere)),
     way("changes and removals that arrive late", 1, LISTED, held(CHANGES)),
     way("claims that arrive late", 1, FORGOTTEN, held(CREATIONS)),
+];
+
+/// Of the driver and its sidecars.
+pub const TO_HOST: [Fault; 9] = [
+    of_host("host: 504 after a write was carried out", 3, each(WRITES, Action::AnswerAfter(GATEWAY_TIMEOUT))),
+    of_host("host: 429 with Retry-After to all", 3, each(ALL, Action::Answer(too_many_requests(Some(1))))),
+    of_host("host: 500", 3, each(ALL, Action::Answer(INTERNAL_ERROR))),
+    of_host("host: 500 to every second request", 3, every_second(ALL, Action::Answer(INTERNAL_ERROR))),
+    of_host("host: 401", 3, each(ALL, Action::Answer(UNAUTHORIZED))),
+    of_host("host: body that is cut in the middle", 1, every_second(READS, Action::Body(Delivery::Cut))),
+    of_host("host: watch that stays silent", 2, each(READS, Action::Events(Watched::Silent))),
+    of_host("host: watch that is told 410", 2, each(READS, Action::Events(Watched::Expired))),
+    of_host("host: watch that is cut in an event", 2, each(READS, Action::Events(Watched::Cut))),
+];
+
+pub const OF_AGENT: [Fault; 11] = [
+    of_agent("agent: 504 after a write was carried out", 1, each(WRITES, Action::AnswerAfter(GATEWAY_TIMEOUT))),
+    of_agent("agent: 429 without Retry-After", 2, each(ALL, Action::Answer(too_many_requests(None)))),
+    of_agent("agent: 500 to every second request", 2, every_second(ALL, Action::Answer(INTERNAL_ERROR))),
+    of_agent("agent: 401", 2, each(ALL, Action::Answer(UNAUTHORIZED))),
+    of_agent("agent: 404 page of a load balancer", 2, each(ALL, Action::Answer(NO_SUCH_PAGE))),
+    of_agent("agent: watch that stays silent", 1, each(READS, Action::Events(Watched::Silent))),
+    of_agent("agent: watch that goes back in versions", 1, each(READS, Action::Events(Watched::Back))),
+    of_agent("agent: watch that is told 410", 1, each(READS, Action::Events(Watched::Expired))),
+    of_agent("agent: watch that is cut in an event", 1, each(READS, Action::Events(Watched::Cut))),
+    of_agent("agent: wrong certificate", 2, each(ALL, Action::WrongCertificate)),
+    of_agent("agent: answers of another cluster", 2, each(ALL, Action::Elsewhere)),
 ];

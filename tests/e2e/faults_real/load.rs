@@ -132,7 +132,7 @@ impl Load {
         Ok(())
     }
 
-    /// The claim with a pod is bound, and attached to the pod's node.
+    /// The claim with a pod is bound, and attached to the pod's node. Where an agent is, the pod runs.
     async fn is_used(&self, world: &World<'_>, within: Duration) -> Result<()> {
         let volume = world.host.bound_within(&self.later, within).await?.name_any();
         let attachments: Api<VolumeAttachment> = Api::all(world.host.client.clone());
@@ -144,7 +144,11 @@ impl Load {
             });
             Ok(is_attached.then_some(()))
         })
-        .await
+        .await?;
+        match &world.pods {
+            Some(pods) => pods.runs(&world.host, &self.user, within).await,
+            None => Ok(()),
+        }
     }
 
     async fn is_cut(&self, world: &World<'_>, within: Duration) -> Result<()> {
@@ -170,7 +174,7 @@ impl Load {
     /// Its users remove the rest.
     pub async fn clear(&self, world: &World<'_>) -> Result<()> {
         let (host, snapshots) = (&world.host, snapshots(&world.host));
-        asks(&self.user, GONE, async || host.force_delete_pod(&self.user).await).await?;
+        asks(&self.user, GONE, async || world.remove_pod(&self.user).await).await?;
         for claim in [&self.now, &self.later, &self.grows, &self.other] {
             asks(claim, GONE, async || host.delete_claim(claim).await).await?;
         }

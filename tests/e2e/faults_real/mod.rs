@@ -1,23 +1,26 @@
-//! Faults by request on a real member: the driver reaches it through a proxy (`clusters/between`) that breaks what passes, one fault after the
-//! other, while users go on. Once a fault is over, all that they have asked for comes about, and what was promised has held.
+//! Faults by request on real clusters: driver, sidecars or agent reach one through a proxy (`clusters/between`) that breaks what passes, one
+//! fault after the other, while users go on. Once a fault is over, all that they have asked for comes about, and what was promised has held.
 //!
 //! One that is drawn belongs to `make test`; `make faults-real` has all of them, in parts, each in an order that its seed draws.
 
 mod fault;
 mod load;
 mod matrix;
+mod pods;
 mod promises;
 mod report;
 mod row;
 mod used;
+mod way;
 mod world;
 
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
+use tokio::time::sleep;
 
 use self::{
-    fault::{ANSWERS, FORGOTTEN, Fault, STREAMS, WAYS},
+    fault::{ANSWERS, FORGOTTEN, Fault, OF_AGENT, STREAMS, TO_HOST, WAYS},
     load::Load,
     promises::Promises,
     report::Report,
@@ -25,6 +28,7 @@ use self::{
         COMES_ABOUT, NO_GROWTH, NO_LOOP, NOBODY_ELSES, NOTHING_LEFT, NOTHING_LOST, NOTHING_TWICE, OTHERS, Row, Verdict,
         WHO_WAITS,
     },
+    way::Way,
     world::World,
 };
 use crate::{
@@ -43,25 +47,37 @@ const DRAWN: usize = 1;
 
 #[test]
 fn drawn_faults_on_the_way_to_a_member_cost_its_users_nothing_but_time() {
-    on_fleet("faults-by-request", async |rig| play(rig, "faults-by-request", &drawn()).await);
+    on_fleet("faults-by-request", async |rig| play(rig, "faults-by-request", Way::ToMember, &drawn()).await);
 }
 
 #[test]
 #[ignore = "takes minutes: make faults-real"]
 fn answers_that_are_lost_or_of_somebody_on_the_way_cost_nothing_but_time() {
-    on_fleet("faults-of-answers", async |rig| play(rig, "faults-of-answers", &ANSWERS).await);
+    on_fleet("faults-of-answers", async |rig| play(rig, "faults-of-answers", Way::ToMember, &ANSWERS).await);
 }
 
 #[test]
 #[ignore = "takes minutes: make faults-real"]
 fn bodies_and_watches_that_break_cost_nothing_but_time() {
-    on_fleet("faults-of-streams", async |rig| play(rig, "faults-of-streams", &STREAMS).await);
+    on_fleet("faults-of-streams", async |rig| play(rig, "faults-of-streams", Way::ToMember, &STREAMS).await);
 }
 
 #[test]
 #[ignore = "takes half an hour: make faults-real"]
 fn ways_that_lead_elsewhere_or_are_slow_cost_nothing_but_time() {
-    on_fleet("faults-of-ways", async |rig| play(rig, "faults-of-ways", &WAYS).await);
+    on_fleet("faults-of-ways", async |rig| play(rig, "faults-of-ways", Way::ToMember, &WAYS).await);
+}
+
+#[test]
+#[ignore = "takes half an hour: make faults-real"]
+fn faults_between_driver_sidecars_and_host_cost_nothing_but_time() {
+    on_fleet("faults-to-the-host", async |rig| play(rig, "faults-to-the-host", Way::ToHost, &TO_HOST).await);
+}
+
+#[test]
+#[ignore = "takes half an hour: make faults-real"]
+fn faults_between_agent_and_member_cost_nothing_but_time() {
+    on_fleet("faults-of-the-agent", async |rig| play(rig, "faults-of-the-agent", Way::OfAgent, &OF_AGENT).await);
 }
 
 /// Of the order of tests.
@@ -76,14 +92,14 @@ fn drawn() -> Vec<Fault> {
 }
 
 /// The name is also that of the namespace. What comes after a fault from which something does not recover says nothing.
-async fn play(rig: &Rig, name: &str, faults: &[Fault]) -> Result<()> {
+async fn play(rig: &Rig, name: &str, way: Way, faults: &[Fault]) -> Result<()> {
     let mut report = Report::begin(name, seed())?;
     let mut left: Vec<&Fault> = faults.iter().filter(|fault| !report.has(fault.name)).collect();
     if left.is_empty() {
         return Ok(());
     }
     fastrand::Rng::with_seed(seed()).shuffle(&mut left);
-    let world = World::prepare(rig, name).await.context("prepare what is there before any fault")?;
+    let world = Box::pin(World::prepare(rig, name, way)).await.context("prepare what is there before any fault")?;
     for (number, fault) in (1..).zip(left) {
         let row = Box::pin(row(&world, number, *fault)).await.context(fault.name)?;
         let recovers = row.recovered_after.is_some();
@@ -109,17 +125,18 @@ async fn row(world: &World<'_>, number: usize, fault: Fault) -> Result<Row> {
     load.clear(world).await?;
     let left = promises.nothing_is_left(fault.within).await;
     let clean_after = left.is_ok().then(|| over.elapsed().as_secs_f64());
-    let verdicts = vec![
+    let mut verdicts = vec![
         Verdict::new(COMES_ABOUT, converged),
         Verdict::new(NOTHING_LOST, promises.nothing_is_lost(number).await),
         Verdict::new(NOTHING_LEFT, left),
         Verdict::new(NOTHING_TWICE, twice),
         Verdict::new(NOBODY_ELSES, promises.nobody_elses_is_touched().await),
-        Verdict::new(WHO_WAITS, meanwhile.told),
-        Verdict::new(OTHERS, meanwhile.served),
         Verdict::new(NO_LOOP, promises.nobody_asks_in_a_loop().await),
         Verdict::new(NO_GROWTH, promises.driver_does_not_grow().await),
     ];
+    if let Some((told, served)) = meanwhile.of_members {
+        verdicts.extend([Verdict::new(WHO_WAITS, told), Verdict::new(OTHERS, served)]);
+    }
     let (fault, seen) = (fault.name.to_owned(), fault.seen.to_owned());
     Ok(Row { fault, seen, times: meanwhile.times, recovered_after, clean_after, verdicts })
 }
@@ -128,23 +145,27 @@ async fn row(world: &World<'_>, number: usize, fault: Fault) -> Result<Row> {
 struct Meanwhile {
     times: usize,
     twice: Result<()>,
-    told: Result<()>,
-    served: Result<()>,
+    /// Whether who waits was told, and who uses the other member served.
+    of_members: Option<(Result<()>, Result<()>)>,
     over: Instant,
 }
 
 async fn goes_on(world: &World<'_>, load: &Load, promises: &Promises<'_, '_>, fault: Fault) -> Result<Meanwhile> {
+    let began = Instant::now();
     let played = world.between.play(&[fault.rule]);
     let times = || played.iter().map(Count::get).sum::<usize>();
     let told = wait_for("each claim that waits says why", WORD, || async {
         load.says_why(world).await?;
         Ok(Some(()))
     });
-    let (told, served) = tokio::join!(told, load.other_is_served(world));
+    let of_members = if fault.is_members { Some(tokio::join!(told, load.other_is_served(world))) } else { None };
     let what = format!("it takes place {} times", fault.times);
     wait_for(&what, PATIENCE, || async { Ok((times() >= fault.times).then_some(())) }).await?;
+    sleep(fault.lasts.saturating_sub(began.elapsed())).await;
     let twice = promises.nothing_is_there_twice().await;
     world.between.play(&[]);
     world.between.held_are_delivered().await;
-    Ok(Meanwhile { times: times(), twice, told, served, over: Instant::now() })
+    // Whoever has ended is begun anew, as by a kubelet.
+    world.rig.driver.ensure(&world.rig.fleet).await?;
+    Ok(Meanwhile { times: times(), twice, of_members, over: Instant::now() })
 }

@@ -56,7 +56,7 @@ impl<'w, 'a> Promises<'w, 'a> {
 
     /// The claim with data has its volume, which is written to again, and in it all that was said to be on the disk.
     pub async fn nothing_is_lost(&self, number: usize) -> Result<()> {
-        let World { host, leaf, kept, .. } = self.world;
+        let World { host, leaf, kept, pods, .. } = self.world;
         let claim = host.claims().get(KEPT).await?;
         let volume = claim.spec.and_then(|spec| spec.volume_name);
         ensure!(volume.as_deref() == Some(kept.volume.as_str()), "its volume was {} and is {volume:?}", kept.volume);
@@ -71,6 +71,9 @@ impl<'w, 'a> Promises<'w, 'a> {
             Ok((last > self.acknowledged).then_some(last))
         });
         let last = last.await?;
+        if let Some(pods) = pods {
+            pods.keeper_runs_on(host, leaf).await?;
+        }
         let has_all = "$0 == n + 1 { n++ } END { exit !(n >= last) }";
         let read = format!("sort -nu /{KEPT}/log | awk -v last={last} '{has_all}'");
         leaf.run(&format!("reader-{number}"), &[KEPT], &read).await

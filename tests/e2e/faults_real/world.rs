@@ -5,22 +5,17 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use k8s_openapi::api::core::v1::PersistentVolume;
 use kube::{
-    Config, ResourceExt,
+    ResourceExt,
     api::{DeleteParams, PostParams},
-    config::{KubeConfigOptions, Kubeconfig},
 };
 use serde_json::{Value, json};
 use tokio::sync::Mutex;
 
-use super::{MEMBER, OTHER, used::Used};
+use super::{MEMBER, OTHER, pods::Pods, used::Used, way::Way};
 use crate::{
-    clusters::{
-        Cluster,
-        between::{Between, Upstream, Ways},
-        wait_for,
-    },
+    clusters::{Cluster, between::Between, wait_for},
     objects::{Place, handle, nothing_of_ours, pod},
-    rig::{DRIVER_NAMESPACE, LATER, NOW, PATIENCE, Rig, SHARED},
+    rig::{LATER, NOW, PATIENCE, Rig, SHARED},
 };
 
 /// The claim with data.
@@ -33,15 +28,17 @@ const WRITER: &str = "writer";
 /// Each number is on the disk before it is said, and is written again until it is.
 const WRITES: &str = "n=0; while :; do m=$((n + 1)); \
                       if echo $m >> /kept/log && sync -d /kept/log; then n=$m; echo $n; fi; sleep 0.1; done";
-const ACCOUNT: &str = "kosmos-csi";
 
 pub struct World<'a> {
     pub rig: &'a Rig,
+    way: Way,
     pub between: Between,
     pub host: Place<'a>,
     pub leaf: Place<'a>,
     pub kept: Kept,
     pub strangers: [Stranger<'a>; 2],
+    /// Where an agent runs them.
+    pub pods: Option<Pods<'a>>,
     /// By the driver's process of now, when it was first looked at.
     used: Mutex<Option<Used>>,
 }
@@ -62,27 +59,22 @@ pub struct Stranger<'a> {
 }
 
 impl<'a> World<'a> {
-    pub async fn prepare(rig: &'a Rig, namespace: &str) -> Result<Self> {
+    pub async fn prepare(rig: &'a Rig, namespace: &str, way: Way) -> Result<Self> {
         let host = Place::new(rig.fleet.host(), namespace).await?;
-        let leaf = Place::new(rig.fleet.member(MEMBER), namespace).await?;
+        let leaf = Place::open(rig.fleet.member(MEMBER), namespace).await?;
+        let pods = if way == Way::OfAgent { Some(Pods::begin(rig, &host, &leaf).await?) } else { None };
         let strangers = [
             Stranger::settle(rig.fleet.member(MEMBER), namespace).await?,
             Stranger::settle(rig.fleet.member(OTHER), namespace).await?,
         ];
-        let at_once = json!({"leafStorageClass": NOW, "member": MEMBER});
-        host.class(&class(namespace, NOW), "Immediate", at_once, &[]).await?;
-        let with_pod = json!({"leafStorageClass": LATER});
-        host.class(&class(namespace, LATER), "WaitForFirstConsumer", with_pod, &[MEMBER]).await?;
-        let grows = json!({"leafStorageClass": SHARED, "member": MEMBER});
-        host.class(&class(namespace, SHARED), "Immediate", grows, &[]).await?;
-        let of_other = json!({"leafStorageClass": NOW, "member": OTHER});
-        host.class(&class(namespace, OF_OTHER), "Immediate", of_other, &[]).await?;
+        classes(&host).await?;
         host.claim(KEPT, &class(namespace, NOW)).await?;
         let volume = host.bound(KEPT).await?;
         let kept = Kept::look(&leaf, &volume).await?;
         write(&leaf).await?;
-        let between = lead_through(rig).await.context("lead the driver through the proxy")?;
-        let world = Self { rig, between, host, leaf, kept, strangers, used: Mutex::new(None) };
+        let between = way.lead_through(rig).await.with_context(|| format!("lead {way:?} through the proxy"))?;
+        let used = Mutex::new(None);
+        let world = Self { rig, way, between, host, leaf, kept, strangers, pods, used };
         world.is_served(PATIENCE).await?;
         Ok(world)
     }
@@ -118,9 +110,22 @@ impl<'a> World<'a> {
         .await
     }
 
-    /// The way to the member is the straight one again, and nothing is left.
+    /// Of a user.
+    pub async fn remove_pod(&self, name: &str) -> Result<()> {
+        if self.pods.is_none() {
+            // Nobody else would confirm its end.
+            return self.host.force_delete_pod(name).await;
+        }
+        self.host.pods().delete(name, &DeleteParams::default()).await?;
+        Ok(())
+    }
+
+    /// The way is the straight one again, and nothing is left.
     pub async fn end(self) -> Result<()> {
-        self.rig.join(MEMBER).await?;
+        self.way.lead_straight(self.rig).await?;
+        if let Some(pods) = self.pods {
+            pods.end(&self.host).await?;
+        }
         self.leaf.pods().delete(WRITER, &DeleteParams::default()).await?;
         self.host.delete_claim(KEPT).await?;
         self.host.volume_is_gone(&self.kept.volume).await?;
@@ -129,6 +134,18 @@ impl<'a> World<'a> {
         }
         nothing_of_ours(self.leaf.cluster, &self.leaf.namespace).await
     }
+}
+
+/// Of the host, each for one use.
+async fn classes(host: &Place<'_>) -> Result<()> {
+    let in_member = |leaf_class: &str, member: &str| json!({"leafStorageClass": leaf_class, "member": member});
+    for (name, parameters) in
+        [(NOW, in_member(NOW, MEMBER)), (SHARED, in_member(SHARED, MEMBER)), (OF_OTHER, in_member(NOW, OTHER))]
+    {
+        host.class(&class(&host.namespace, name), "Immediate", parameters, &[]).await?;
+    }
+    let with_pod = json!({"leafStorageClass": LATER});
+    host.class(&class(&host.namespace, LATER), "WaitForFirstConsumer", with_pod, &[MEMBER]).await
 }
 
 /// A pod of the member that goes on writing, whatever becomes of its node for a while.
@@ -179,30 +196,4 @@ async fn look(place: &Place<'_>, volume: &str) -> Result<[Value; 2]> {
         }
         object
     }))
-}
-
-/// From now on the driver reaches the member by the proxy alone.
-async fn lead_through(rig: &Rig) -> Result<Between> {
-    let [to, other] = [MEMBER, OTHER].map(|member| rig.fleet.member(member));
-    let accepted = other.kubeconfig_for(DRIVER_NAMESPACE, ACCOUNT).await?;
-    let accepted: Value = serde_json::from_str(&accepted)?;
-    let token = accepted["users"][0]["user"]["token"].as_str().context("the other member has given a token")?;
-    let ways = Ways {
-        to: Upstream::new(without_credentials(to).await?, None)?,
-        elsewhere: Upstream::new(without_credentials(other).await?, Some(token))?,
-    };
-    let listener = rig.fleet.listen("127.0.0.1:0")?;
-    let folder = rig.fleet.folder().join(format!("between-{}", listener.local_addr()?.port()));
-    let between = Between::start(listener, ways, &folder)?;
-    let direct = to.kubeconfig_for(DRIVER_NAMESPACE, ACCOUNT).await?;
-    rig.join_with(MEMBER, &between.kubeconfig(&direct)?).await?;
-    let asks = wait_for("the driver asks the proxy", PATIENCE, || async { Ok((between.asked() > 0).then_some(())) });
-    asks.await?;
-    Ok(between)
-}
-
-async fn without_credentials(cluster: &Cluster) -> Result<Config> {
-    let mut kubeconfig = Kubeconfig::read_from(cluster.kubeconfig())?;
-    kubeconfig.auth_infos.clear();
-    Ok(Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?)
 }

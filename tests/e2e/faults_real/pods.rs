@@ -1,0 +1,59 @@
+//! Pods of the host that an agent runs in the member: one that runs all the while, and those of users.
+
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use kube::{ResourceExt, api::DeleteParams};
+
+use crate::{
+    agent::{Agent, NODE, gone, phase},
+    clusters::wait_for,
+    objects::Place,
+    rig::Rig,
+};
+
+const KEEPER: &str = "keeper";
+
+pub struct Pods<'a> {
+    agent: Agent<'a>,
+    /// Of the pod that runs all the while, and of its copy.
+    uids: [Option<String>; 2],
+}
+
+impl<'a> Pods<'a> {
+    pub async fn begin(rig: &'a Rig, host: &Place<'_>, leaf: &Place<'_>) -> Result<Self> {
+        let agent = Agent::start(rig).await?;
+        host.tolerant_pod(KEEPER, &[], Some(NODE)).await?;
+        phase(host, KEEPER, "Running").await?;
+        Ok(Self { agent, uids: uids(host, leaf).await? })
+    }
+
+    /// It has not begun anew, here or there.
+    pub async fn keeper_runs_on(&self, host: &Place<'_>, leaf: &Place<'_>) -> Result<()> {
+        phase(host, KEEPER, "Running").await?;
+        let now = uids(host, leaf).await?;
+        ensure!(now == self.uids, "pod and copy were {:?} and are {now:?}", self.uids);
+        Ok(())
+    }
+
+    /// One of a user runs, on a node that is ready.
+    pub async fn runs(&self, host: &Place<'_>, name: &str, within: Duration) -> Result<()> {
+        wait_for(&format!("pod {name} runs"), within, || async {
+            let phase = host.pods().get(name).await?.status.and_then(|status| status.phase);
+            ensure!(phase.as_deref() == Some("Running"), "it is {phase:?}");
+            Ok(Some(()))
+        })
+        .await?;
+        self.agent.ready(NODE, true, within).await
+    }
+
+    pub async fn end(self, host: &Place<'_>) -> Result<()> {
+        host.pods().delete(KEEPER, &DeleteParams::default()).await?;
+        gone(host, KEEPER).await?;
+        self.agent.end().await
+    }
+}
+
+async fn uids(host: &Place<'_>, leaf: &Place<'_>) -> Result<[Option<String>; 2]> {
+    Ok([host.pods().get(KEEPER).await?.uid(), leaf.pods().get(KEEPER).await?.uid()])
+}

@@ -23,6 +23,13 @@ faults-of-streams       bodies_and_watches_that_break
 faults-of-ways          ways_that_lead_elsewhere_or_are_slow
 faults-to-the-host      faults_between_driver_sidecars_and_host
 faults-of-the-agent     faults_between_agent_and_member
+faults-of-links         links_of_which_one_direction_is_cut
+faults-of-the-host      processes_of_the_host_that
+faults-of-a-member      processes_and_links_of_a_member_that
+faults-of-ours          processes_of_ours_that
+faults-of-a-node        processes_of_a_real_node_that
+faults-of-disks         disks_of_a_member_that_are_full
+faults-of-backups       member_that_goes_back_to_a_backup
 upgrade                 upgraded_and_rolled_back
 killed-provisioner      killed_provisioner
 tokens                  token_of_ten_minutes

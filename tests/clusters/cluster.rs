@@ -86,6 +86,11 @@ impl Cluster {
         self.folder.join("admin-inside.kubeconfig")
     }
 
+    /// Where its API server answers in the fleet.
+    pub fn api_port(&self) -> u16 {
+        self.place.api_port()
+    }
+
     /// A kubeconfig, for use inside the fleet, with a token of this service account.
     pub async fn kubeconfig_for(&self, namespace: &str, account: &str) -> Result<String> {
         let accounts: Api<ServiceAccount> = Api::namespaced(self.client().await?, namespace);
@@ -149,8 +154,19 @@ impl Cluster {
         self.signal(API_SERVER, Signal::SIGCONT)
     }
 
-    /// What somebody has stopped or paused of it runs again, and its own controllers are at work.
-    pub async fn resume(&self) -> Result<()> {
+    /// What it knows now is kept, to be restored. Its API server is away for some seconds.
+    pub async fn back_up(&self) -> Result<()> {
+        control_plane::back_up(self).await
+    }
+
+    /// It knows what it knew when that was kept, and all of it but its node is begun anew.
+    pub async fn restore(&self) -> Result<()> {
+        control_plane::restore(self).await?;
+        self.resume().await
+    }
+
+    /// What has ended of it, or was paused, runs again. It need not be ready yet.
+    pub fn revive(&self) -> Result<()> {
         let names: Vec<String> = self.processes().keys().cloned().collect();
         for name in names {
             if self.is_running(&name)? {
@@ -159,6 +175,12 @@ impl Cluster {
                 self.start_again(&name)?;
             }
         }
+        Ok(())
+    }
+
+    /// Likewise, and its own controllers are at work.
+    pub async fn resume(&self) -> Result<()> {
+        self.revive()?;
         control_plane::ready(self).await?;
         if self.was_away.load(Ordering::Relaxed) {
             control_plane::begin_controllers_anew(self).await?;

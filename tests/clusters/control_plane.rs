@@ -14,6 +14,7 @@ use super::certificates::{Authority, Credentials, kubeconfig};
 use super::cluster::Cluster;
 use super::images::BUSYBOX;
 use super::namespaces::BRIDGE_ADDRESS;
+use super::process::told;
 use super::wait::wait_for;
 
 const PATIENCE: Duration = Duration::from_mins(1);
@@ -23,6 +24,8 @@ pub const API_SERVER: &str = "kube-apiserver";
 const CONTROLLERS: &str = "kube-controller-manager";
 const SCHEDULER: &str = "kube-scheduler";
 const CANARY: &str = "canary";
+/// Of etcd's folder.
+const BACKUP: &str = "etcd-backup";
 
 /// Ports and ranges follow from the cluster's place in the fleet: inside, nothing else uses them.
 #[derive(Debug, Clone, Copy)]
@@ -127,6 +130,30 @@ pub async fn start_empty(cluster: &Cluster) -> Result<()> {
         cluster.start_again(process)?;
     }
     default_account(cluster).await
+}
+
+/// A copy of what etcd has, taken while nobody writes to it.
+pub async fn back_up(cluster: &Cluster) -> Result<()> {
+    for process in [API_SERVER, ETCD] {
+        cluster.stop(process).await?;
+    }
+    let mut copies = tokio::process::Command::new("cp");
+    copies.arg("--archive").args([ETCD, BACKUP].map(|folder| cluster.folder().join(folder)));
+    told(&copies.output().await.context("run cp")?, "copy what etcd has")?;
+    for process in [ETCD, API_SERVER] {
+        cluster.start_again(process)?;
+    }
+    ready(cluster).await
+}
+
+/// The copy in place of what etcd has now. Whoever goes by what came since is to be begun anew.
+pub async fn restore(cluster: &Cluster) -> Result<()> {
+    for process in [CONTROLLERS, SCHEDULER, API_SERVER, ETCD] {
+        cluster.stop(process).await?;
+    }
+    let [now, then] = [ETCD, BACKUP].map(|folder| cluster.folder().join(folder));
+    fs::remove_dir_all(&now).context("remove what etcd had")?;
+    fs::rename(then, now).context("put the backup in its place")
 }
 
 /// Waits until the API server says that it is ready.

@@ -14,6 +14,7 @@ use kube::{
     Api, ResourceExt,
     api::{DeleteParams, ListParams, Patch, PatchParams, PostParams},
 };
+use nix::sys::signal::Signal;
 use serde_json::json;
 use tokio::time::{Instant, sleep};
 
@@ -75,6 +76,15 @@ impl<'a> Agent<'a> {
         // The next one need not wait until this one is known to be dead.
         let lease = ["delete", "lease", ACCOUNT, "-n", PODS_NAMESPACE, "--ignore-not-found"];
         self.rig.fleet.host().kubectl(&lease).await.map(drop)
+    }
+
+    pub fn signal(&self, signal: Signal) -> Result<()> {
+        self.process.signal(signal)
+    }
+
+    /// Where it has ended.
+    pub fn begin_again(&mut self) -> Result<()> {
+        if self.process.is_running()? { Ok(()) } else { self.process.start_again() }
     }
 
     async fn node(&self, name: &str) -> Result<Option<Node>> {

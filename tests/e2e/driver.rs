@@ -6,6 +6,7 @@ use std::{
 };
 
 use anyhow::{Context, Result, ensure};
+use nix::sys::signal::Signal;
 use tokio::sync::Mutex;
 
 use crate::{
@@ -37,6 +38,11 @@ impl Running {
         let all = std::iter::once(&self.controller).chain(&self.sidecars);
         let running = all.map(Process::is_running).collect::<Result<Vec<bool>>>()?;
         Ok(running.into_iter().all(|running| running))
+    }
+
+    fn process(&mut self, name: &str) -> Result<&mut Process> {
+        let mut all = std::iter::once(&mut self.controller).chain(&mut self.sidecars);
+        all.find(|process| process.name() == name).with_context(|| format!("the driver has no process {name}"))
     }
 }
 
@@ -157,6 +163,19 @@ impl Driver {
             running.controller.wait(Duration::from_secs(10)).await?;
         }
         Ok(())
+    }
+
+    /// To the controller or one of its sidecars, by the name of its process.
+    pub async fn signal(&self, name: &str, signal: Signal) -> Result<()> {
+        let mut running = self.running.lock().await;
+        running.as_mut().context("the driver does not run")?.process(name)?.signal(signal)
+    }
+
+    /// A sidecar that has ended; the others go on.
+    pub async fn begin_again(&self, name: &str) -> Result<()> {
+        let mut running = self.running.lock().await;
+        let process = running.as_mut().context("the driver does not run")?.process(name)?;
+        if process.is_running()? { Ok(()) } else { process.start_again() }
     }
 
     /// The controller's, as the machine counts, if it was started.

@@ -9,6 +9,7 @@ use kube::{
     Api,
     api::{Patch, PatchParams},
 };
+use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
 use crate::{
@@ -117,6 +118,16 @@ impl<'a> HostNode<'a> {
     pub async fn permit_nothing(&mut self) -> Result<()> {
         self.end_plugin().await?;
         self.start_plugin_with(&[])
+    }
+
+    pub fn signal_plugin(&self, signal: Signal) -> Result<()> {
+        self.plugin.as_ref().context("the node plugin does not run")?.signal(signal)
+    }
+
+    /// Where it has ended.
+    pub fn plugin_begins_again(&mut self) -> Result<()> {
+        let plugin = self.plugin.as_mut().context("the node plugin does not run")?;
+        if plugin.is_running()? { Ok(()) } else { plugin.start_again() }
     }
 
     async fn end_plugin(&mut self) -> Result<()> {

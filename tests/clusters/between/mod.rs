@@ -64,6 +64,11 @@ impl Between {
         self.proxy.play(rules)
     }
 
+    /// Where it listens.
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
     /// How many requests have come.
     pub fn asked(&self) -> usize {
         self.proxy.asked.get()

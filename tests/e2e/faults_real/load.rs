@@ -11,10 +11,14 @@ use kube::{
 };
 use serde_json::json;
 
-use super::world::{KEPT, OF_OTHER, World};
+use super::{
+    kept::OF_OTHER,
+    real_node,
+    world::{KEPT, SINCE, World},
+};
 use crate::{
     clusters::wait_for,
-    rig::{LATER, NOW, SHARED},
+    rig::{LATER, LOCAL_PATH, NOW, SHARED},
     snapshots::{snapshot, snapshots},
 };
 
@@ -39,6 +43,10 @@ pub struct Load {
     grows: String,
     /// In the other member.
     other: String,
+    /// Of a disk that can be full.
+    local: String,
+    /// Of a pod on the host's real node, and that pod.
+    near: String,
 }
 
 impl Load {
@@ -53,6 +61,8 @@ impl Load {
             old: name("old"),
             grows: name("grows"),
             other: name(OF_OTHER),
+            local: name("local"),
+            near: name("near"),
         }
     }
 
@@ -82,6 +92,12 @@ impl Load {
             Ok(())
         })
         .await?;
+        if world.has_small_disks() {
+            makes(&self.local, LOCAL_PATH).await?;
+        }
+        if world.real.is_some() {
+            asks(&self.near, THERE, async || real_node::comes(host, &self.near, "sleep 1000").await).await?;
+        }
         removes(&self.called_off).await
     }
 
@@ -101,9 +117,12 @@ impl Load {
         let is_told = |name: &str| {
             events.iter().any(|event| event.involved_object.name.as_deref() == Some(name) && says_why(event))
         };
-        for (claim, told) in
-            [(&self.now, is_told(&self.now)), (&self.later, is_told(&self.later) || is_told(&self.user))]
-        {
+        let mut waiting =
+            vec![(&self.now, is_told(&self.now)), (&self.later, is_told(&self.later) || is_told(&self.user))];
+        if world.has_small_disks() {
+            waiting.push((&self.local, is_told(&self.local)));
+        }
+        for (claim, told) in waiting {
             let phase = host.claims().get(claim).await?.status.and_then(|status| status.phase);
             ensure!(told || phase.as_deref() == Some("Bound"), "claim {claim} waits, and no event says why");
         }
@@ -125,6 +144,7 @@ impl Load {
             self.is_used(world, within),
             self.is_cut(world, within),
             self.has_grown(world, within),
+            self.is_elsewhere_too(world, within),
             old_is_gone,
             called_off_is_gone,
             world.is_served(within),
@@ -151,6 +171,17 @@ impl Load {
         }
     }
 
+    /// What only some parts of the matrix have.
+    async fn is_elsewhere_too(&self, world: &World<'_>, within: Duration) -> Result<()> {
+        if world.has_small_disks() {
+            world.host.bound_within(&self.local, within).await?;
+        }
+        if world.real.is_some() {
+            real_node::runs(&world.host, &self.near, within).await?;
+        }
+        Ok(())
+    }
+
     async fn is_cut(&self, world: &World<'_>, within: Duration) -> Result<()> {
         let snapshots = snapshots(&world.host);
         wait_for(&format!("snapshot {} is ready", self.photo), within, || async {
@@ -175,7 +206,12 @@ impl Load {
     pub async fn clear(&self, world: &World<'_>) -> Result<()> {
         let (host, snapshots) = (&world.host, snapshots(&world.host));
         asks(&self.user, GONE, async || world.remove_pod(&self.user).await).await?;
-        for claim in [&self.now, &self.later, &self.grows, &self.other] {
+        asks(&self.near, GONE, async || {
+            host.pods().delete(&self.near, &DeleteParams::default()).await?;
+            Ok(())
+        })
+        .await?;
+        for claim in [SINCE, &self.now, &self.later, &self.grows, &self.other, &self.local, &self.near] {
             asks(claim, GONE, async || host.delete_claim(claim).await).await?;
         }
         asks(&self.photo, GONE, async || {

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use kube::{ResourceExt, api::DeleteParams};
+use tokio::sync::Mutex;
 
 use crate::{
     agent::{Agent, NODE, gone, phase},
@@ -15,14 +16,14 @@ use crate::{
 const KEEPER: &str = "keeper";
 
 pub struct Pods<'a> {
-    agent: Agent<'a>,
+    pub agent: Mutex<Agent<'a>>,
     /// Of the pod that runs all the while, and of its copy.
     uids: [Option<String>; 2],
 }
 
 impl<'a> Pods<'a> {
     pub async fn begin(rig: &'a Rig, host: &Place<'_>, leaf: &Place<'_>) -> Result<Self> {
-        let agent = Agent::start(rig).await?;
+        let agent = Mutex::new(Agent::start(rig).await?);
         host.tolerant_pod(KEEPER, &[], Some(NODE)).await?;
         phase(host, KEEPER, "Running").await?;
         Ok(Self { agent, uids: uids(host, leaf).await? })
@@ -44,13 +45,13 @@ impl<'a> Pods<'a> {
             Ok(Some(()))
         })
         .await?;
-        self.agent.ready(NODE, true, within).await
+        self.agent.lock().await.ready(NODE, true, within).await
     }
 
     pub async fn end(self, host: &Place<'_>) -> Result<()> {
         host.pods().delete(KEEPER, &DeleteParams::default()).await?;
         gone(host, KEEPER).await?;
-        self.agent.end().await
+        self.agent.into_inner().end().await
     }
 }
 

@@ -5,14 +5,15 @@ use std::{
     time::{Duration, Instant},
 };
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
 use kube::{Api, ResourceExt, api::ListParams};
 
 use super::{
     MEMBER,
+    kept::OF_OTHER,
     used::Used,
-    world::{CANARY, KEPT, OF_OTHER, Stranger, World},
+    world::{CANARY, KEPT, Stranger, World},
 };
 use crate::{
     clusters::{AuditEntry, AuditMark, Cluster, wait_for},
@@ -56,16 +57,10 @@ impl<'w, 'a> Promises<'w, 'a> {
 
     /// The claim with data has its volume, which is written to again, and in it all that was said to be on the disk.
     pub async fn nothing_is_lost(&self, number: usize) -> Result<()> {
-        let World { host, leaf, kept, pods, .. } = self.world;
-        let claim = host.claims().get(KEPT).await?;
-        let volume = claim.spec.and_then(|spec| spec.volume_name);
-        ensure!(volume.as_deref() == Some(kept.volume.as_str()), "its volume was {} and is {volume:?}", kept.volume);
-        let phase = claim.status.and_then(|status| status.phase);
-        ensure!(phase.as_deref() == Some("Bound"), "it is {phase:?}");
-        let now = handle(&host.volumes().get(&kept.volume).await?);
-        ensure!(now == kept.handle, "its handle was {} and is {now}", kept.handle);
-        let uid = leaf.claims().get(KEPT).await?.uid();
-        ensure!(uid == kept.leaf_uid, "its leaf claim was {:?} and is {uid:?}", kept.leaf_uid);
+        let World { host, leaf, pods, real, .. } = self.world;
+        for kept in self.world.kept() {
+            kept.is_as_it_was(host, leaf).await.with_context(|| format!("claim {}", kept.name))?;
+        }
         let last = wait_for("the volume is written to again", AGAIN, || async {
             let last = self.world.acknowledged().await?;
             Ok((last > self.acknowledged).then_some(last))
@@ -73,6 +68,9 @@ impl<'w, 'a> Promises<'w, 'a> {
         let last = last.await?;
         if let Some(pods) = pods {
             pods.keeper_runs_on(host, leaf).await?;
+        }
+        if let Some(real) = real {
+            real.keeper_runs_on(host).await?;
         }
         let has_all = "$0 == n + 1 { n++ } END { exit !(n >= last) }";
         let read = format!("sort -nu /{KEPT}/log | awk -v last={last} '{has_all}'");
@@ -91,20 +89,23 @@ impl<'w, 'a> Promises<'w, 'a> {
     }
 
     async fn left(&self) -> Result<Vec<String>> {
-        let World { rig, host, kept, .. } = self.world;
-        let leaf = [format!("claim {KEPT}"), format!("volume {}", kept.leaf_volume)];
+        let World { rig, host, .. } = self.world;
+        let kept = self.world.kept();
+        let leaves: Vec<String> =
+            kept.flat_map(|kept| [format!("claim {}", kept.name), format!("volume {}", kept.leaf_volume)]).collect();
         let mut left = Vec::new();
         for member in rig.fleet.members() {
             let there = ours(member, &host.namespace).await?;
-            let others = there.into_iter().filter(|name| member.name() != MEMBER || !leaf.contains(name));
+            let others = there.into_iter().filter(|name| member.name() != MEMBER || !leaves.contains(name));
             left.extend(others.map(|name| format!("{name} of {}", member.name())));
         }
         let is_here = |volume: &&PersistentVolume| {
             let claim = volume.spec.as_ref().and_then(|spec| spec.claim_ref.as_ref());
             claim.and_then(|claim| claim.namespace.as_ref()) == Some(&host.namespace)
         };
+        let is_not_kept = |name: &String| self.world.kept().all(|kept| kept.volume != *name);
         let volumes = host.volumes().list(&ListParams::default()).await?;
-        let others = volumes.iter().filter(is_here).map(ResourceExt::name_any).filter(|name| *name != kept.volume);
+        let others = volumes.iter().filter(is_here).map(ResourceExt::name_any).filter(is_not_kept);
         left.extend(others.map(|name| format!("volume {name} of the host")));
         Ok(left)
     }

@@ -1,9 +1,8 @@
-//! What is there before any fault and stays: the way through the proxy, a claim with data, and claims of somebody else in the members.
+//! What is there before any fault and stays: what the part needs besides the rig, claims with data, and claims of somebody else in the members.
 
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use k8s_openapi::api::core::v1::PersistentVolume;
 use kube::{
     ResourceExt,
     api::{DeleteParams, PostParams},
@@ -11,44 +10,58 @@ use kube::{
 use serde_json::{Value, json};
 use tokio::sync::Mutex;
 
-use super::{MEMBER, OTHER, pods::Pods, used::Used, way::Way};
+use super::{
+    MEMBER, OTHER, disk,
+    kept::{Kept, class, make_classes},
+    pods::Pods,
+    real_node::RealNode,
+    used::Used,
+    way::Way,
+};
 use crate::{
     clusters::{Cluster, between::Between, wait_for},
-    objects::{Place, handle, nothing_of_ours, pod},
-    rig::{LATER, NOW, PATIENCE, Rig, SHARED},
+    objects::{Place, nothing_of_ours, pod},
+    rig::{NOW, PATIENCE, Rig},
 };
 
-/// The claim with data.
+/// The claim that is written to in the member.
 pub const KEPT: &str = "kept";
 /// Somebody else's, in each member.
 pub const CANARY: &str = "canary";
-/// The host's class of the member that no fault concerns.
-pub const OF_OTHER: &str = "other";
+/// A claim that came after the backup to which a member goes back.
+pub const SINCE: &str = "since";
 const WRITER: &str = "writer";
 /// Each number is on the disk before it is said, and is written again until it is.
 const WRITES: &str = "n=0; while :; do m=$((n + 1)); \
                       if echo $m >> /kept/log && sync -d /kept/log; then n=$m; echo $n; fi; sleep 0.1; done";
 
+/// What there is besides the rig's own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scene {
+    Through(Way),
+    /// Pods of the host run in the member.
+    Agent,
+    /// Pods of the host's real node use volumes of the member.
+    RealNode,
+    /// Likewise as with an agent, and some of the member's disks can be full.
+    SmallDisks,
+}
+
 pub struct World<'a> {
     pub rig: &'a Rig,
-    way: Way,
-    pub between: Between,
+    scene: Scene,
+    between: Option<Between>,
     pub host: Place<'a>,
     pub leaf: Place<'a>,
-    pub kept: Kept,
+    kept: Kept,
     pub strangers: [Stranger<'a>; 2],
     /// Where an agent runs them.
     pub pods: Option<Pods<'a>>,
+    pub real: Option<RealNode<'a>>,
+    /// The volume that came after the backup to which the member went back.
+    pub since: Mutex<Option<String>>,
     /// By the driver's process of now, when it was first looked at.
     used: Mutex<Option<Used>>,
-}
-
-/// What does not change about the claim with data.
-pub struct Kept {
-    pub volume: String,
-    pub handle: String,
-    pub leaf_uid: Option<String>,
-    pub leaf_volume: String,
 }
 
 /// Somebody else's claim and its volume, as they were at first.
@@ -58,25 +71,55 @@ pub struct Stranger<'a> {
     before: [Value; 2],
 }
 
+impl Scene {
+    fn way(self) -> Option<Way> {
+        if let Self::Through(way) = self { Some(way) } else { None }
+    }
+
+    fn has_agent(self) -> bool {
+        matches!(self, Self::Through(Way::OfAgent) | Self::Agent | Self::SmallDisks)
+    }
+}
+
 impl<'a> World<'a> {
-    pub async fn prepare(rig: &'a Rig, namespace: &str, way: Way) -> Result<Self> {
+    pub async fn prepare(rig: &'a Rig, namespace: &str, scene: Scene) -> Result<Self> {
+        if scene == Scene::SmallDisks {
+            disk::make_small(rig.fleet.member(MEMBER), &rig.fleet).await?;
+        }
         let host = Place::new(rig.fleet.host(), namespace).await?;
         let leaf = Place::open(rig.fleet.member(MEMBER), namespace).await?;
-        let pods = if way == Way::OfAgent { Some(Pods::begin(rig, &host, &leaf).await?) } else { None };
+        let pods = if scene.has_agent() { Some(Pods::begin(rig, &host, &leaf).await?) } else { None };
         let strangers = [
             Stranger::settle(rig.fleet.member(MEMBER), namespace).await?,
             Stranger::settle(rig.fleet.member(OTHER), namespace).await?,
         ];
-        classes(&host).await?;
+        make_classes(&host).await?;
         host.claim(KEPT, &class(namespace, NOW)).await?;
-        let volume = host.bound(KEPT).await?;
-        let kept = Kept::look(&leaf, &volume).await?;
+        let kept = Kept::look(&leaf, &host.bound(KEPT).await?, KEPT).await?;
         write(&leaf).await?;
-        let between = way.lead_through(rig).await.with_context(|| format!("lead {way:?} through the proxy"))?;
-        let used = Mutex::new(None);
-        let world = Self { rig, way, between, host, leaf, kept, strangers, pods, used };
+        let real = if scene == Scene::RealNode { Some(RealNode::begin(rig, &host, &leaf).await?) } else { None };
+        let between = match scene.way() {
+            Some(way) => Some(way.lead_through(rig).await.with_context(|| format!("lead {way:?} through the proxy"))?),
+            None => None,
+        };
+        let (since, used) = (Mutex::new(None), Mutex::new(None));
+        let world = Self { rig, scene, between, host, leaf, kept, strangers, pods, real, since, used };
         world.is_served(PATIENCE).await?;
         Ok(world)
+    }
+
+    pub fn between(&self) -> Result<&Between> {
+        self.between.as_ref().context("no way leads through the proxy")
+    }
+
+    /// All claims with data.
+    pub fn kept(&self) -> impl Iterator<Item = &Kept> {
+        std::iter::once(&self.kept).chain(self.real.as_ref().map(|real| &real.kept))
+    }
+
+    /// Those of local-path are of one that can be full.
+    pub fn has_small_disks(&self) -> bool {
+        self.scene == Scene::SmallDisks
     }
 
     /// What the driver's process had when it was first looked at.
@@ -120,11 +163,16 @@ impl<'a> World<'a> {
         Ok(())
     }
 
-    /// The way is the straight one again, and nothing is left.
+    /// All is as it was before, and nothing is left.
     pub async fn end(self) -> Result<()> {
-        self.way.lead_straight(self.rig).await?;
+        if let Some(way) = self.scene.way() {
+            way.lead_straight(self.rig).await?;
+        }
         if let Some(pods) = self.pods {
             pods.end(&self.host).await?;
+        }
+        if let Some(real) = self.real {
+            real.end(&self.host).await?;
         }
         self.leaf.pods().delete(WRITER, &DeleteParams::default()).await?;
         self.host.delete_claim(KEPT).await?;
@@ -136,37 +184,12 @@ impl<'a> World<'a> {
     }
 }
 
-/// Of the host, each for one use.
-async fn classes(host: &Place<'_>) -> Result<()> {
-    let in_member = |leaf_class: &str, member: &str| json!({"leafStorageClass": leaf_class, "member": member});
-    for (name, parameters) in
-        [(NOW, in_member(NOW, MEMBER)), (SHARED, in_member(SHARED, MEMBER)), (OF_OTHER, in_member(NOW, OTHER))]
-    {
-        host.class(&class(&host.namespace, name), "Immediate", parameters, &[]).await?;
-    }
-    let with_pod = json!({"leafStorageClass": LATER});
-    host.class(&class(&host.namespace, LATER), "WaitForFirstConsumer", with_pod, &[MEMBER]).await
-}
-
 /// A pod of the member that goes on writing, whatever becomes of its node for a while.
 async fn write(leaf: &Place<'_>) -> Result<()> {
     let mut writer = pod(WRITER, &[KEPT], WRITES);
     writer["spec"]["tolerations"] = json!([{"operator": "Exists"}]);
     leaf.pods().create(&PostParams::default(), &serde_json::from_value(writer)?).await?;
     Ok(())
-}
-
-fn class(namespace: &str, leaf_class: &str) -> String {
-    format!("{namespace}-{leaf_class}")
-}
-
-impl Kept {
-    async fn look(leaf: &Place<'_>, volume: &PersistentVolume) -> Result<Self> {
-        let claim = leaf.claims().get(KEPT).await?;
-        let leaf_uid = claim.uid();
-        let leaf_volume = claim.spec.and_then(|spec| spec.volume_name).context("its leaf claim names a volume")?;
-        Ok(Self { volume: volume.name_any(), handle: handle(volume), leaf_uid, leaf_volume })
-    }
 }
 
 impl<'a> Stranger<'a> {

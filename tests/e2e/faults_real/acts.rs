@@ -1,0 +1,120 @@
+//! How a fault begins, and how it ends.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use kube::ResourceExt;
+use nix::sys::signal::Signal;
+
+use super::{
+    MEMBER, disk,
+    fault::{CONTROLLER, FOUND, How, Link, Who},
+    world::{SINCE, World},
+};
+use crate::{
+    clusters::{between::Count, wait_for},
+    rig::NOW,
+};
+
+/// Where nothing is seen of a leaf any more, that is believed after a minute.
+const LOST: Duration = Duration::from_mins(4);
+
+impl World<'_> {
+    /// What counts how often it has taken place.
+    pub async fn begin(&self, how: How) -> Result<Vec<Count>> {
+        match how {
+            How::Request(rule) => return Ok(self.between()?.play(&[rule])),
+            How::Paused(who) => self.signal(who, Signal::SIGSTOP).await?,
+            How::Killed(who) => self.signal(who, Signal::SIGKILL).await?,
+            How::Dropped(link) => self.drop_packets("--insert", link).await?,
+            How::Full(disk) => disk::fill(self.leaf.cluster, &self.rig.fleet, disk).await?,
+            How::Restored => Box::pin(self.restored()).await?,
+        }
+        let once = Count::default();
+        once.add();
+        Ok(vec![once])
+    }
+
+    /// Since when nothing is wrong any more but what has to be found again. Whoever has ended is begun anew, as a machine would do it.
+    pub async fn end_of(&self, how: How) -> Result<Instant> {
+        let mut over = Instant::now();
+        match how {
+            How::Request(_) => {
+                let between = self.between()?;
+                between.play(&[]);
+                between.held_are_delivered().await;
+                over = Instant::now();
+            }
+            How::Paused(who) => self.signal(who, Signal::SIGCONT).await?,
+            How::Killed(Who::Ours(name)) if name != CONTROLLER => self.rig.driver.begin_again(name).await?,
+            How::Dropped(link) => self.drop_packets("--delete", link).await?,
+            How::Full(disk) => disk::empty(self.leaf.cluster, &self.rig.fleet, disk).await?,
+            How::Killed(_) | How::Restored => {}
+        }
+        for cluster in self.rig.fleet.clusters() {
+            cluster.revive()?;
+        }
+        if let Some(pods) = &self.pods {
+            pods.agent.lock().await.begin_again()?;
+        }
+        if let Some(real) = &self.real {
+            real.node.lock().await.plugin_begins_again()?;
+        }
+        self.rig.driver.ensure(&self.rig.fleet).await?;
+        Ok(over)
+    }
+
+    async fn signal(&self, who: Who, signal: Signal) -> Result<()> {
+        let fleet = &self.rig.fleet;
+        match who {
+            Who::Host(process) => fleet.host().signal(process, signal),
+            Who::Member(process) => fleet.member(MEMBER).signal(process, signal),
+            Who::Ours(process) => self.rig.driver.signal(process, signal).await,
+            Who::Agent => self.pods.as_ref().context("there is no agent")?.agent.lock().await.signal(signal),
+            Who::NodePlugin => {
+                let real = self.real.as_ref().context("there is no real node")?;
+                real.node.lock().await.signal_plugin(signal)
+            }
+        }
+    }
+
+    /// A rule of one direction is inserted or deleted.
+    async fn drop_packets(&self, change: &str, link: Link) -> Result<()> {
+        let member = self.leaf.cluster;
+        let (chain, end, port) = match link {
+            Link::ToMember => ("INPUT", "--dport", self.between()?.port()),
+            Link::FromMember => ("INPUT", "--sport", self.between()?.port()),
+            Link::FromNode => ("OUTPUT", "--dport", member.api_port()),
+            Link::ToNode => ("INPUT", "--sport", member.api_port()),
+        };
+        let port = port.to_string();
+        let rule = ["--wait", change, chain, "--protocol", "tcp", end, &port, "--jump", "DROP"];
+        let changed = match link {
+            Link::ToMember | Link::FromMember => self.rig.fleet.exec("iptables", &rule).await,
+            Link::FromNode | Link::ToNode => member.node_exec("iptables", &rule).await,
+        };
+        changed.map(drop)
+    }
+
+    /// The member goes back behind the binding of a claim.
+    async fn restored(&self) -> Result<()> {
+        self.leaf.cluster.back_up().await?;
+        self.leaf.cluster.resume().await?;
+        self.host.claim(SINCE, &self.class(NOW)).await?;
+        let volume = self.host.bound_within(SINCE, FOUND).await?.name_any();
+        *self.since.lock().await = Some(volume);
+        self.leaf.cluster.restore().await
+    }
+
+    /// The user of what came since the backup, where a member was restored.
+    pub async fn lost_is_told(&self) -> Result<()> {
+        let Some(volume) = self.since.lock().await.clone() else { return Ok(()) };
+        wait_for("the volume says that its leaf is lost", LOST, || async {
+            let about = format!("--field-selector=involvedObject.name={volume},reason=LeafLost");
+            let get = ["get", "events", "--all-namespaces", &about, "--output=name"];
+            let told = self.host.cluster.kubectl(&get).await?;
+            Ok((!told.trim().is_empty()).then_some(()))
+        })
+        .await
+    }
+}

@@ -1,0 +1,68 @@
+//! Claims with data that stay all the while, and the host's classes.
+
+use anyhow::{Context, Result, ensure};
+use k8s_openapi::api::core::v1::PersistentVolume;
+use kube::ResourceExt;
+use serde_json::json;
+
+use super::{MEMBER, OTHER};
+use crate::{
+    objects::{Place, handle},
+    rig::{LATER, LOCAL_PATH, NOW, SHARED},
+};
+
+/// The host's class of the member that no fault concerns.
+pub const OF_OTHER: &str = "other";
+
+/// What does not change about a claim with data.
+pub struct Kept {
+    pub name: &'static str,
+    pub volume: String,
+    handle: String,
+    leaf_uid: Option<String>,
+    pub leaf_volume: String,
+}
+
+impl Kept {
+    pub async fn look(leaf: &Place<'_>, volume: &PersistentVolume, name: &'static str) -> Result<Self> {
+        let claim = leaf.claims().get(name).await?;
+        let leaf_uid = claim.uid();
+        let leaf_volume = claim.spec.and_then(|spec| spec.volume_name).context("its leaf claim names a volume")?;
+        Ok(Self { name, volume: volume.name_any(), handle: handle(volume), leaf_uid, leaf_volume })
+    }
+
+    pub async fn is_as_it_was(&self, host: &Place<'_>, leaf: &Place<'_>) -> Result<()> {
+        let claim = host.claims().get(self.name).await?;
+        let volume = claim.spec.and_then(|spec| spec.volume_name);
+        ensure!(volume.as_deref() == Some(self.volume.as_str()), "its volume was {} and is {volume:?}", self.volume);
+        let phase = claim.status.and_then(|status| status.phase);
+        ensure!(phase.as_deref() == Some("Bound"), "it is {phase:?}");
+        let now = handle(&host.volumes().get(&self.volume).await?);
+        ensure!(now == self.handle, "its handle was {} and is {now}", self.handle);
+        let uid = leaf.claims().get(self.name).await?.uid();
+        ensure!(uid == self.leaf_uid, "its leaf claim was {:?} and is {uid:?}", self.leaf_uid);
+        Ok(())
+    }
+}
+
+/// The host's, by that of the leaves.
+pub fn class(namespace: &str, leaf_class: &str) -> String {
+    format!("{namespace}-{leaf_class}")
+}
+
+/// Of the host, each for one use.
+pub async fn make_classes(host: &Place<'_>) -> Result<()> {
+    let in_member = |leaf_class: &str, member: &str| json!({"leafStorageClass": leaf_class, "member": member});
+    let mut local = in_member(LOCAL_PATH, MEMBER);
+    local["leafBinding"] = json!("consumer");
+    for (name, parameters) in [
+        (NOW, in_member(NOW, MEMBER)),
+        (SHARED, in_member(SHARED, MEMBER)),
+        (OF_OTHER, in_member(NOW, OTHER)),
+        (LOCAL_PATH, local),
+    ] {
+        host.class(&class(&host.namespace, name), "Immediate", parameters, &[]).await?;
+    }
+    let with_pod = json!({"leafStorageClass": LATER});
+    host.class(&class(&host.namespace, LATER), "WaitForFirstConsumer", with_pod, &[MEMBER]).await
+}

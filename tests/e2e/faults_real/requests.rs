@@ -1,0 +1,126 @@
+//! What can go wrong on a way, request by request, each with the rule that plays it.
+
+use std::time::Duration;
+
+use super::fault::{A_WHILE, FOUND, Fault, HOST_WAITS, How, MEMBER_WAITS, PODS_WAIT};
+use crate::clusters::between::{
+    Action, Delivery, GATEWAY_TIMEOUT, INTERNAL_ERROR, NO_SUCH_PAGE, Rule, UNAUTHORIZED, Watched, Which,
+    too_many_requests,
+};
+
+const LATE: &str = "What needs the member is done a little later; all else goes on";
+
+const SOON: Duration = Duration::from_mins(1);
+/// A member whose watches break again and again is listed anew after half a minute.
+const LISTED: Duration = Duration::from_mins(2);
+/// What came for a claim that is gone is withdrawn after a quarter of an hour.
+pub const FORGOTTEN: Duration = Duration::from_mins(20);
+
+const ALL: &[&str] = &[];
+const READS: &[&str] = &["GET"];
+const WRITES: &[&str] = &["DELETE", "PATCH", "POST", "PUT"];
+const CREATIONS: &[&str] = &["POST"];
+const CHANGES: &[&str] = &["DELETE", "PATCH", "PUT"];
+/// Longer than anybody waits for an answer.
+const HELD: Duration = Duration::from_secs(8);
+/// Some kilobytes a second.
+const DROPS: Delivery = Delivery::Drip { piece: 256, pause: Duration::from_millis(100) };
+
+const fn each(methods: &'static [&'static str], action: Action) -> Rule {
+    Rule { methods, path: "*", which: Which::Every(1), action }
+}
+
+const fn every_second(methods: &'static [&'static str], action: Action) -> Rule {
+    Rule { methods, path: "*", which: Which::Every(2), action }
+}
+
+const fn held(methods: &'static [&'static str]) -> Rule {
+    let action = Action::Hold(HELD, GATEWAY_TIMEOUT);
+    Rule { methods, path: "*/persistentvolumeclaims*", which: Which::First(3), action }
+}
+
+const fn of_member(name: &'static str, seen: &'static str, times: usize, within: Duration, rule: Rule) -> Fault {
+    Fault { name, seen, lasts: Duration::ZERO, times, within, is_members: true, how: How::Request(rule) }
+}
+
+const fn answer(name: &'static str, rule: Rule) -> Fault {
+    of_member(name, MEMBER_WAITS, 3, SOON, rule)
+}
+
+const fn body(name: &'static str, rule: Rule) -> Fault {
+    of_member(name, LATE, 2, SOON, rule)
+}
+
+const fn watch(name: &'static str, how: Watched) -> Fault {
+    of_member(name, LATE, 2, LISTED, each(READS, Action::Events(how)))
+}
+
+const fn way(name: &'static str, times: usize, within: Duration, rule: Rule) -> Fault {
+    of_member(name, MEMBER_WAITS, times, within, rule)
+}
+
+const fn of_agent(name: &'static str, times: usize, rule: Rule) -> Fault {
+    Fault { lasts: A_WHILE, ..of_member(name, PODS_WAIT, times, LISTED, rule) }
+}
+
+const fn of_host(name: &'static str, times: usize, rule: Rule) -> Fault {
+    Fault { lasts: A_WHILE, is_members: false, ..of_member(name, HOST_WAITS, times, FOUND, rule) }
+}
+
+pub const ANSWERS: [Fault; 7] = [
+    answer("504 after a write was carried out", each(WRITES, Action::AnswerAfter(GATEWAY_TIMEOUT))),
+    answer(
+        "429 with Retry-After to every second request",
+        every_second(ALL, Action::Answer(too_many_requests(Some(1)))),
+    ),
+    answer("429 without Retry-After", each(ALL, Action::Answer(too_many_requests(None)))),
+    answer("500", each(ALL, Action::Answer(INTERNAL_ERROR))),
+    answer("500 to every second request", every_second(ALL, Action::Answer(INTERNAL_ERROR))),
+    answer("401", each(ALL, Action::Answer(UNAUTHORIZED))),
+    answer("404 page of a load balancer", each(ALL, Action::Answer(NO_SUCH_PAGE))),
+];
+
+pub const STREAMS: [Fault; 8] = [
+    body("body that is cut in the middle", every_second(READS, Action::Body(Delivery::Cut))),
+    body("half of a body as if it were all", every_second(READS, Action::Body(Delivery::Half))),
+    body("body that comes in drops", each(READS, Action::Body(DROPS))),
+    watch("watch that stays silent", Watched::Silent),
+    watch("watch that tells all twice", Watched::Twice),
+    watch("watch that goes back in versions", Watched::Back),
+    watch("watch that is told 410", Watched::Expired),
+    watch("watch that is cut in an event", Watched::Cut),
+];
+
+pub const WAYS: [Fault; 4] = [
+    way("wrong certificate", 2, LISTED, each(ALL, Action::WrongCertificate)),
+    way("answers of another cluster", 2, LISTED, each(ALL, Action::Elsewhere)),
+    way("changes and removals that arrive late", 1, LISTED, held(CHANGES)),
+    way("claims that arrive late", 1, FORGOTTEN, held(CREATIONS)),
+];
+
+/// Of the driver and its sidecars.
+pub const TO_HOST: [Fault; 9] = [
+    of_host("host: 504 after a write was carried out", 3, each(WRITES, Action::AnswerAfter(GATEWAY_TIMEOUT))),
+    of_host("host: 429 with Retry-After to all", 3, each(ALL, Action::Answer(too_many_requests(Some(1))))),
+    of_host("host: 500", 3, each(ALL, Action::Answer(INTERNAL_ERROR))),
+    of_host("host: 500 to every second request", 3, every_second(ALL, Action::Answer(INTERNAL_ERROR))),
+    of_host("host: 401", 3, each(ALL, Action::Answer(UNAUTHORIZED))),
+    of_host("host: body that is cut in the middle", 1, every_second(READS, Action::Body(Delivery::Cut))),
+    of_host("host: watch that stays silent", 2, each(READS, Action::Events(Watched::Silent))),
+    of_host("host: watch that is told 410", 2, each(READS, Action::Events(Watched::Expired))),
+    of_host("host: watch that is cut in an event", 2, each(READS, Action::Events(Watched::Cut))),
+];
+
+pub const OF_AGENT: [Fault; 11] = [
+    of_agent("agent: 504 after a write was carried out", 1, each(WRITES, Action::AnswerAfter(GATEWAY_TIMEOUT))),
+    of_agent("agent: 429 without Retry-After", 2, each(ALL, Action::Answer(too_many_requests(None)))),
+    of_agent("agent: 500 to every second request", 2, every_second(ALL, Action::Answer(INTERNAL_ERROR))),
+    of_agent("agent: 401", 2, each(ALL, Action::Answer(UNAUTHORIZED))),
+    of_agent("agent: 404 page of a load balancer", 2, each(ALL, Action::Answer(NO_SUCH_PAGE))),
+    of_agent("agent: watch that stays silent", 1, each(READS, Action::Events(Watched::Silent))),
+    of_agent("agent: watch that goes back in versions", 1, each(READS, Action::Events(Watched::Back))),
+    of_agent("agent: watch that is told 410", 1, each(READS, Action::Events(Watched::Expired))),
+    of_agent("agent: watch that is cut in an event", 1, each(READS, Action::Events(Watched::Cut))),
+    of_agent("agent: wrong certificate", 2, each(ALL, Action::WrongCertificate)),
+    of_agent("agent: answers of another cluster", 2, each(ALL, Action::Elsewhere)),
+];

@@ -68,7 +68,7 @@ impl Reader {
     }
 }
 
-#[allow(clippy::result_large_err, clippy::unnecessary_wraps, reason = "as the library wants it")]
+#[expect(clippy::result_large_err, clippy::unnecessary_wraps, reason = "as the library wants it")]
 fn with_protocol(_: &server::Request, mut answer: server::Response) -> Result<server::Response, server::ErrorResponse> {
     answer.headers_mut().insert(SEC_WEBSOCKET_PROTOCOL, HeaderValue::from_static("v4.channel.k8s.io"));
     Ok(answer)

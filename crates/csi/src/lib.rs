@@ -16,14 +16,7 @@ pub mod server;
 pub mod status;
 
 /// The interface, generated from `proto/csi.proto`.
-#[allow(
-    clippy::all,
-    clippy::pedantic,
-    clippy::restriction,
-    missing_debug_implementations,
-    unreachable_pub,
-    reason = "generated code"
-)]
+#[expect(clippy::pedantic, reason = "generated code")]
 pub mod v1 {
     tonic::include_proto!("csi.v1");
     include!(concat!(env!("OUT_DIR"), "/methods.rs"));

@@ -17,14 +17,7 @@ pub(super) use self::v1::{InfoRequest, registration_client::RegistrationClient};
 use self::v1::{PluginInfo, RegistrationStatus};
 
 /// The kubelet's side of it, generated from `proto/pluginregistration.proto`.
-#[allow(
-    clippy::all,
-    clippy::pedantic,
-    clippy::restriction,
-    missing_debug_implementations,
-    unreachable_pub,
-    reason = "generated code"
-)]
+#[expect(clippy::pedantic, reason = "generated code")]
 pub mod v1 {
     tonic::include_proto!("pluginregistration");
 }

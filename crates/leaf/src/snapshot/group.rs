@@ -197,7 +197,7 @@ impl<'a> Groups<'a> {
         Api::namespaced_with(self.cluster.client.clone(), namespace, &self.resource("VolumeGroupSnapshot"))
     }
 
-    fn within(&self, namespace: Option<&str>) -> Api<DynamicObject> {
+    pub(super) fn within(&self, namespace: Option<&str>) -> Api<DynamicObject> {
         let everywhere = || Api::all_with(self.cluster.client.clone(), &self.resource("VolumeGroupSnapshot"));
         namespace.map_or_else(everywhere, |namespace| self.api(namespace))
     }

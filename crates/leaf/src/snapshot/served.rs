@@ -1,9 +1,6 @@
 //! Whether a member has groups of snapshots, and in which version.
 
-use kube::{
-    Api,
-    api::{ApiResource, DynamicObject, GroupVersionKind, ListParams},
-};
+use kube::api::ListParams;
 
 use super::group::{GROUP, Groups};
 use crate::{MemberClient, ownership};
@@ -20,8 +17,9 @@ pub async fn groups(client: &MemberClient) -> Result<Option<Groups<'_>>> {
         return Ok(told);
     }
     for version in VERSIONS {
-        if knows(client, version).await? {
-            return Ok(Some(Groups::new(client, version.to_owned())));
+        let groups = Groups::new(client, version.to_owned());
+        if are_served(client, &groups).await? {
+            return Ok(Some(groups));
         }
     }
     Ok(None)
@@ -39,16 +37,11 @@ pub async fn told_groups(client: &MemberClient) -> Result<Option<Groups<'_>>> {
     }))
 }
 
-/// Whether the member has the path of a version. Nothing but a 404 about the path says that it has not.
-async fn knows(client: &MemberClient, version: &str) -> Result<bool> {
-    let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(GROUP, version, "VolumeGroupSnapshot"));
+/// Whether the member has their path. Nothing but a 404 about the path says that it has not.
+async fn are_served(client: &MemberClient, groups: &Groups<'_>) -> Result<bool> {
     let one = ListParams::default().labels(&ownership::selector(&client.host)).limit(1);
     for namespace in client.namespaces.each() {
-        let groups: Api<DynamicObject> = match namespace {
-            Some(namespace) => Api::namespaced_with(client.client.clone(), namespace, &resource),
-            None => Api::all_with(client.client.clone(), &resource),
-        };
-        match groups.list(&one).await {
+        match groups.within(namespace).list(&one).await {
             Ok(_) => return Ok(true),
             Err(kube::Error::Api(status)) if status.code == 404 && !cluster::says_what_is_missing(&status) => {}
             Err(error) => return Err(client.outcome("list groups", &error)),

@@ -2,12 +2,7 @@
 
 mod arguments;
 
-use std::{
-    io::{ErrorKind, Write as _},
-    num::NonZero,
-    process::ExitCode,
-    thread::available_parallelism,
-};
+use std::{num::NonZero, process::ExitCode, thread::available_parallelism};
 
 use arguments::{Arguments, Command};
 use clap::{CommandFactory, Parser};
@@ -109,15 +104,17 @@ async fn play(command: Command) -> ExitCode {
 fn complete(shell: clap_complete::Shell) -> ExitCode {
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut Arguments::command(), "kosmos-csi", &mut script);
-    let mut out = std::io::stdout();
-    match out.write_all(&script).and_then(|()| out.flush()) {
-        // Who has closed the other end does not want it.
-        Err(error) if error.kind() != ErrorKind::BrokenPipe => {
-            eprintln!("error: write to standard output: {error}");
+    match run::operator::out(&String::from_utf8_lossy(&script)) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            sorry(&run::operator::in_words(&error));
             ExitCode::FAILURE
         }
-        _ => ExitCode::SUCCESS,
     }
+}
+
+fn sorry(words: &str) {
+    eprintln!("error: {}", printable(words));
 }
 
 /// A command ends with what it found, and its errors are sentences, not lines of a log.
@@ -126,7 +123,7 @@ async fn operate(command: &operator::Command) -> ExitCode {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
         Err(error) => {
-            eprintln!("error: {}", printable(&run::operator::in_words(&error)));
+            sorry(&run::operator::in_words(&error));
             match error.is::<Misuse>() {
                 true => MISUSE.into(),
                 false if command.only_looks() => UNKNOWN.into(),

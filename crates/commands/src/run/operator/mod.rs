@@ -23,6 +23,7 @@ mod whole;
 
 use crate::args::operator::{Command, Get, HostCommand, Member, Remedy};
 use cluster::{Dial, with_causes};
+pub use print::out;
 
 /// What a command comes to.
 #[derive(Debug)]
@@ -57,7 +58,7 @@ pub fn in_words(error: &anyhow::Error) -> String {
 /// Does it and prints; whether all is well.
 pub async fn operate(command: &Command) -> anyhow::Result<bool> {
     let report = report(command, &Dial::Network).await?;
-    print::out(&report.text)?;
+    out(&report.text)?;
     Ok(report.well)
 }
 

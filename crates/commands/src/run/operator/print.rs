@@ -16,7 +16,7 @@ use operator::listing::Listing;
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// An error where it cannot be written, as on a disk that is full: half a list is not to be taken for all of it.
-pub(super) fn out(text: &str) -> anyhow::Result<()> {
+pub fn out(text: &str) -> anyhow::Result<()> {
     let mut out = std::io::stdout().lock();
     match write!(out, "{}", printable(text)).and_then(|()| out.flush()) {
         // Who has closed the other end does not want to know.

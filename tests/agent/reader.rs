@@ -1,7 +1,7 @@
 //! The reader in a member: which kubelets it asks, and what of their words it tells. The kubelets are played.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     sync::{Arc, Mutex},
     time::Duration,
 };
@@ -31,6 +31,8 @@ use super::{lock, story, text, within::within};
 #[derive(Clone)]
 enum Kubelet {
     Says(String),
+    /// After a while.
+    Slow(Duration, String),
     Refuses,
     Silent,
     Endless,
@@ -73,7 +75,13 @@ impl Member {
         let spec = json!({"nodeName": node, "containers": [{"name": "c", "image": "i:1"}], "volumes": volume.unwrap_or(json!([]))});
         let metadata = json!({"namespace": "shop", "name": name, "labels": labels, "annotations": of});
         let made = self.cluster.create("pods", json!({"metadata": metadata, "spec": spec})).unwrap();
+        self.is(name, "Running");
         text(&made, "/metadata/uid").to_owned()
+    }
+
+    /// As its kubelet says, which runs it.
+    fn is(&self, pod: &str, phase: &str) {
+        self.cluster.change("pods", "shop", pod, |pod| pod["status"]["phase"] = json!(phase)).unwrap();
     }
 
     fn dial(&self) -> Dial {
@@ -110,13 +118,11 @@ impl Member {
 impl Kubelet {
     /// Of these pods, by UID, each with one volume of a claim that has so many bytes in use.
     fn says(pods: &[(&str, u64)]) -> Self {
-        let of_pod = |(uid, used): &(&str, u64)| {
-            let volume = json!({"name": "data", "usedBytes": used, "time": "2026-01-02T03:04:05Z",
-                "pvcRef": {"name": "leaf", "namespace": "shop"}});
-            json!({"podRef": {"name": "x", "namespace": "shop", "uid": uid}, "volume": [volume]})
-        };
-        let pods: Vec<Value> = pods.iter().map(of_pod).collect();
-        Self::Says(json!({"node": {"nodeName": "n"}, "pods": pods}).to_string())
+        Self::Says(page(pods))
+    }
+
+    fn slowly_says(pods: &[(&str, u64)]) -> Self {
+        Self::Slow(Duration::from_millis(900), page(pods))
     }
 
     async fn answer(self) -> Result<Response<Box<DynBody>>, BoxError> {
@@ -125,6 +131,10 @@ impl Kubelet {
         };
         match self {
             Self::Says(text) => Ok(Response::new(whole(text))),
+            Self::Slow(pause, text) => {
+                sleep(pause).await;
+                Ok(Response::new(whole(text)))
+            }
             Self::Refuses => Ok(Response::builder().status(403).body(whole("Forbidden (nodes/stats)".to_owned()))?),
             Self::Silent => std::future::pending().await,
             Self::Endless => {
@@ -134,6 +144,17 @@ impl Kubelet {
             }
         }
     }
+}
+
+/// What a kubelet says of these pods.
+fn page(pods: &[(&str, u64)]) -> String {
+    let of_pod = |(uid, used): &(&str, u64)| {
+        let volume = json!({"name": "data", "usedBytes": used, "time": "2026-01-02T03:04:05Z",
+            "pvcRef": {"name": "leaf", "namespace": "shop"}});
+        json!({"podRef": {"name": "x", "namespace": "shop", "uid": uid}, "volume": [volume]})
+    };
+    let pods: Vec<Value> = pods.iter().map(of_pod).collect();
+    json!({"node": {"nodeName": "n"}, "pods": pods}).to_string()
 }
 
 async fn told(reader: &Reader) -> Told {
@@ -162,6 +183,7 @@ fn reader_tells_of_its_own_hosts_copies_alone_and_asks_only_the_kubelets_that_ha
         assert_eq!((figures(&said.volumes), said.unread), (vec![("db-of-h", Some(1))], vec![]));
         assert_eq!(*lock(&member.asked), ["10.0.0.1"]);
         assert!(said.volumes[0].time == "2026-01-02T03:04:05Z" && said.volumes[0].volume == "data");
+        assert_eq!((said.volumes[0].namespace.as_str(), said.volumes[0].pod.as_str()), ("shop", "db"));
         let of_any = told(&member.reader(None)).await;
         assert_eq!(figures(&of_any.volumes), [("db-of-h", Some(1)), ("web-of-other", Some(2))]);
     });
@@ -208,6 +230,46 @@ fn kubelet_that_there_was_no_time_to_ask_is_asked_first_at_the_next_look() {
 }
 
 #[test]
+fn every_kubelet_has_its_turn_where_there_is_not_time_for_all_at_one_look() {
+    story(1, async {
+        let member = Member::new();
+        for number in 0..100 {
+            let node = format!("a{number:02}");
+            let pod = member.pod(&format!("p{number}"), &node, Some("h"), Some("leaf"));
+            member.node(&node, &format!("10.0.1.{number}"), Kubelet::slowly_says(&[(&pod, 1)]));
+        }
+        let ours = member.pod("db", "z", Some("h"), Some("leaf"));
+        member.node("z", "10.0.0.1", Kubelet::says(&[(&ours, 1)]));
+        let (reader, mut seen) = (member.reader(Some("h")), BTreeSet::new());
+        for look in 0..10 {
+            seen.extend(told(&reader).await.volumes.into_iter().map(|one| one.pod_uid));
+            assert_eq!(look > 0, seen.contains("db-of-h"), "after {look}");
+            sleep(Duration::from_secs(6)).await;
+        }
+        assert_eq!(seen.len(), 101, "{seen:?}");
+    });
+}
+
+/// Whoever makes pods in the member writes on them which node they are for, and our marks.
+#[test]
+fn pod_that_no_kubelet_runs_has_none_asked() {
+    story(1, async {
+        let member = Member::new();
+        let ours = member.pod("db", "z", Some("h"), Some("leaf"));
+        member.node("z", "10.0.0.1", Kubelet::says(&[(&ours, 1)]));
+        member.silent(1);
+        for number in 1..1500 {
+            member.pod(&format!("forged-{number}"), &format!("made-up-{number}"), Some("h"), Some("leaf"));
+            member.is(&format!("forged-{number}"), "Pending");
+        }
+        member.is("p0", "Succeeded");
+        let said = told(&member.reader(Some("h"))).await;
+        assert_eq!((figures(&said.volumes), said.unread), (vec![("db-of-h", Some(1))], vec![]));
+        assert_eq!(*lock(&member.asked), ["10.0.0.1"]);
+    });
+}
+
+#[test]
 fn kubelet_that_cannot_be_read_is_named_with_the_reason() {
     story(1, async {
         let member = Member::new();
@@ -225,7 +287,7 @@ fn kubelet_that_cannot_be_read_is_named_with_the_reason() {
         let words = [
             "node a: get its /stats/summary: HTTP 403",
             "node b: get its /stats/summary: it says more than 4 MiB",
-            "node c: its /stats/summary cannot be read",
+            "node c: get its /stats/summary: it cannot be read",
             "node gone: get node gone: HTTP 404",
         ];
         assert!(said.unread.len() == 4, "{:?}", said.unread);

@@ -41,10 +41,12 @@ enum Reader {
 }
 
 impl Reader {
-    /// Of volumes, by the UID of their pod, their name and the bytes in use.
+    /// Of volumes of pod a, by its UID, their name and the bytes in use.
     fn says(volumes: &[(&str, &str, u64)]) -> Self {
-        let of = |(uid, volume, used): &(&str, &str, u64)| json!({"podUid": uid, "volume": volume, "usedBytes": used});
-        let volumes: Vec<Value> = volumes.iter().map(of).collect();
+        Self::says_all(volumes.iter().map(|(uid, volume, used)| of_pod("a", uid, volume, *used)).collect())
+    }
+
+    fn says_all(volumes: Vec<Value>) -> Self {
         Self::Says(format!("{}\n", json!({"volumes": volumes})))
     }
 
@@ -66,6 +68,10 @@ impl Reader {
         }
         while socket.next().await.is_some_and(|message| message.is_ok()) {}
     }
+}
+
+fn of_pod(pod: &str, uid: &str, volume: &str, used: u64) -> Value {
+    json!({"namespace": SHOP, "pod": pod, "podUid": uid, "volume": volume, "usedBytes": used})
 }
 
 #[expect(clippy::result_large_err, clippy::unnecessary_wraps, reason = "as the library wants it")]
@@ -171,13 +177,26 @@ fn how_full_a_volume_is_in_the_member_is_told_of_the_hosts_claim_and_of_nothing_
     });
 }
 
+/// Whoever makes pods in the member may write any UID on his.
+#[test]
+fn pod_that_says_it_is_another_copy_of_a_pod_hides_no_figure_of_it() {
+    story(1, async {
+        let told = Told::with_reader().await;
+        let uid = told.uid("a");
+        told.does(Reader::says_all(vec![of_pod("a", &uid, "data", 70), of_pod("forged", &uid, "data", 1)]));
+        let page = told.page(Page::Kubelet).await;
+        assert!((value(&page, USED) - 70.0).abs() < 0.5, "{page}");
+    });
+}
+
 #[test]
 fn reader_that_lies_is_silent_or_never_ends_takes_nothing_down_and_the_last_figures_stay() {
     story(1, async {
         let told = Told::with_reader().await;
         told.does(Reader::says(&[(told.uid("a").as_str(), "data", 70)]));
         told.page(Page::Kubelet).await;
-        let negative = json!({"volumes": [{"podUid": told.uid("a"), "volume": "data", "usedBytes": -1}]});
+        let mut negative = json!({"volumes": [of_pod("a", &told.uid("a"), "data", 0)]});
+        negative["volumes"][0]["usedBytes"] = json!(-1);
         for reader in [
             Reader::Silent,
             Reader::Endless,

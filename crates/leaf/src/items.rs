@@ -5,6 +5,10 @@ use serde::Deserialize;
 /// Takes the text of a list piece by piece.
 #[derive(Debug, Default)]
 pub(super) struct Items {
+    /// The field that has them.
+    field: &'static str,
+    /// Of one, how much is kept: it is cut there.
+    longest: usize,
     /// The list without its items.
     frame: Vec<u8>,
     /// The item that is coming.
@@ -21,7 +25,7 @@ pub(super) struct Items {
     name: (usize, usize),
 }
 
-/// Within the list itself, its field `items`, and an item there.
+/// Within the list itself, the field that has the items, and an item there.
 const IN_LIST: u32 = 1;
 const IN_ITEMS: u32 = 2;
 
@@ -36,6 +40,16 @@ pub(super) struct Head {
 }
 
 impl Items {
+    /// Of a list of the API.
+    pub(super) fn of_list() -> Self {
+        Self::of("items", usize::MAX)
+    }
+
+    /// Of what has its items in another field, and tells more of one than anybody reads.
+    pub(super) fn of(field: &'static str, longest: usize) -> Self {
+        Self { field, longest, ..Self::default() }
+    }
+
     /// Hands out each item that is whole now.
     pub(super) fn feed<E>(&mut self, piece: &[u8], take: &mut impl FnMut(&[u8]) -> Result<(), E>) -> Result<(), E> {
         for byte in piece {
@@ -48,7 +62,9 @@ impl Items {
             if !(before && self.inside) {
                 self.frame.push(*byte);
             } else if self.depth > IN_ITEMS || !self.item.is_empty() {
-                self.item.push(*byte);
+                if self.item.len() < self.longest {
+                    self.item.push(*byte);
+                }
                 self.between = 0;
             } else {
                 self.between += 1;
@@ -69,6 +85,11 @@ impl Items {
     /// How long what is not whole yet has become.
     pub(super) fn unfinished(&self) -> usize {
         self.frame.len().max(self.item.len()).max(self.between)
+    }
+
+    /// All that is no item.
+    pub(super) fn frame(&self) -> &[u8] {
+        &self.frame
     }
 
     /// The head, once all has come.
@@ -101,7 +122,7 @@ impl Items {
             b'{' => self.depth += 1,
             b'[' => {
                 let named = self.frame.get(self.name.0..self.name.1);
-                self.inside |= self.depth == IN_LIST && named == Some(b"items");
+                self.inside |= self.depth == IN_LIST && named == Some(self.field.as_bytes());
                 self.depth += 1;
             }
             b'}' | b']' => {
@@ -121,7 +142,7 @@ mod tests {
     use super::*;
 
     fn cut(pieces: &[&[u8]]) -> (Vec<Value>, Result<Head, serde_json::Error>) {
-        let (mut items, mut found) = (Items::default(), Vec::new());
+        let (mut items, mut found) = (Items::of_list(), Vec::new());
         for piece in pieces {
             let taken: Result<(), serde_json::Error> = items.feed(piece, &mut |item| {
                 found.push(from_slice(item)?);
@@ -154,6 +175,20 @@ mod tests {
         for text in ["", "bad gateway", "[]", r#"{"items": [{}]}"#, r#"{"metadata": {}, "items": [{}"#] {
             assert!(cut(&[text.as_bytes()]).1.is_err(), "{text}");
         }
+    }
+
+    #[test]
+    fn item_of_another_field_that_is_too_long_is_cut_and_takes_no_other_along() {
+        let (mut items, mut found) = (Items::of("pods", 20), Vec::new());
+        let text = format!(r#"{{"items": [1], "pods": [{{"a": 1}}, {{"b": "{}"}}, {{"c": 3}}]}}"#, "]}".repeat(100));
+        let taken: Result<(), serde_json::Error> = items.feed(text.as_bytes(), &mut |item| {
+            found.push(String::from_utf8_lossy(item).into_owned());
+            Ok(())
+        });
+        taken.unwrap();
+        assert_eq!(found, [r#"{"a": 1}"#, r#"{"b": "]}]}]}]}]}]}]"#, r#"{"c": 3}"#]);
+        assert_eq!(items.frame(), br#"{"items": [1], "pods": []}"#);
+        assert_eq!(items.unfinished(), items.frame().len());
     }
 
     proptest! {

@@ -156,7 +156,7 @@ impl Watched<'_> {
             let mut request = self.request::<K>().list(&wanted).map_err(kube::Error::BuildRequest)?;
             request.extensions_mut().insert(Reading::InPieces);
             let mut text = std::pin::pin!(self.cluster.client.request_stream(request).await?);
-            let mut items = Items::default();
+            let mut items = Items::of_list();
             loop {
                 let piece = timeout(LIST_PAUSE, text.fill_buf()).await.map_err(std::io::Error::from).flatten();
                 let piece = piece.map_err(kube::Error::ReadEvents)?;

@@ -17,8 +17,9 @@ use super::{
 };
 use leaf::stats::{Figures, VolumeStats};
 
-/// A volume, by the UID of its pod and its name there.
-type VolumeId = (String, String);
+/// A volume, by the place and the UID of its pod, and its name there. In a member anybody may write that UID on a pod of his, and nobody has
+/// one in the place of the copy.
+type VolumeId = (Place, String, String);
 
 /// Of one member's pods.
 #[derive(Debug, Default)]
@@ -47,13 +48,13 @@ impl Volumes {
     /// Takes what a member has said. Only claims that these pods of the host mount count, and of the pods only those that have a copy.
     pub(super) fn take(&mut self, said: Vec<VolumeStats>, pods: &[Arc<Value>], now: Timestamp) {
         let ids = |pod: &Arc<Value>| {
-            let uid = text(pod, "/metadata/uid").to_owned();
-            claims_of(pod).into_iter().map(move |(volume, ..)| (uid.clone(), volume))
+            let (place, uid) = (Place::of(pod), text(pod, "/metadata/uid").to_owned());
+            claims_of(pod).into_iter().map(move |(volume, ..)| (place.clone(), uid.clone(), volume))
         };
         let mounted: HashSet<VolumeId> = pods.iter().filter(|pod| had_copy(pod)).flat_map(ids).collect();
         self.0.retain(|id, _| mounted.contains(id));
-        for VolumeStats { pod_uid, volume, time, figures } in said {
-            let id = (pod_uid, volume);
+        for VolumeStats { namespace, pod, pod_uid, volume, time, figures } in said {
+            let id = (Place { namespace, name: pod }, pod_uid, volume);
             if mounted.contains(&id) {
                 let looked = time.parse::<Timestamp>().map_or(now, |looked| looked.min(now));
                 self.0.insert(id, Known { figures, looked, told: now });
@@ -71,7 +72,7 @@ impl Volumes {
     fn of_pod(&self, pod: &Value, now: Timestamp) -> Vec<VolumeUsage> {
         let (place, pod_uid) = (Place::of(pod), text(pod, "/metadata/uid"));
         let of_claim = |(name, claim, _): (String, String, bool)| {
-            let Known { figures, looked, told } = *self.0.get(&(pod_uid.to_owned(), name.clone()))?;
+            let Known { figures, looked, told } = *self.0.get(&(place.clone(), pod_uid.to_owned(), name.clone()))?;
             let fresh = now.duration_since(told) < SignedDuration::try_from(STALE).unwrap_or_default();
             let (pod, pod_uid) = (place.clone(), pod_uid.to_owned());
             fresh.then_some(VolumeUsage { pod, pod_uid, name, claim, figures, looked })
@@ -101,9 +102,15 @@ mod tests {
         }))
     }
 
-    fn said(uid: &str, volume: &str, used: u64, at: &str) -> VolumeStats {
+    /// Of a pod of that name.
+    fn said_of(pod: &str, uid: &str, volume: &str, used: u64, at: &str) -> VolumeStats {
         let figures = Figures { used_bytes: Some(used), ..Figures::default() };
-        VolumeStats { pod_uid: uid.to_owned(), volume: volume.to_owned(), time: at.to_owned(), figures }
+        let [namespace, pod, pod_uid, volume, time] = ["shop", pod, uid, volume, at].map(str::to_owned);
+        VolumeStats { namespace, pod, pod_uid, volume, time, figures }
+    }
+
+    fn said(uid: &str, volume: &str, used: u64, at: &str) -> VolumeStats {
+        said_of("a", uid, volume, used, at)
     }
 
     /// The claims that are told, each with how many bytes.
@@ -127,12 +134,24 @@ mod tests {
         bare["status"] = json!({});
         pods[1] = Arc::new(bare);
         let lies = (0..1000).map(|number| said("u1", &format!("v{number}"), 1, ""));
-        let lies = lies.chain([said("u1", "tmp", 1, ""), said("u2", "data", 1, ""), said("u3", "data", 1, "")]);
+        let lies = lies.chain([said("u1", "tmp", 1, ""), said_of("b", "u2", "data", 1, ""), said("u3", "data", 1, "")]);
         volumes.take(lies.collect(), &pods, time(0));
         assert!(told(&volumes, &pods, 0).is_empty() && volumes.0.is_empty());
         volumes.take(vec![said("u1", "data", 1, "")], &pods, time(0));
         volumes.take(vec![], &[pod("a", "u9")], time(1));
         assert!(volumes.0.is_empty(), "a pod of the same name is another one");
+    }
+
+    #[test]
+    fn pod_that_somebody_makes_into_a_second_copy_says_nothing_of_the_volumes_of_the_first() {
+        let (mut volumes, pods) = (Volumes::default(), [pod("a", "u1")]);
+        let elsewhere = VolumeStats { namespace: "theirs".to_owned(), ..said("u1", "data", 8, "") };
+        let forged = [said_of("b", "u1", "data", 9, ""), elsewhere];
+        volumes.take(forged.to_vec(), &pods, time(0));
+        assert!(told(&volumes, &pods, 0).is_empty() && volumes.0.is_empty());
+        let all = [&forged[..], &[said("u1", "data", 1, "")], &forged[..]].concat();
+        volumes.take(all, &pods, time(0));
+        assert_eq!(told(&volumes, &pods, 0), [("db".to_owned(), Some(1))]);
     }
 
     #[test]

@@ -7,16 +7,18 @@ use std::{
     pin::pin,
 };
 
-use futures::AsyncReadExt;
+use futures::AsyncBufReadExt;
 use k8s_openapi::api::core::v1::Node;
 use kube::{Config, api::GetParams, core::Request};
 
+use super::{
+    VolumeStats,
+    summary::{Copies, Summary},
+};
 use cluster::{Answers, Dial, Reading, metrics::Metrics, with_causes};
 
 /// Where one listens that does not say.
 const PORT: u16 = 10250;
-/// Of what one says of all its pods, in bytes.
-const MOST: u64 = 4 << 20;
 
 /// By what a kubelet's certificate is judged.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -49,8 +51,8 @@ impl Kubelets {
         Self { config, dial, metrics: Metrics::new() }
     }
 
-    /// What the kubelet of this node says at `/stats/summary`.
-    pub(super) async fn summary(&self, node: &Node) -> Result<Vec<u8>, String> {
+    /// What the kubelet of this node says of these copies at `/stats/summary`.
+    pub(super) async fn volumes(&self, node: &Node, copies: &Copies) -> Result<Vec<VolumeStats>, String> {
         let told = |error: kube::Error| with_causes(&error);
         let address = address(node).ok_or_else(|| "it tells no InternalIP".to_owned())?;
         let mut config = self.config.clone();
@@ -59,13 +61,17 @@ impl Kubelets {
         let request = Request::new("/stats").get("summary", &GetParams::default());
         let mut request = request.map_err(|error| error.to_string())?;
         request.extensions_mut().insert(Reading::InPieces);
-        let answer = pin!(line.probe.request_stream(request).await.map_err(told)?);
-        let mut page = Vec::new();
-        answer.take(MOST + 1).read_to_end(&mut page).await.map_err(|error| with_causes(&error))?;
-        if page.len() as u64 > MOST {
-            return Err(format!("it says more than {} MiB", MOST >> 20));
+        let mut page = pin!(line.probe.request_stream(request).await.map_err(told)?);
+        let mut summary = Summary::of(copies);
+        loop {
+            let piece = page.fill_buf().await.map_err(|error| with_causes(&error))?;
+            if piece.is_empty() {
+                return summary.end();
+            }
+            let read = piece.len();
+            summary.feed(piece)?;
+            page.consume_unpin(read);
         }
-        Ok(page)
     }
 }
 

@@ -2,8 +2,10 @@
 //! that for one host, and its agent asks the reader, by a port-forward to the loopback of its pod.
 
 mod ask;
+mod copies;
 mod kubelet;
 mod reader;
+mod share;
 mod summary;
 
 use serde::{Deserialize, Serialize};
@@ -44,6 +46,9 @@ pub struct Figures {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct VolumeStats {
+    /// Where the copy is, which is where its pod is in the host. Any other pod may carry the same UID.
+    pub namespace: String,
+    pub pod: String,
     /// The UID of the host's pod.
     pub pod_uid: String,
     /// As the pod calls it.
@@ -96,15 +101,21 @@ mod tests {
     #[test]
     fn what_is_told_is_read_again_and_what_is_no_figure_is_not() {
         let figures = Figures { used_bytes: Some(u64::MAX), inodes: Some(0), ..Figures::default() };
-        let one = VolumeStats { pod_uid: "u".to_owned(), volume: "data".to_owned(), time: String::new(), figures };
+        let [namespace, pod, pod_uid, volume] = ["shop", "db-0", "u", "data"].map(str::to_owned);
+        let one = VolumeStats { namespace, pod, pod_uid, volume, time: String::new(), figures };
         let told = Told { volumes: vec![one], unread: vec!["node n: no answer".to_owned()] };
         let text = serde_json::to_string(&told).unwrap();
         assert_eq!(serde_json::from_str::<Told>(&text).unwrap(), told, "{text}");
         assert!(text.contains("\"podUid\":\"u\"") && !text.contains("null") && !text.contains('\n'), "{text}");
         assert_eq!(serde_json::from_str::<Told>("{}").unwrap(), Told::default());
         for figure in ["-1", "0.5", "\"1\"", "18446744073709551616", "1e99"] {
-            let text = format!(r#"{{"volumes":[{{"podUid":"u","volume":"v","usedBytes":{figure}}}]}}"#);
-            assert!(serde_json::from_str::<Told>(&text).is_err(), "{text}");
+            let said = |figure: &str| {
+                let text = format!(
+                    r#"{{"volumes":[{{"namespace":"n","pod":"p","podUid":"u","volume":"v","usedBytes":{figure}}}]}}"#
+                );
+                serde_json::from_str::<Told>(&text)
+            };
+            assert!(said("1").is_ok() && said(figure).is_err(), "{figure}");
         }
     }
 }

@@ -8,8 +8,8 @@ use std::{
 };
 
 use futures::{StreamExt, stream};
-use k8s_openapi::api::core::v1::{Node, Pod};
-use kube::{Api, Client, ResourceExt, api::ListParams};
+use k8s_openapi::api::core::v1::Node;
+use kube::{Api, Client};
 use tokio::{
     io::AsyncWriteExt,
     net::{TcpListener, TcpStream},
@@ -18,12 +18,8 @@ use tokio::{
     time::{Instant, sleep, timeout, timeout_at},
 };
 
-use super::{
-    Told, VolumeStats,
-    kubelet::Kubelets,
-    summary::{self, CopiedPod, Copies},
-};
-use crate::ownership::{COPY_OF, HOST, MANAGED_BY, selector};
+use super::{Told, VolumeStats, copies, kubelet::Kubelets, share, summary::Copies};
+use crate::ownership::{HOST, MANAGED_BY, selector};
 use cluster::with_causes;
 use domain::{
     printable::short,
@@ -36,7 +32,7 @@ const BELIEVED: Duration = Duration::from_secs(5);
 const LOOK: Duration = Duration::from_secs(4);
 /// For one kubelet.
 const PATIENCE: Duration = Duration::from_secs(3);
-/// Until one that could not be read is asked again, after the others.
+/// Until one that could not be read has its turn again.
 const AGAIN: Duration = Duration::from_secs(30);
 /// For whoever has connected to take what he is told.
 const TAKEN: Duration = Duration::from_secs(10);
@@ -44,16 +40,24 @@ const TAKEN: Duration = Duration::from_secs(10);
 const PAUSE: Duration = Duration::from_millis(100);
 /// Kubelets at a time, and connections.
 const AT_ONCE: usize = 16;
-/// Pods at a time, of a list.
-const PAGE: u32 = 500;
 /// Of kubelets that could not be read, how many are named, and in how many bytes.
 const NAMED: usize = 5;
 const LONGEST: usize = 200;
 /// Of volumes, in bytes: whoever asks takes 4 MiB, and those that could not be read are told besides.
 const ROOM: usize = 7 << 19;
 
-/// By the names of nodes: since when, and why.
-type Unread = BTreeMap<String, (Instant, String)>;
+/// By the names of nodes.
+type Asked = BTreeMap<String, Turn>;
+
+/// What is known of a kubelet that was asked.
+struct Turn {
+    /// Not before.
+    next: Instant,
+    /// Among those that may be asked, who waits since the earliest comes first.
+    since: Instant,
+    /// Why it could not be read.
+    fault: Option<String>,
+}
 
 /// Reads for one host, or for all where none is named.
 pub struct Reader {
@@ -67,7 +71,7 @@ pub struct Reader {
 struct Said {
     at: Option<Instant>,
     line: Arc<Vec<u8>>,
-    unread: Unread,
+    asked: Asked,
 }
 
 impl std::fmt::Debug for Reader {
@@ -117,7 +121,7 @@ impl Reader {
     pub async fn line(&self) -> Arc<Vec<u8>> {
         let mut said = self.said.lock().await;
         if said.at.is_none_or(|at| at.elapsed() >= BELIEVED) {
-            let told = self.look(&mut said.unread).await;
+            let told = self.look(&mut said.asked).await;
             let mut line = serde_json::to_vec(&told).unwrap_or_default();
             line.push(b'\n');
             (said.at, said.line) = (Some(Instant::now()), Arc::new(line));
@@ -125,23 +129,45 @@ impl Reader {
         Arc::clone(&said.line)
     }
 
-    async fn look(&self, unread: &mut Unread) -> Told {
+    async fn look(&self, asked: &mut Asked) -> Told {
         let until = Instant::now() + LOOK;
-        let listed = timeout_at(until, self.copies()).await.unwrap_or_else(|_| Err(late(LOOK)));
-        let copies = match listed {
+        let ours = self.host.as_ref().map_or_else(|| format!("{MANAGED_BY}={DRIVER},{HOST}"), selector);
+        let listed = timeout_at(until, copies::running(&self.client, &ours)).await;
+        let (copies, without_room) = match listed.unwrap_or_else(|_| Err(late(LOOK))) {
             Ok(copies) => copies,
             Err(reason) => {
                 tracing::warn!(reason, "pods cannot be listed, and nothing is told of their volumes");
                 return Told { unread: vec![format!("list pods: {}", short(&reason, LONGEST))], ..Told::default() };
             }
         };
-        unread.retain(|node, _| copies.contains_key(node));
-        let is_due = |node: &&String| unread.get(*node).is_none_or(|(since, _)| since.elapsed() >= AGAIN);
-        let mut due: Vec<String> = copies.keys().filter(is_due).cloned().collect();
-        due.sort_by_key(|node| unread.get(node).map(|(since, _)| *since));
-        let (of_all, mut begun, mut ended) = (due.len(), BTreeSet::new(), BTreeSet::new());
-        let mut volumes = Line::new(ROOM);
-        let copies = &copies;
+        asked.retain(|node, _| copies.contains_key(node));
+        let due = due(asked, copies.keys());
+        let of_all = due.len();
+        let (begun, told) = self.ask_all(due, &copies, asked, until).await;
+        let (volumes, left_out) = share::line(told, ROOM);
+        let faults = asked.iter().filter_map(|(node, turn)| {
+            let reason = turn.fault.as_ref()?;
+            Some(format!("node {node}: {}", short(reason, LONGEST)))
+        });
+        let lacking = [
+            ("kubelets that there was no time to ask", of_all - begun),
+            ("copies left out, as the others have all volumes that can be told at once", without_room),
+            ("volumes left out, as the others are all that can be told at once", left_out),
+        ];
+        let lacking = lacking.into_iter().filter(|(_, count)| *count > 0);
+        let lacking = lacking.map(|(what, count)| format!("{what}: {count}"));
+        Told { unread: faults.take(NAMED).chain(lacking).collect(), volumes }
+    }
+
+    /// As many in their order as there is time for: how many those are, and what they say.
+    async fn ask_all(
+        &self,
+        due: Vec<String>,
+        copies: &BTreeMap<String, Copies>,
+        asked: &mut Asked,
+        until: Instant,
+    ) -> (usize, Vec<VolumeStats>) {
+        let (mut begun, mut ended, mut told) = (BTreeSet::new(), BTreeSet::new(), Vec::new());
         let asking = due.into_iter().map(|node| {
             begun.insert(node.clone());
             async move {
@@ -151,128 +177,50 @@ impl Reader {
         });
         let mut answers = stream::iter(asking).buffer_unordered(AT_ONCE);
         while let Ok(Some((node, answer))) = timeout_at(until, answers.next()).await {
-            ended.insert(node.clone());
-            match answer {
-                Ok(told) => {
-                    unread.remove(&node);
-                    for one in told {
-                        volumes.take(one);
-                    }
-                }
-                Err(reason) => note(unread, &node, reason),
-            }
+            let fault = answer.map(|mut volumes| told.append(&mut volumes)).err();
+            note(asked, &node, fault);
+            ended.insert(node);
         }
         drop(answers);
-        // Whom nobody has asked yet comes first at the next look.
+        // There was less time for it than it may take: it comes before others next time.
         for node in begun.difference(&ended) {
-            note(unread, node, late(LOOK));
+            note(asked, node, Some(late(LOOK)));
+            asked.entry(node.clone()).and_modify(|turn| turn.since = Instant::now());
         }
-        let not_asked = of_all - begun.len();
-        let waiting = (not_asked > 0).then(|| format!("kubelets that there was no time to ask: {not_asked}"));
-        let named = unread.iter().map(|(node, (_, reason))| format!("node {node}: {}", short(reason, LONGEST)));
-        Told { unread: named.take(NAMED).chain(waiting).chain(volumes.lacking()).collect(), volumes: volumes.told }
-    }
-
-    /// The copies that have claims, by their nodes.
-    async fn copies(&self) -> Result<BTreeMap<String, Copies>, String> {
-        let ours = self.host.as_ref().map_or_else(|| format!("{MANAGED_BY}={DRIVER},{HOST}"), selector);
-        let (pods, mut wanted) =
-            (Api::<Pod>::all(self.client.clone()), ListParams::default().labels(&ours).limit(PAGE));
-        let mut copies: BTreeMap<String, Copies> = BTreeMap::new();
-        loop {
-            let page = pods.list(&wanted).await.map_err(|error| with_causes(&error))?;
-            for (node, own, copy) in page.items.iter().filter_map(copy) {
-                copies.entry(node).or_default().insert(own, copy);
-            }
-            match page.metadata.continue_.filter(|token| !token.is_empty()) {
-                Some(token) => wanted = wanted.continue_token(&token),
-                None => return Ok(copies),
-            }
-        }
+        (begun.len(), told)
     }
 
     async fn ask(&self, node: &str, copies: &Copies) -> Result<Vec<VolumeStats>, String> {
         let asking = async {
             let found = Api::<Node>::all(self.client.clone()).get(node).await;
             let found = found.map_err(|error| format!("get node {node}: {}", with_causes(&error)))?;
-            let page =
-                self.kubelets.summary(&found).await.map_err(|reason| format!("get its /stats/summary: {reason}"))?;
-            summary::volumes(&page, copies).map_err(|error| format!("its /stats/summary cannot be read: {error}"))
+            let told = self.kubelets.volumes(&found, copies).await;
+            told.map_err(|reason| format!("get its /stats/summary: {reason}"))
         };
         timeout(PATIENCE, asking).await.unwrap_or_else(|_| Err(late(PATIENCE)))
     }
 }
 
-/// The node of a copy that has claims, its UID, and what it is.
-fn copy(pod: &Pod) -> Option<(String, String, CopiedPod)> {
-    let spec = pod.spec.as_ref()?;
-    let claimed = spec.volumes.iter().flatten().filter(|volume| volume.persistent_volume_claim.is_some());
-    let volumes: BTreeSet<String> = claimed.map(|volume| volume.name.clone()).collect();
-    let of = pod.annotations().get(COPY_OF).filter(|uid| !uid.is_empty())?.clone();
-    (!volumes.is_empty()).then_some(())?;
-    Some((spec.node_name.clone()?, pod.uid()?, CopiedPod { of, volumes }))
+/// Those that may be asked, in their order: who never was comes first, and then who waits for the longest. So all have their turn, also
+/// where there is not time for all of them at one look.
+fn due<'a>(asked: &Asked, nodes: impl Iterator<Item = &'a String>) -> Vec<String> {
+    let now = Instant::now();
+    let mut due: Vec<String> =
+        nodes.filter(|&node| asked.get(node).is_none_or(|turn| turn.next <= now)).cloned().collect();
+    due.sort_by_key(|node| asked.get(node).map(|turn| turn.since));
+    due
 }
 
-/// What is told, as long as there is room for it in the line: who asks gives up one that is too long, with all that is in it.
-struct Line {
-    told: Vec<VolumeStats>,
-    room: usize,
-    left_out: usize,
-}
-
-impl Line {
-    fn new(room: usize) -> Self {
-        Self { told: Vec::new(), room, left_out: 0 }
-    }
-
-    fn take(&mut self, one: VolumeStats) {
-        // With a comma behind it.
-        let length = serde_json::to_vec(&one).map_or(0, |text| text.len() + 1);
-        match self.room.checked_sub(length) {
-            Some(room) => {
-                self.room = room;
-                self.told.push(one);
-            }
-            None => self.left_out += 1,
-        }
-    }
-
-    fn lacking(&self) -> Option<String> {
-        let left_out = self.left_out;
-        (left_out > 0).then(|| format!("volumes left out: {left_out}, as the others are all that can be told at once"))
-    }
-}
-
-/// Said once in the log for as long as it is the same.
-fn note(unread: &mut Unread, node: &str, reason: String) {
-    if unread.get(node).is_none_or(|(_, before)| *before != reason) {
+/// Why it cannot be read is said once in the log for as long as it is the same.
+fn note(asked: &mut Asked, node: &str, fault: Option<String>) {
+    let before = asked.get(node).and_then(|turn| turn.fault.as_ref());
+    if let Some(reason) = fault.as_ref().filter(|reason| before != Some(*reason)) {
         tracing::warn!(node, reason, "its kubelet cannot be read, and nothing is told of volumes there");
     }
-    unread.insert(node.to_owned(), (Instant::now(), reason));
+    let next = Instant::now() + if fault.is_some() { AGAIN } else { Duration::ZERO };
+    asked.insert(node.to_owned(), Turn { next, since: next, fault });
 }
 
 fn late(patience: Duration) -> String {
     format!("no answer within {} s", patience.as_secs())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::{super::Figures, *};
-
-    #[test]
-    fn volumes_for_which_there_is_no_room_in_the_line_are_counted() {
-        let one = VolumeStats {
-            pod_uid: "u".to_owned(),
-            volume: "data".to_owned(),
-            time: String::new(),
-            figures: Figures::default(),
-        };
-        let mut volumes = Line::new(2 * (serde_json::to_vec(&one).unwrap().len() + 1));
-        for _ in 0..2 {
-            volumes.take(one.clone());
-        }
-        assert_eq!((volumes.told.len(), volumes.lacking()), (2, None));
-        volumes.take(one);
-        assert!(volumes.told.len() == 2 && volumes.lacking().unwrap().starts_with("volumes left out: 1, "));
-    }
 }

@@ -1,9 +1,12 @@
 //! How full volumes are: a reader in the member says it, and the kubelet's pages of a virtual node have it by the host's claims. The
 //! reader is played, down to the port-forward by which it is asked.
 
-use std::sync::{
-    Arc, Mutex,
-    atomic::{AtomicUsize, Ordering},
+use std::{
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
 };
 
 use agent::usage::Page;
@@ -15,7 +18,10 @@ use hyper_util::rt::TokioIo;
 use kube::client::{Body, DynBody};
 use leaf::stats::{NAMESPACE, PORT};
 use serde_json::{Value, json};
-use tokio::{io::DuplexStream, time::Instant};
+use tokio::{
+    io::DuplexStream,
+    time::{Instant, sleep},
+};
 use tokio_tungstenite::{
     accept_hdr_async,
     tungstenite::{Message, handshake::server},
@@ -212,6 +218,24 @@ fn reader_that_lies_is_silent_or_never_ends_takes_nothing_down_and_the_last_figu
         }
         told.does(Reader::says(&[(told.uid("a").as_str(), "data", 71)]));
         assert!((value(&told.page(Page::Kubelet).await, USED) - 71.0).abs() < 0.5);
+    });
+}
+
+#[test]
+fn page_that_tells_nothing_of_volumes_waits_for_no_reader() {
+    story(1, async {
+        let told = Told::with_reader().await;
+        told.does(Reader::Silent);
+        let took = async |page: Page| {
+            let began = Instant::now();
+            told.page(page).await;
+            began.elapsed().as_secs()
+        };
+        let resource = async {
+            sleep(Duration::from_secs(1)).await;
+            took(Page::Resource).await
+        };
+        assert_eq!(tokio::join!(took(Page::Summary), resource), (16, 11), "five of them for the reader");
     });
 }
 

@@ -18,13 +18,10 @@ use std::{
 };
 
 use k8s_openapi::jiff::Timestamp;
-use tokio::{
-    sync::{Mutex, OwnedMutexGuard},
-    time::Instant,
-};
+use tokio::{sync::Mutex, time::Instant};
 
 use super::{object::text, view::HostCache, virtual_node::virtual_node_of};
-use counters::Counters;
+use counters::{Counters, NodeUsage};
 use domain::{
     error::{Error, Result},
     volume::HostId,
@@ -34,6 +31,7 @@ use meter::Meter;
 pub use pages::Page;
 pub use ports::Ports;
 use volume_meter::VolumeMeter;
+use volumes::VolumeUsage;
 
 /// How long a member's word is believed. metrics-server asks its kubelets every 15 s at the most often.
 const BELIEVED: Duration = Duration::from_secs(10);
@@ -87,19 +85,20 @@ impl Usage {
             return page.of_nobody().ok_or_else(|| Error::NotFound(format!("no virtual node has port {port}")));
         };
         let (view, member) = (&view, &virtual_node.member);
-        let asking =
-            || Asking { member: member.clone(), members: members.clone(), host: host.clone(), view: Arc::clone(view) };
+        let asking = || Asking {
+            node: name.to_owned(),
+            member: member.clone(),
+            members: members.clone(),
+            host: host.clone(),
+            view: Arc::clone(view),
+        };
         let (usage, volumes) = tokio::join!(
             asked(page.tells_usage(), asking().usage(meter_of(&self.meters, member))),
             asked(page.tells_volumes(), asking().volumes(meter_of(&self.volume_meters, member))),
         );
-        let (pods, now) = (view.pods.of(name), Timestamp::now());
-        let (usage, failed) = match usage? {
-            Some(meter) => (meter.counters.of_node(name, &pods, now), meter.error.is_some()),
-            None => (Counters::default().of_node(name, &[], now), false),
-        };
-        let volumes = volumes?.map(|meter| meter.volumes.of_pods(&pods, now)).unwrap_or_default();
-        Ok(page.of(&usage, &volumes, failed))
+        let nothing = || (Counters::default().of_node(name, &[], Timestamp::now()), false);
+        let (usage, failed) = usage?.unwrap_or_else(nothing);
+        Ok(page.of(&usage, &volumes?.unwrap_or_default(), failed))
     }
 }
 
@@ -117,8 +116,9 @@ async fn asked<T: Send + 'static>(wanted: bool, asking: impl Future<Output = T> 
     asked.map(Some).map_err(|error| Error::InProgress(format!("what the member says of its pods is not told: {error}")))
 }
 
-/// What it takes to ask a member.
+/// What it takes to ask a member for what is told of one node. Whoever asks keeps a meter no longer than that takes: others wait for it.
 struct Asking {
+    node: String,
     member: String,
     members: Registry,
     host: HostId,
@@ -126,24 +126,24 @@ struct Asking {
 }
 
 impl Asking {
-    /// What the member has said of what its pods use, not long ago.
-    async fn usage(self, meter: Arc<Mutex<Meter>>) -> OwnedMutexGuard<Meter> {
-        let mut meter = meter.lock_owned().await;
+    /// What the member has said of what pods use there, not long ago, and whether it says nothing just now.
+    async fn usage(self, meter: Arc<Mutex<Meter>>) -> (NodeUsage, bool) {
+        let mut meter = meter.lock().await;
         if is_due(meter.asked) {
             let member = self.members.get(&self.member).await;
             meter.ask(&self.member, member, &self.host, &self.view).await;
         }
-        meter
+        (meter.counters.of_node(&self.node, &self.view.pods.of(&self.node), Timestamp::now()), meter.error.is_some())
     }
 
     /// And of volumes.
-    async fn volumes(self, meter: Arc<Mutex<VolumeMeter>>) -> OwnedMutexGuard<VolumeMeter> {
-        let mut meter = meter.lock_owned().await;
+    async fn volumes(self, meter: Arc<Mutex<VolumeMeter>>) -> Vec<VolumeUsage> {
+        let mut meter = meter.lock().await;
         if is_due(meter.asked) {
             let member = self.members.get(&self.member).await;
             meter.ask(&self.member, member, &self.host, &self.view).await;
         }
-        meter
+        meter.volumes.of_pods(&self.view.pods.of(&self.node), Timestamp::now())
     }
 }
 

@@ -2,6 +2,7 @@
 //! reader is played, down to the port-forward by which it is asked.
 
 use std::{
+    collections::BTreeMap,
     sync::{
         Arc, Mutex,
         atomic::{AtomicUsize, Ordering},
@@ -49,10 +50,11 @@ enum Reader {
 impl Reader {
     /// Of volumes of pod a, by its UID, their name and the bytes in use.
     fn says(volumes: &[(&str, &str, u64)]) -> Self {
-        Self::says_all(volumes.iter().map(|(uid, volume, used)| of_pod("a", uid, volume, *used)).collect())
+        let all: Vec<Value> = volumes.iter().map(|(uid, volume, used)| of_pod("a", uid, volume, *used)).collect();
+        Self::says_all(&all)
     }
 
-    fn says_all(volumes: Vec<Value>) -> Self {
+    fn says_all(volumes: &[Value]) -> Self {
         Self::Says(format!("{}\n", json!({"volumes": volumes})))
     }
 
@@ -96,30 +98,49 @@ async fn forwarded(request: Request<Body>, reader: Reader) -> Result<Response<Bo
     Ok(answer.map(|body| -> Box<DynBody> { Box::new(BodyExt::map_err(body, BoxError::from)) }))
 }
 
+/// How readers answer: all in one way, but for those that are named.
+#[derive(Default)]
+struct Readers {
+    all: Reader,
+    named: BTreeMap<String, Reader>,
+}
+
+impl Readers {
+    /// Of the pod that a request is about.
+    fn of(&self, path: &str) -> Reader {
+        let named = self.named.iter().find(|(pod, _)| path.contains(pod.as_str()));
+        named.map_or_else(|| self.all.clone(), |(_, reader)| reader.clone())
+    }
+}
+
 /// A member with a reader for this host, a pod of the host's with a claim, and somebody who asks the node's kubelet.
 struct Told {
     scraped: Scraped,
-    reader: Arc<Mutex<Reader>>,
+    readers: Arc<Mutex<Readers>>,
     asked: Arc<AtomicUsize>,
 }
 
 impl Told {
     async fn new() -> Self {
-        let (reader, asked) = (Arc::<Mutex<Reader>>::default(), Arc::<AtomicUsize>::default());
-        let (of_way, counted) = (Arc::clone(&reader), Arc::clone(&asked));
+        let (readers, asked) = (Arc::<Mutex<Readers>>::default(), Arc::<AtomicUsize>::default());
+        let (of_way, counted) = (Arc::clone(&readers), Arc::clone(&asked));
         let scraped = Scraped::by(move |dial| way(dial, of_way, counted)).await;
         scraped.world.claim("data");
         scraped.world.attach();
         scraped.world.run_pod("a", Some("data"));
         until("it runs", || scraped.world.phase("a") == "Running").await;
         scraped.world.member.create("namespaces", json!({"metadata": {"name": NAMESPACE}})).unwrap();
-        Self { scraped, reader, asked }
+        Self { scraped, readers, asked }
     }
 
     async fn with_reader() -> Self {
         let told = Self::new().await;
-        told.run_reader(&format!("kosmos-csi-stats-host-{}abcde", told.scraped.world.host_id())).await;
+        told.run_reader(&told.own_reader()).await;
         told
+    }
+
+    fn own_reader(&self) -> String {
+        format!("kosmos-csi-stats-host-{}abcde", self.scraped.world.host_id())
     }
 
     async fn run_reader(&self, name: &str) {
@@ -132,7 +153,11 @@ impl Told {
     }
 
     fn does(&self, reader: Reader) {
-        *lock(&self.reader) = reader;
+        lock(&self.readers).all = reader;
+    }
+
+    fn one_does(&self, name: &str, reader: Reader) {
+        lock(&self.readers).named.insert(name.to_owned(), reader);
     }
 
     fn uid(&self, pod: &str) -> String {
@@ -145,13 +170,14 @@ impl Told {
 }
 
 /// To the member as before, but for what is forwarded to a pod.
-fn way(dial: Dial, reader: Arc<Mutex<Reader>>, asked: Arc<AtomicUsize>) -> Dial {
+fn way(dial: Dial, readers: Arc<Mutex<Readers>>, asked: Arc<AtomicUsize>) -> Dial {
     let Dial::Within(open) = dial else { panic!("it is within") };
     Dial::Within(Arc::new(move |address: &Uri| -> Transport {
         let (open, address) = (Arc::clone(&open), address.clone());
-        let (reader, asked) = (Arc::clone(&reader), Arc::clone(&asked));
+        let (readers, asked) = (Arc::clone(&readers), Arc::clone(&asked));
         let serve = move |request: Request<Body>| {
-            let (open, address, reader) = (Arc::clone(&open), address.clone(), lock(&reader).clone());
+            let reader = lock(&readers).of(request.uri().path());
+            let (open, address) = (Arc::clone(&open), address.clone());
             let is_forward = request.uri().path().ends_with("/portforward");
             if is_forward {
                 asked.fetch_add(1, Ordering::Relaxed);
@@ -189,7 +215,7 @@ fn pod_that_says_it_is_another_copy_of_a_pod_hides_no_figure_of_it() {
     story(1, async {
         let told = Told::with_reader().await;
         let uid = told.uid("a");
-        told.does(Reader::says_all(vec![of_pod("a", &uid, "data", 70), of_pod("forged", &uid, "data", 1)]));
+        told.does(Reader::says_all(&[of_pod("a", &uid, "data", 70), of_pod("forged", &uid, "data", 1)]));
         let page = told.page(Page::Kubelet).await;
         assert!((value(&page, USED) - 70.0).abs() < 0.5, "{page}");
     });
@@ -218,6 +244,30 @@ fn reader_that_lies_is_silent_or_never_ends_takes_nothing_down_and_the_last_figu
         }
         told.does(Reader::says(&[(told.uid("a").as_str(), "data", 71)]));
         assert!((value(&told.page(Page::Kubelet).await, USED) - 71.0).abs() < 0.5);
+    });
+}
+
+#[test]
+fn reader_that_is_dead_is_passed_over_where_another_one_tells() {
+    story(1, async {
+        let told = Told::with_reader().await;
+        let (own, other, uid) = (told.own_reader(), "kosmos-csi-stats-7d9f-x7d2k", told.uid("a"));
+        told.run_reader(other).await;
+        let says = |used: u64| Reader::says(&[(uid.as_str(), "data", used)]);
+        let used = async || value(&told.page(Page::Kubelet).await, USED);
+        told.one_does(&own, Reader::Gone);
+        told.one_does(other, says(70));
+        assert!((used().await - 70.0).abs() < 0.5);
+        let unable = json!({"volumes": [], "unread": ["list pods: HTTP 403: no right"]});
+        told.one_does(other, Reader::Says(format!("{unable}\n")));
+        told.one_does(&own, says(71));
+        assert!((used().await - 71.0).abs() < 0.5, "it can tell of nothing");
+        told.one_does(&own, Reader::Silent);
+        told.one_does(other, says(72));
+        assert!((used().await - 71.0).abs() < 0.5, "it was asked first, and the last figures stay");
+        let began = Instant::now();
+        assert!((used().await - 72.0).abs() < 0.5, "it is asked last");
+        assert!(began.elapsed() < Duration::from_secs(12), "{:?}", began.elapsed());
     });
 }
 

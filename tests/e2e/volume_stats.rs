@@ -134,7 +134,9 @@ async fn of_this_host_alone(host: &Place<'_>, member: &Place<'_>, name: &str) ->
     let pods = Place::existing(member.cluster, stats::NAMESPACE).await?.pods();
     let names = pods.list(&ListParams::default()).await?.items.iter().map(ResourceExt::name_any).collect::<Vec<_>>();
     let reader = names.into_iter().find(|pod| pod.starts_with(name));
-    let told = stats::ask(&member.client, &reader.context("a pod of the reader")?).await.map_err(anyhow::Error::msg)?;
+    let reader = [reader.context("a pod of the reader")?];
+    let told = stats::ask(&member.client, &reader, TOLD, |_| ()).await;
+    let (_, told) = told.map_err(anyhow::Error::msg)?;
     ensure!(told.volumes.iter().all(|volume| volume.pod_uid == ours) && told.volumes.len() == 1, "{told:?}");
     ensure!(told.unread.is_empty(), "{told:?}");
     Ok(())

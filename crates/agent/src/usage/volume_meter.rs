@@ -1,9 +1,9 @@
-//! What the reader in one member has said of volumes.
+//! What the readers in one member have said of volumes.
 
 use std::sync::Arc;
 
 use k8s_openapi::jiff::Timestamp;
-use tokio::time::{Instant, timeout};
+use tokio::time::Instant;
 
 use super::{super::view::HostCache, PATIENCE, volumes::Volumes};
 use domain::{error::Result, printable::short, volume::HostId};
@@ -17,19 +17,21 @@ const LONGEST: usize = 400;
 pub(super) struct VolumeMeter {
     pub(super) asked: Option<Instant>,
     pub(super) volumes: Volumes,
+    /// Readers that said nothing when they were asked last, the last one last: all others are asked before them.
+    silent: Vec<String>,
     /// Not all is told. Why, a member says in other words each time if it likes.
     is_lacking: bool,
 }
 
 impl VolumeMeter {
-    /// Asks the reader there, and says once why it does not tell of all. Where there is none, nobody wants to know.
+    /// Asks the readers there, and says once why they do not tell of all. Where there is none, nobody wants to know.
     pub(super) async fn ask(&mut self, name: &str, member: Result<Arc<Member>>, host: &HostId, view: &HostCache) {
         self.asked = Some(Instant::now());
-        let reader = stats::readers_of(view.running_in(name, stats::NAMESPACE), host).into_iter().next();
-        let said = match (reader, member) {
-            (None, _) => Ok(Told::default()),
-            (Some(reader), Ok(member)) => said(&member, &reader).await,
-            (Some(_), Err(error)) => Err(error.to_string()),
+        let readers = stats::readers_of(view.running_in(name, stats::NAMESPACE), host);
+        let said = match member {
+            _ if readers.is_empty() => Ok(Told::default()),
+            Ok(member) => self.said(&member, readers).await,
+            Err(error) => Err(error.to_string()),
         };
         let reason = match said {
             Ok(told) => {
@@ -48,10 +50,17 @@ impl VolumeMeter {
         }
         self.is_lacking = reason.is_some();
     }
-}
 
-async fn said(member: &Member, reader: &str) -> Result<Told, String> {
-    let client = member.unbounded().map_err(|error| error.to_string())?;
-    let late = |_| Err(format!("pod {}/{reader}: no answer within {} s", stats::NAMESPACE, PATIENCE.as_secs()));
-    timeout(PATIENCE, stats::ask(&client, reader)).await.unwrap_or_else(late)
+    async fn said(&mut self, member: &Member, mut readers: Vec<String>) -> Result<Told, String> {
+        let client = member.unbounded().map_err(|error| error.to_string())?;
+        self.silent.retain(|reader| readers.contains(reader));
+        readers.sort_by_key(|reader| self.silent.iter().position(|silent| silent == reader));
+        let silent = |reader: &str| {
+            self.silent.retain(|silent| silent != reader);
+            self.silent.push(reader.to_owned());
+        };
+        let (reader, told) = stats::ask(&client, &readers, PATIENCE, silent).await?;
+        self.silent.retain(|silent| *silent != reader);
+        Ok(told)
+    }
 }

@@ -1,9 +1,10 @@
 //! The agent's side: what a reader says, bounded, for a member answers.
 
-use std::pin::pin;
+use std::{pin::pin, time::Duration};
 
 use futures::{Stream, TryStreamExt};
 use kube::Client;
+use tokio::time::{Instant, timeout};
 use tokio_tungstenite::tungstenite::{self as websocket, Message};
 
 use super::{NAMESPACE, PORT, Told};
@@ -13,14 +14,39 @@ use cluster::with_causes;
 /// Of what it says, in bytes: some ten thousand volumes.
 const MOST: usize = 4 << 20;
 
-/// What the reader in this pod says, by a client for long conversations. It may never say anything.
-pub async fn ask(client: &Client, reader: &str) -> Result<Told, String> {
+/// What the first of these readers says that tells of anything, and its name; else what there is to say of why none does. `silent`: each that
+/// was asked in vain. By a client for long conversations, as a reader may never say anything.
+pub async fn ask(
+    client: &Client,
+    readers: &[String],
+    patience: Duration,
+    mut silent: impl FnMut(&str),
+) -> Result<(String, Told), String> {
+    let (until, mut unable, mut reasons) = (Instant::now() + patience, None, Vec::new());
+    for reader in readers {
+        let left = until.saturating_duration_since(Instant::now());
+        // Whoever is asked has the time to answer, or it says nothing of him.
+        if left < patience / 2 {
+            break;
+        }
+        let late = |_| Err(format!("no answer within {} s", patience.as_secs()));
+        match timeout(left, said(client, reader)).await.unwrap_or_else(late) {
+            Ok(told) if told.volumes.is_empty() && !told.unread.is_empty() => {
+                unable.get_or_insert((reader.clone(), told));
+            }
+            Ok(told) => return Ok((reader.clone(), told)),
+            Err(reason) => reasons.push(format!("pod {NAMESPACE}/{reader}: {reason}")),
+        }
+        silent(reader);
+    }
+    unable.ok_or_else(|| reasons.into_iter().next().unwrap_or_default())
+}
+
+async fn said(client: &Client, reader: &str) -> Result<Told, String> {
     let opened = forward::open(client, NAMESPACE, reader, PORT).await;
-    let opened = opened.map_err(|error| format!("forward to pod {NAMESPACE}/{reader}: {}", with_causes(&error)))?;
-    let said = line(within_limits(opened).await).await.and_then(|line| {
-        serde_json::from_slice(&line).map_err(|error| format!("it says what cannot be read: {error}"))
-    });
-    said.map_err(|reason| format!("pod {NAMESPACE}/{reader}: {reason}"))
+    let opened = opened.map_err(|error| format!("port-forward: {}", with_causes(&error)))?;
+    let line = line(within_limits(opened).await).await?;
+    serde_json::from_slice(&line).map_err(|error| format!("it says what cannot be read: {error}"))
 }
 
 /// All that comes up to the end of a line.

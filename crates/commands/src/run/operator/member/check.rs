@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use k8s_openapi::api::{core::v1::Pod, storage::v1::StorageClass};
 use kube::{Api, Client, ResourceExt, api::ListParams};
-use tokio::time::timeout;
 
 use super::{add::rights_table, rights};
 use crate::{
@@ -258,15 +257,13 @@ async fn told(name: &str, host: &Host, client: &Client) -> Result<(String, Told)
     // One that is being deleted may be on a node that is dead.
     let staying = running.iter().filter(|pod| pod.metadata.deletion_timestamp.is_none());
     let readers = stats::readers_of(staying.map(ResourceExt::name_any).collect(), &host.id);
-    let reader = readers.into_iter().next().ok_or_else(|| {
-        format!(
+    if readers.is_empty() {
+        return Err(format!(
             "nobody tells how full volumes are there, so virtual nodes have no kubelet_volume_stats_… of them: `member add {name} \
              --member-kubeconfig FILE --volume-stats --image IMAGE` makes a pod that does"
-        )
-    })?;
-    let told = timeout(PATIENCE, stats::ask(client, &reader)).await;
-    let told = told.unwrap_or_else(|_| Err(format!("pod {reader}: no answer within {} s", PATIENCE.as_secs())))?;
-    Ok((reader, told))
+        ));
+    }
+    stats::ask(client, &readers, PATIENCE, |_| ()).await
 }
 
 /// Why it is not the cluster that the agent has always known.

@@ -7,7 +7,7 @@ use kube::Client;
 use tokio::time::{Instant, timeout};
 use tokio_tungstenite::tungstenite::{self as websocket, Message};
 
-use super::{NAMESPACE, PORT, Told};
+use super::{NAMESPACE, PORT, Told, is_of_all};
 use crate::forward::{self, data_of, within_limits};
 use cluster::with_causes;
 
@@ -32,7 +32,7 @@ pub async fn ask(
         let late = |_| Err(format!("no answer within {} s", patience.as_secs()));
         match timeout(left, said(client, reader)).await.unwrap_or_else(late) {
             Ok(told) if told.volumes.is_empty() && !told.unread.is_empty() => {
-                unable.get_or_insert((reader.clone(), told));
+                unable.get_or_insert_with(|| (reader.clone(), told));
             }
             Ok(told) => return Ok((reader.clone(), told)),
             Err(reason) => reasons.push(format!("pod {NAMESPACE}/{reader}: {reason}")),
@@ -43,10 +43,21 @@ pub async fn ask(
 }
 
 async fn said(client: &Client, reader: &str) -> Result<Told, String> {
-    let opened = forward::open(client, NAMESPACE, reader, PORT).await;
-    let opened = opened.map_err(|error| format!("port-forward: {}", with_causes(&error)))?;
+    let opened = forward::open(client, NAMESPACE, reader, PORT).await.map_err(|error| unopened(reader, &error))?;
     let line = line(within_limits(opened).await).await?;
     serde_json::from_slice(&line).map_err(|error| format!("it says what cannot be read: {error}"))
+}
+
+/// The member's own word on a refusal is about its namespace, which is not to be opened for that.
+fn unopened(reader: &str, error: &kube::Error) -> String {
+    match error {
+        kube::Error::Api(status) if status.code == 403 && is_of_all(reader) => {
+            "it tells of the volumes of all hosts, so the account of one host may not ask it: `kosmos-csi member add` with --volume-stats \
+             makes one that tells of this host's"
+                .to_owned()
+        }
+        _ => format!("port-forward: {}", with_causes(error)),
+    }
 }
 
 /// All that comes up to the end of a line.
@@ -73,6 +84,7 @@ async fn line(said: impl Stream<Item = websocket::Result<Message>>) -> Result<Ve
 #[cfg(test)]
 mod tests {
     use futures::{StreamExt, stream};
+    use kube::core::Status;
 
     use super::*;
     use crate::forward::{DATA, FAULT};
@@ -102,5 +114,15 @@ mod tests {
         assert!(refused.contains("connection refused"), "{refused}");
         let ended = line(stream::iter([Ok(message(DATA, b"{"))])).await.unwrap_err();
         assert!(ended.contains("has ended"), "{ended}");
+    }
+
+    #[test]
+    fn account_of_one_host_that_may_not_ask_the_reader_of_all_is_told_what_to_do_and_not_to_open_its_namespace() {
+        let message = "this namespace was not made for that host: label it kosmos.csi.io/pods=baseline".to_owned();
+        let refusal = kube::Error::Api(Box::new(Status { code: 403, message, ..Status::default() }));
+        let told = unopened("kosmos-csi-stats-7d9f-x2x", &refusal);
+        assert!(told.contains("--volume-stats") && !told.contains("baseline"), "{told}");
+        let told = unopened("kosmos-csi-stats-host-h1x7d2k", &refusal);
+        assert!(told.starts_with("port-forward: HTTP 403: this namespace"), "{told}");
     }
 }

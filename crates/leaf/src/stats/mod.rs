@@ -19,6 +19,7 @@ pub use reader::Reader;
 /// Where readers are, and what their pods' names begin with: one that is a host's own says whose, after that.
 pub const NAMESPACE: &str = "kosmos-csi";
 pub const NAME: &str = "kosmos-csi-stats";
+const OF_ONE: &str = "kosmos-csi-stats-host-";
 /// How many characters an API server adds to make the name of a pod. Behind the id of a host there is room for nothing else.
 const ADDED: usize = 5;
 /// On the loopback of its pod alone. Whoever connects is told, in one line, and need not ask.
@@ -71,12 +72,16 @@ pub struct Told {
 
 /// The readers among pods of their namespace that tell of this host's volumes: those of its own first, then those of any host's.
 pub fn readers_of(mut pods: Vec<String>, host: &HostId) -> Vec<String> {
-    let (of_any, of_others) = (format!("{NAME}-"), format!("{NAME}-host-"));
-    let own = format!("{of_others}{host}");
+    let own = format!("{OF_ONE}{host}");
     let is_own = |pod: &str| pod.strip_prefix(&own).is_some_and(|added| added.len() == ADDED);
-    pods.retain(|pod| is_own(pod) || pod.starts_with(&of_any) && !pod.starts_with(&of_others));
+    pods.retain(|pod| is_own(pod) || is_of_all(pod));
     pods.sort_by_key(|pod| !is_own(pod));
     pods
+}
+
+/// Whether a pod is a reader of all hosts' volumes, which the account of one host may not ask where a policy of the member holds it.
+fn is_of_all(pod: &str) -> bool {
+    pod.strip_prefix(NAME).is_some_and(|rest| rest.starts_with('-')) && !pod.starts_with(OF_ONE)
 }
 
 #[cfg(test)]

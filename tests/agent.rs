@@ -42,6 +42,8 @@ mod failures;
 mod idle;
 #[path = "agent/in_use.rs"]
 mod in_use;
+#[path = "agent/left.rs"]
+mod left;
 #[path = "agent/level.rs"]
 mod level;
 #[path = "agent/node_mode.rs"]
@@ -440,26 +442,6 @@ fn member_that_does_not_answer_makes_its_node_not_ready_and_loses_nothing() {
         until("it is ready again", || world.is_ready()).await;
         assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
         until("both are gone", || world.pod("web").is_none() && world.copy("web").is_none()).await;
-    });
-}
-
-#[test]
-fn node_of_a_member_that_has_left_goes_once_no_pod_is_on_it() {
-    story(1, async {
-        let world = standing(1).await;
-        world.run_pod("web", None);
-        until("it runs", || world.phase("web") == "Running").await;
-        world.host.delete("secrets", NAMESPACE, "m").unwrap();
-        until("it takes no new pods", || world.node().unwrap()["spec"]["unschedulable"] == true).await;
-        sleep(Duration::from_mins(5)).await;
-        assert!(world.node().is_some() && world.pod("web").is_some() && world.copy("web").is_some());
-        world.join();
-        until("it is open again", || world.node().unwrap()["spec"]["unschedulable"].is_null() && world.is_ready())
-            .await;
-        world.host.delete("pods", SHOP, "web").unwrap();
-        until("the pod is gone", || world.pod("web").is_none()).await;
-        world.host.delete("secrets", NAMESPACE, "m").unwrap();
-        until("the node is gone", || world.node().is_none()).await;
     });
 }
 

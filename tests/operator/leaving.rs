@@ -132,7 +132,9 @@ async fn member_in_which_pods_of_the_host_run_is_closed_and_not_removed() {
         cluster.create("namespaces", json!({"metadata": {"name": "shop"}})).unwrap();
     }
     let ours = json!({"app.kubernetes.io/managed-by": "kosmos.csi.io", "topology.kosmos.csi.io/member": "m0"});
-    host.create("nodes", json!({"metadata": {"name": "kosmos-m0", "labels": ours}})).unwrap();
+    // The agent has closed it, and is about to open it: the member has come back.
+    let marked = json!({"name": "kosmos-m0", "labels": ours, "annotations": {"kosmos.csi.io/cordoned": "true"}});
+    host.create("nodes", json!({"metadata": marked, "spec": {"unschedulable": true}})).unwrap();
     let pod = |name: &str, owners: Value| {
         json!({"metadata": {"name": name, "namespace": "shop", "ownerReferences": owners},
             "spec": {"nodeName": "kosmos-m0", "containers": [{"name": "c", "image": "i"}]}})

@@ -105,7 +105,7 @@ impl MemberAgent {
             tokio::join!(
                 keep(object::nodes(client), everything(), &there.nodes, node::lean, |_| {}),
                 keep(object::all_pods(client), everything(), &there.pods, |_| true, |change| there.pod_changed(change)),
-                self.tend(client, nodes, &there),
+                self.tend(member, client, nodes, &there),
                 pods.run(),
                 relay_events(&pods, told),
             )
@@ -117,7 +117,7 @@ impl MemberAgent {
         }
     }
 
-    async fn tend(&self, client: &Client, nodes: &mut Nodes, there: &MemberCache) {
+    async fn tend(&self, member: &Member, client: &Client, nodes: &mut Nodes, there: &MemberCache) {
         let version = self.listed(client, nodes, there).await;
         let kubelet_api = self.settings.kubelet_api.as_ref();
         // One that was told since: whose alias a member is, and whether clustertree is there, decides whether it has a node at all.
@@ -134,6 +134,7 @@ impl MemberAgent {
                 aliases,
                 longer,
                 clustertree: beside_clustertree,
+                secret: member.secret(),
             };
             nodes.tend(&self.member, self.settings.node_mode, &state, kubelet_api).await;
             self.view.record_heartbeat(&self.member);

@@ -186,6 +186,11 @@ impl Member {
         }
     }
 
+    /// The Secret that names it, where one does, in the namespace of who uses it.
+    pub fn secret(&self) -> Option<String> {
+        self.token_source().secret
+    }
+
     /// The Secret in which its token is, and the token as it says it is.
     fn renewable(&self) -> Option<(String, Token)> {
         let TokenSource { secret, token } = self.token_source();

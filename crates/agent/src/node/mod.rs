@@ -73,6 +73,8 @@ pub(super) struct MemberState {
     pub(super) longer: Vec<String>,
     /// Kosmos knows it, and clustertree keeps its nodes or will: whoever makes one runs its pods, so both must not.
     pub(super) clustertree: bool,
+    /// The Secret that names it, where one does.
+    pub(super) secret: Option<String>,
 }
 
 /// The work on virtual nodes. What it remembers saves requests and nothing else.
@@ -114,7 +116,7 @@ impl Nodes {
             let name = text(&guest, "/metadata/name").to_owned();
             let node = (mode == NodeMode::Node).then(|| name.clone());
             let virtual_node = VirtualNodeId { member: member.to_owned(), node };
-            let ended = self.converge(&virtual_node, &name, "", true).await;
+            let ended = self.converge(&virtual_node, &name, state, None).await;
             told(&name, ended.map(drop));
         }
         for virtual_node in &virtual_nodes {
@@ -173,7 +175,8 @@ impl Nodes {
             return Ok(());
         }
         let (health, found) = (health(virtual_node, state), self.found(virtual_node, name, state, kubelet_api));
-        let Some(node) = self.converge(virtual_node, name, &found.architecture, false).await? else { return Ok(()) };
+        let node = self.converge(virtual_node, name, state, Some(&found.architecture)).await?;
+        let Some(node) = node else { return Ok(()) };
         self.say(&node, &health, Some(&found)).await
     }
 
@@ -203,18 +206,19 @@ impl Nodes {
         found
     }
 
-    /// Takes steps until the Node is as it should be. The Node then; none where it is not ours, or goes away.
+    /// Takes steps until the Node is as it should be, of this architecture, or what clustertree lacks is added where none is told. The Node
+    /// then; none where it is not ours, or goes away.
     async fn converge(
         &mut self,
         virtual_node: &VirtualNodeId,
         name: &str,
-        architecture: &str,
-        guest: bool,
+        state: &MemberState,
+        architecture: Option<&str>,
     ) -> kube::Result<Option<Value>> {
-        let decide = |node: Option<&Value>, csi_node: Option<&Value>| match node {
-            Some(node) if guest => plan::guest_step(virtual_node, node, csi_node),
-            None if guest => NodeStep::Wait,
-            node => plan::step(virtual_node, architecture, node, csi_node),
+        let decide = |node: Option<&Value>, csi_node: Option<&Value>| match (architecture, node) {
+            (Some(architecture), node) => plan::step(virtual_node, architecture, node, csi_node),
+            (None, Some(node)) => plan::guest_step(virtual_node, node, csi_node),
+            (None, None) => NodeStep::Wait,
         };
         let place = Place { namespace: String::new(), name: name.to_owned() };
         let (node, csi_node) = (self.view.nodes.get(&place), self.view.csi_nodes.get(&place));
@@ -230,6 +234,12 @@ impl Nodes {
                 NodeStep::PatchNode(change) => patch(&nodes, name, &change).await?,
                 NodeStep::CreateCsiNode(made) => create(&csi_nodes, made).await?,
                 NodeStep::PatchCsiNode(change) => patch(&csi_nodes, name, &change).await?,
+                NodeStep::Open(change) => {
+                    if !self.is_named(state).await? {
+                        return Ok(None);
+                    }
+                    patch(&nodes, name, &change).await?;
+                }
                 NodeStep::Foreign(said) => {
                     self.later.insert(name.to_owned(), Instant::now() + BELIEVED);
                     self.refuse(node.as_ref(), said).await;
@@ -240,6 +250,12 @@ impl Nodes {
             }
         }
         Ok(None)
+    }
+
+    /// Whether a member has not left: who takes its Secret away marks its nodes then, and may be heard of that before.
+    async fn is_named(&self, state: &MemberState) -> kube::Result<bool> {
+        let Some(secret) = &state.secret else { return Ok(true) };
+        Ok(read(&object::secrets(&self.host.client, &self.host.namespace), secret).await?.is_some())
     }
 
     async fn refuse(&mut self, node: Option<&Value>, message: String) {

@@ -27,6 +27,8 @@ pub(super) enum NodeStep {
     PatchNode(Value),
     CreateCsiNode(Value),
     PatchCsiNode(Value),
+    /// It takes pods again: where its member has left, and nobody has heard of it yet, it is not to.
+    Open(Value),
     /// Somebody else's: it is left alone, and this is said.
     Foreign(String),
     /// It goes away, and is made anew then.
@@ -59,7 +61,8 @@ pub(super) fn step(
     if let Some(step) = csi_step(virtual_node, node, csi_node) {
         return step;
     }
-    labelled(virtual_node, node).or_else(|| opened(node)).map_or(NodeStep::Done, NodeStep::PatchNode)
+    let labelled = labelled(virtual_node, node).map(NodeStep::PatchNode);
+    labelled.or_else(|| opened(node).map(NodeStep::Open)).unwrap_or(NodeStep::Done)
 }
 
 /// The same for a node that clustertree keeps: only what it lacks is added.

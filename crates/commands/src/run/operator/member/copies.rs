@@ -42,9 +42,10 @@ pub(super) async fn namesake(host: &Host, member: &str) -> anyhow::Result<Option
     Ok(named.find(|(node, of)| of != member && may_be_called(member, node)))
 }
 
-/// They take no pods any more, as after `kubectl cordon`. Whether there are any.
+/// They take no pods any more, as after `kubectl cordon`: what the agent has closed itself, for a member that has come back, it would open.
+/// Whether there are any.
 pub(super) async fn close(host: &Host, member: &str) -> anyhow::Result<bool> {
-    change(host, member, json!({"spec": {"unschedulable": true}})).await
+    change(host, member, json!({"metadata": {"annotations": {CORDONED: null}}, "spec": {"unschedulable": true}})).await
 }
 
 /// It is the agent's word from now on, as with any member that leaves: it opens them when the member comes back.

@@ -277,13 +277,16 @@ async fn account_that_other_hosts_may_have_been_given_by_hand_is_taken_away_by_f
     clusters.denied.lock().unwrap().insert("/apis/admissionregistration.k8s.io/v1".to_owned());
     clusters.join().await;
     let member = &clusters.members[0];
-    let labels = json!({"app.kubernetes.io/managed-by": "kosmos.csi.io", "kosmos.csi.io/host": "another"});
+    let labels = |host: &str| json!({"app.kubernetes.io/managed-by": "kosmos.csi.io", "kosmos.csi.io/host": host});
     let spec = json!({"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}});
-    let metadata = json!({"namespace": "shop", "name": "db", "labels": labels});
+    let planted = json!({"namespace": "shop", "name": "db", "labels": labels("planted")});
     member.create("namespaces", json!({"metadata": {"name": "shop"}})).unwrap();
-    member.create("persistentvolumeclaims", json!({"metadata": metadata, "spec": spec})).unwrap();
+    member.create("persistentvolumeclaims", json!({"metadata": planted, "spec": spec})).unwrap();
+    let spec = json!({"accessModes": ["ReadWriteOnce"], "capacity": {"storage": "1Gi"}, "csi": {"driver": "x.io", "volumeHandle": "x"}});
+    let leaf = json!({"metadata": {"name": "pv-db", "labels": labels("another")}, "spec": spec});
+    member.create(VOLUMES, leaf).unwrap();
     let own = format!("kosmos-csi-host-{}", identity(&clusters.host));
-    clusters.refuses(REMOVE, &["claims of other hosts (another)", "no account of their own", "--force"]).await;
+    clusters.refuses(REMOVE, &["volumes of other hosts (another)", "no account of their own", "--force"]).await;
     assert!(member.get("serviceaccounts", NAMESPACE, &own).is_some());
     clusters.denied.lock().unwrap().clear();
     clusters.does(ADD).await;
@@ -293,4 +296,8 @@ async fn account_that_other_hosts_may_have_been_given_by_hand_is_taken_away_by_f
     clusters.does(ADD).await;
     clusters.does(&format!("{REMOVE} --force")).await;
     assert!(member.get("serviceaccounts", NAMESPACE, &own).is_none());
+    clusters.does(ADD).await;
+    member.change(VOLUMES, "", "pv-db", |volume| volume["metadata"]["labels"] = json!({})).unwrap();
+    clusters.does(REMOVE).await;
+    assert!(member.get("serviceaccounts", NAMESPACE, &own).is_none(), "a claim says whose it is as its writer likes");
 }

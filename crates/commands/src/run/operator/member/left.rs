@@ -76,7 +76,7 @@ async fn missed(host: &Host, admin: Option<&Admin>) -> anyhow::Result<Option<Str
     let hosts = others::without_account(host, &admin.client).await?;
     Ok((!hosts.is_empty()).then(|| {
         format!(
-            "there are claims of other hosts ({}) that have no account of their own and may use this host's: give each one by its own \
+            "there are volumes of other hosts ({}) that have no account of their own and may use this host's: give each one by its own \
              `kosmos-csi member add`; {BY_FORCE}",
             hosts.join(", ")
         )

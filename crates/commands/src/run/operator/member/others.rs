@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use anyhow::anyhow;
 use k8s_openapi::api::{
-    core::v1::{PersistentVolumeClaim, ServiceAccount},
+    core::v1::{PersistentVolume, ServiceAccount},
     rbac::v1::{ClusterRoleBinding, RoleBinding, RoleRef, Subject},
 };
 use kube::{Api, Client, ResourceExt, api::ListParams};
@@ -13,9 +13,8 @@ use serde_json::{Value, json};
 
 use crate::run::operator::objects::read;
 use cluster::with_causes;
-use domain::volume::DRIVER;
 use host::Host;
-use leaf::ownership::{HOST, MANAGED_BY};
+use leaf::ownership::HOST;
 use operator::objects::{ACCOUNT, NAMESPACE, PODS_ACCOUNT, STATS_ACCOUNT, word};
 
 /// The accounts of a member.
@@ -69,8 +68,8 @@ fn is_of_others(subjects: Option<&[Subject]>) -> bool {
     subjects.unwrap_or_default().iter().any(|subject| !is_account(subject))
 }
 
-/// Other hosts that have claims there and no account. Where no policy holds an account to its host, this host's may have been given to
-/// them by hand.
+/// Other hosts that have volumes there and no account. Where no policy holds an account to its host, this host's may have been given to
+/// them by hand. On a claim whoever may make one writes any host's label, but not on a volume.
 pub(super) async fn without_account(host: &Host, client: &Client) -> anyhow::Result<Vec<String>> {
     let policy = json!({
         "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicyBinding", "metadata": {"name": ACCOUNT},
@@ -79,9 +78,8 @@ pub(super) async fn without_account(host: &Host, client: &Client) -> anyhow::Res
     if accounts.may_be_any_hosts || !accounts.hosts.contains(&host.id.0) || read(client, &policy).await?.is_some() {
         return Ok(Vec::new());
     }
-    let leaves = ListParams::default().labels(&format!("{MANAGED_BY}={DRIVER}"));
-    let leaves = Api::<PersistentVolumeClaim>::all(client.clone()).list_metadata(&leaves).await;
-    let leaves = leaves.map_err(|error| anyhow!("list leaf claims of other hosts: {}", with_causes(&error)))?;
+    let leaves = Api::<PersistentVolume>::all(client.clone()).list_metadata(&ListParams::default().labels(HOST)).await;
+    let leaves = leaves.map_err(|error| anyhow!("list leaf volumes of other hosts: {}", with_causes(&error)))?;
     let hosts: BTreeSet<String> = leaves.iter().filter_map(|leaf| leaf.labels().get(HOST).cloned()).collect();
     Ok(hosts.difference(&accounts.hosts).cloned().collect())
 }

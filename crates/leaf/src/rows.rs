@@ -23,6 +23,7 @@ use super::{
 };
 use cluster::Relist;
 use domain::volume::{HostId, LeafPlace, VolumeHash, VolumeId};
+use tally::Tally;
 
 /// How many removed claims are remembered.
 const REMEMBERED: usize = 256;
@@ -55,8 +56,7 @@ struct Table {
     /// Lists that have begun and not come to their end.
     begun: [bool; 3],
     removed: VecDeque<Removed>,
-    /// Those that have a claim which waits: they are asked for often, and are few.
-    pending: BTreeSet<VolumeHash>,
+    tally: Tally,
     /// Volumes whose size has changed since somebody took notice.
     resized: BTreeSet<VolumeHash>,
     /// Those of which there was news that one has to look at, since somebody did.
@@ -292,7 +292,7 @@ impl Rows {
             table.rows.retain(|_, entry| !entry.is_empty());
             table.extent = Extent::default();
             table.rows.values().for_each(|entry| table.extent.change(Extent::default(), entry.extent()));
-            table.pending = table.rows.iter().filter(|(_, entry)| entry.is_pending()).map(|(hash, _)| *hash).collect();
+            table.tally = Tally::of(&table.rows);
             table.synced[kind as usize] = true;
             table.begun[kind as usize] = false;
         });
@@ -318,16 +318,13 @@ impl Rows {
     fn write(&self, hash: VolumeHash, change: impl FnOnce(&mut Table)) {
         let mut table = self.lock();
         let (was_remarkable, before) = (table.is_remarkable(hash), table.extent_of(hash));
-        let versions = table.versions_of(hash);
+        let (versions, settled) = (table.versions_of(hash), table.settled_of(hash));
         change(&mut table);
         let is_news = table.versions_of(hash) != versions;
         let after = table.extent_of(hash);
         table.extent.change(before, after);
-        if table.rows.get(&hash).is_some_and(|entry| entry.is_pending()) {
-            table.pending.insert(hash);
+        if table.count_anew(hash, settled) {
             self.waits.notify_one();
-        } else {
-            table.pending.remove(&hash);
         }
         // Whoever reads one to look at it puts in what is known.
         let is_remarkable = is_news && (was_remarkable || table.is_remarkable(hash));
@@ -371,6 +368,14 @@ impl Table {
         self.rows.get(&hash).map(|entry| entry.extent()).unwrap_or_default()
     }
 
+    fn settled_of(&self, hash: VolumeHash) -> Option<u64> {
+        self.rows.get(&hash)?.settled()
+    }
+
+    fn count_anew(&mut self, hash: VolumeHash, settled: Option<u64>) -> bool {
+        self.tally.change(hash, settled, self.rows.get(&hash).map(|entry| &**entry))
+    }
+
     fn lose_unlisted_classes(&mut self) {
         for name in self.relisted_classes.end(self.classes.keys()) {
             self.classes.remove(&name);
@@ -386,5 +391,6 @@ impl Table {
 
 mod paging;
 mod sought;
+mod tally;
 #[cfg(test)]
 mod tests;

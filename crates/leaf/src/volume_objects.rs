@@ -176,6 +176,13 @@ impl VolumeObjects {
             || self.volumes.iter().any(|volume| volume.place_told().is_some())
     }
 
+    /// How many claims it has, where each is bound and nothing else is there: that is all there is to count of it.
+    pub(super) fn settled(&self) -> Option<u64> {
+        let is_bound = |claim: &CompactClaim| claim.phase == Phase::Bound && !claim.terminating;
+        let is_it = !self.claims.is_empty() && self.claims.iter().all(is_bound);
+        (is_it && self.volumes.iter().all(|volume| self.has_claim(volume))).then_some(self.claims.len() as u64)
+    }
+
     /// Every claim counts, copies too: a person has to see them.
     pub(super) fn count(&self, counts: &mut VolumeCounts) {
         for claim in &self.claims {

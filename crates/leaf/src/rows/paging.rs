@@ -27,6 +27,20 @@ impl Rows {
         self.page_of(after, most, |entry| !entry.is_well(), wanted)
     }
 
+    /// The same of those alone of which more is to be counted than bound claims.
+    pub fn page_of_unsettled(
+        &self,
+        after: Option<VolumeHash>,
+        most: usize,
+        wanted: impl Fn(&Row) -> bool,
+    ) -> Vec<(VolumeHash, Row)> {
+        let begin = after.map_or(Bound::Unbounded, Bound::Excluded);
+        let table = self.lock();
+        let unsettled = table.tally.unsettled.range((begin, Bound::Unbounded));
+        let rows = unsettled.filter_map(|hash| Some((*hash, table.rows.get(hash)?.row())));
+        rows.filter(|(_, row)| wanted(row)).take(most).collect()
+    }
+
     /// The first volumes after one that have a claim which nobody withdraws, and not more than so many.
     pub fn lasting_after(&self, after: Option<VolumeHash>, most: usize) -> Vec<VolumeHash> {
         let begin = after.map_or(Bound::Unbounded, Bound::Excluded);

@@ -82,7 +82,7 @@ impl Rows {
 
     /// Until some claim waits to be bound. For one who waits.
     pub async fn somebody_waits(&self) {
-        while self.lock().pending.is_empty() {
+        while self.lock().tally.pending.is_empty() {
             self.waits.notified().await;
         }
     }
@@ -90,7 +90,7 @@ impl Rows {
     /// Claims that wait to be bound, and what this process knows of their consumers.
     pub fn pending(&self) -> Vec<(VolumeHash, ClaimRow, Consumer)> {
         let table = self.lock();
-        let waiting = table.pending.iter().filter_map(|hash| Some((*hash, table.rows.get(hash)?)));
+        let waiting = table.tally.pending.iter().filter_map(|hash| Some((*hash, table.rows.get(hash)?)));
         let rows = waiting.map(|(hash, entry)| (hash, entry.row()));
         rows.filter_map(|(hash, row)| {
             // Of several the leaf counts, and the others are copies.
@@ -100,20 +100,23 @@ impl Rows {
         .collect()
     }
 
-    /// Counts the volumes, some at a time: others wait for the rows as well.
+    /// How many volumes there are. Those that are not simply there are counted some at a time: others wait for the rows as well.
     pub fn counts(&self) -> VolumeCounts {
         let (mut counts, mut from) = (VolumeCounts::default(), Bound::Unbounded);
         loop {
             let table = self.lock();
             let mut last = None;
-            for (hash, entry) in table.rows.range((from, Bound::Unbounded)).take(COUNTED_AT_ONCE) {
-                entry.count(&mut counts);
+            for hash in table.tally.unsettled.range((from, Bound::Unbounded)).take(COUNTED_AT_ONCE) {
+                if let Some(entry) = table.rows.get(hash) {
+                    entry.count(&mut counts);
+                }
                 last = Some(*hash);
             }
-            match last {
-                Some(last) => from = Bound::Excluded(last),
-                None => return counts,
-            }
+            let Some(last) = last else {
+                counts.bound += table.tally.bound;
+                return counts;
+            };
+            from = Bound::Excluded(last);
         }
     }
 }

@@ -1,7 +1,8 @@
+mod counts;
+
 use k8s_openapi::serde_json::{Value, from_value, json};
 
 use super::*;
-use crate::volume_objects::VolumeCounts;
 use domain::volume::plan::Phase;
 
 const CLAIM_UID: &str = "c-1";
@@ -271,37 +272,6 @@ fn copy_with_a_volume_of_its_own_is_not_taken_for_a_leaf_that_has_gone_or_was_ma
     anew.metadata.annotations = from_value(json!({"kosmos.csi.io/former": CLAIM_UID})).unwrap();
     rows.put_claim(&anew);
     assert_eq!(seen(), both("c-3", "pv-1"));
-}
-
-#[test]
-fn volumes_are_counted_by_state() {
-    let rows = rows();
-    let numbered = |number: u64, phase: &str, made: &str| {
-        let mut claim = claim("10", phase);
-        let of = VolumeHash::new(&HostId("h".to_owned()), &number.to_string());
-        claim.metadata.labels = Some(ownership::labels(&HostId("h".to_owned()), of));
-        claim.metadata.uid = Some(number.to_string());
-        claim.metadata.creation_timestamp = from_value(json!(made)).unwrap();
-        claim
-    };
-    (0..2500).for_each(|number| rows.put_claim(&numbered(number, "Bound", "1970-01-01T00:00:01Z")));
-    rows.put_claim(&numbered(3000, "Pending", "1970-01-01T00:00:09Z"));
-    rows.put_claim(&numbered(3001, "Pending", "1970-01-01T00:00:08Z"));
-    rows.put_claim(&numbered(3002, "Lost", "1970-01-01T00:00:01Z"));
-    let mut leaving = numbered(3003, "Bound", "1970-01-01T00:00:01Z");
-    leaving.metadata.deletion_timestamp = from_value(json!("1970-01-01T00:00:07Z")).unwrap();
-    rows.put_claim(&leaving);
-    rows.put_volume(&volume());
-    let expected = VolumeCounts {
-        pending: 2,
-        bound: 2500,
-        lost: 1,
-        terminating: 1,
-        released: 1,
-        oldest_creation: Some(8),
-        oldest_deletion: Some(7),
-    };
-    assert_eq!(rows.counts(), expected);
 }
 
 /// The leaf of a volume that was released and is used by another claim.

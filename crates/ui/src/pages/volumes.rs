@@ -213,12 +213,12 @@ pub(crate) async fn without_claim(sources: &Sources) -> u64 {
     for member in members.values().filter(|member| member.alias_of().is_none()) {
         // Before it was listed, claims are missing that are there.
         let Some(leaf) = member.last_known().filter(|leaf| leaf.rows.synced()) else { continue };
-        let side = Side::new(&known, member, volumes.as_deref());
-        let mut after = None;
+        let (mut side, mut after) = (None, None);
         loop {
-            let rows = leaf.rows.page_of_ailing(after, LOOKED_AT_ONCE, |row| row.claim.is_none());
+            let rows = leaf.rows.page_of_unsettled(after, LOOKED_AT_ONCE, |row| row.claim.is_none());
             let Some((last, _)) = rows.last() else { break };
             after = Some(*last);
+            let side = side.get_or_insert_with(|| Side::new(&known, member, volumes.as_deref()));
             count += rows.iter().filter(|(hash, row)| side.is_without_claim(*hash, row)).count() as u64;
             tokio::task::yield_now().await;
         }

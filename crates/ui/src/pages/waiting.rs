@@ -96,9 +96,10 @@ pub(crate) fn lines(sources: &Sources) -> Vec<WaitLine> {
     let known = registry::names(&members);
     for member in members.values().filter(|member| member.alias_of().is_none()) {
         let Some(leaf) = member.last_known() else { continue };
-        let side = Side::new(&known, member, volumes.as_deref());
+        let mut side = None;
         for (hash, claim, _) in leaf.rows.pending().into_iter().filter(|(_, claim, _)| !claim.is_copy_of_a_move()) {
-            lines.push(with_leaf(leaf, &side, hash, &claim, asked.remove(&hash), &told));
+            let side = side.get_or_insert_with(|| Side::new(&known, member, volumes.as_deref()));
+            lines.push(with_leaf(leaf, side, hash, &claim, asked.remove(&hash), &told));
         }
     }
     lines.extend(asked.values().map(without_leaf));

@@ -2,6 +2,7 @@
 
 use std::fs;
 
+use k8s_openapi::ByteString;
 use serde_json::{Value, json};
 use simulate::text;
 
@@ -194,6 +195,34 @@ async fn rights_in_a_namespace_that_somebody_has_taken_away_in_the_member_are_gi
         )
         .await;
     assert_eq!(namespaces(&clusters), json!(["bank", "shop"]));
+}
+
+/// As by a slip of who edits it.
+#[tokio::test]
+async fn secret_that_cannot_be_read_is_written_anew_by_the_bindings_and_never_for_more() {
+    let clusters = narrow("https://m0").await;
+    let writes = |text: &str| {
+        let text = ByteString(text.as_bytes().to_vec());
+        clusters.host.change(SECRETS, NAMESPACE, "m0", |secret| secret["data"]["kubeconfig"] = json!(text)).unwrap();
+    };
+    let mut odd = kubeconfig_of(&clusters);
+    odd["contexts"][0]["context"]["extensions"][0]["extension"] = json!("shop");
+    for damaged in [odd.to_string(), "contexts: [".to_owned()] {
+        writes(&damaged);
+        let told = clusters.does(ADD).await;
+        assert!(told.contains("volumes in shop alone, as before"), "{told}");
+        assert_eq!((bound(&clusters), namespaces(&clusters)), (NARROW.map(str::to_owned).to_vec(), json!(["shop"])));
+    }
+    let member = &clusters.members[0];
+    member.delete(WITHIN, "shop", &format!("kosmos-csi-namespaced-host-{}", identity(&clusters.host))).unwrap();
+    for binding in member.list(EVERYWHERE) {
+        member.delete(EVERYWHERE, "", text(&binding, "/metadata/name")).unwrap();
+    }
+    writes(&odd.to_string());
+    clusters.refuses(ADD, &["no list of namespaces", "--pods", "--volumes-only", "Nothing was written"]).await;
+    assert!(bound(&clusters).is_empty());
+    clusters.does(&format!("{ADD} --volumes-only --namespace=shop")).await;
+    assert_eq!((bound(&clusters), namespaces(&clusters)), (NARROW.map(str::to_owned).to_vec(), json!(["shop"])));
 }
 
 /// The bindings there tell of it: no Secret of the former cluster does.

@@ -19,15 +19,18 @@ pub async fn parse(text: &str, source: KubeconfigSource) -> Result<Config, Strin
     if text.trim().is_empty() {
         return Err("the kubeconfig is empty".to_owned());
     }
-    // The parser's own words quote the text, and with it the credentials.
-    let kubeconfig =
-        Kubeconfig::from_yaml(text).map_err(|_| "the kubeconfig is not the YAML of a kubeconfig".to_owned())?;
+    let kubeconfig = read(text)?;
     check(&kubeconfig, source)?;
     let mut config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default())
         .await
         .map_err(|error| format!("the kubeconfig cannot be used: {error}"))?;
     config.proxy_url = None; // never one from the environment
     Ok(config)
+}
+
+/// The parser's own words quote the text, and with it the credentials.
+fn read(text: &str) -> Result<Kubeconfig, String> {
+    Kubeconfig::from_yaml(text).map_err(|_| "the kubeconfig is not the YAML of a kubeconfig".to_owned())
 }
 
 /// The token by which a kubeconfig's user is known, if that is how.
@@ -42,7 +45,7 @@ pub fn token(text: &str) -> Option<String> {
 
 /// Where in the member the account has rights.
 pub fn namespaces(text: &str) -> Result<Namespaces, String> {
-    let kubeconfig = Kubeconfig::from_yaml(text).unwrap_or_default();
+    let kubeconfig = read(text)?;
     let extensions = current(&kubeconfig).and_then(|context| context.extensions.as_ref());
     let Some(found) = extensions.into_iter().flatten().find(|extension| extension.name == EXTENSION) else {
         return Ok(Namespaces::All);
@@ -195,6 +198,7 @@ mod tests {
             let reason = namespaces(&with(list)).unwrap_err();
             assert!(reason.contains(EXTENSION) && reason.contains(words), "{list}: {reason}");
         }
+        assert!(namespaces("contexts: [").is_err(), "what cannot be read does not say that it is all of them");
         assert_eq!(new_token(&with("[shop]"), &with("[bank]")), None, "that is more than another token");
     }
 

@@ -46,9 +46,19 @@ impl Scope {
         if is_said || secret.is_none() && !flags.take_over {
             return Ok(scope);
         }
-        let said = text.as_deref().map(rules::namespaces).transpose().map_err(anyhow::Error::msg)?;
+        let said = text.as_deref().map(rules::namespaces);
         let has_agents = !secret::of_member(agents, &flags.name).await?.is_empty();
-        let Some(before) = before(admin, host, said, has_agents).await? else { return Ok(scope) };
+        // What cannot be read is written anew by what the bindings say: it means no more.
+        let before = before(admin, host, said.clone().and_then(Result::ok), has_agents).await?;
+        let Some(before) = before else {
+            if let Some(Err(reason)) = said {
+                bail!(
+                    "the Secret by which the host knows this member cannot be read ({reason}), and nothing there tells what this host had: say \
+                     --pods, or --volumes-only with the namespaces. Nothing was written"
+                );
+            }
+            return Ok(scope);
+        };
         (scope.pods, scope.namespaces) = before;
         scope.is_of_before = !scope.pods;
         if flags.volume_stats && !scope.pods {

@@ -285,7 +285,7 @@ impl Snapshotter {
         found.map(|found| found.snapshot.unwrap())
     }
 
-    async fn get_group(&self, group_snapshot_id: String) -> Result<Vec<v1::Snapshot>, Status> {
+    pub async fn get_group(&self, group_snapshot_id: String) -> Result<Vec<v1::Snapshot>, Status> {
         let snapshot_ids = self.parts.clone();
         let request = v1::GetVolumeGroupSnapshotRequest { group_snapshot_id, snapshot_ids, ..Default::default() };
         let call =

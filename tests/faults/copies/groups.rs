@@ -109,6 +109,9 @@ fn marks_that_somebody_has_taken_off_a_snapshot_of_a_group_are_named_to_who_has_
         for said in [named.as_str(), "label kosmos.csi.io/group=", "label kosmos.csi.io/snapshot"] {
             assert!(refused.message().contains(said), "{said}: {refused}");
         }
+        let unseen = group.get_group(group.handle().unwrap().to_owned()).await.unwrap_err();
+        assert_eq!(unseen.code(), Code::FailedPrecondition, "{unseen}");
+        assert!(unseen.message().contains(&named) && !unseen.message().contains("delete it"), "{unseen}");
         put(labels);
         sleep(STEP * 5).await;
         group.discard();

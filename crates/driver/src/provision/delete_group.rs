@@ -25,6 +25,8 @@ use leaf::{
     },
 };
 
+/// What may be done with a part besides, where the group is to go.
+const OR_DELETE: &str = "; or delete it there, as it is to go with the group";
 /// Between two looks at what the member removes one after another.
 const PAUSE: Duration = Duration::from_millis(200);
 
@@ -44,7 +46,7 @@ pub async fn delete(provisioner: &Provisioner, text: &str, snapshots: &[String],
                 let came_late = known.is_empty() && group.chooses;
                 let removed = removed_parts(leaf, &id, &known, parts.len() > known.len(), snapshots).await?;
                 if !came_late {
-                    are_marked(leaf, hash, &parts, &known, snapshots)?;
+                    are_marked(leaf, hash, &parts, &known, snapshots, OR_DELETE)?;
                     check(&known, &removed, snapshots)?;
                 }
                 remove_group(leaf, &groups, &group, &parts, hash, deadline).await?;
@@ -92,29 +94,30 @@ async fn removed_parts(
 }
 
 /// A part that is named and there, but for the marks by which it is ours, belongs to the group no less: who has named it has named no other
-/// one. Nobody but a person puts them back.
-fn are_marked(
+/// one. Nobody but a person puts them back; `otherwise`: what he may do instead.
+pub(super) fn are_marked(
     leaf: &MemberClient,
     group: VolumeHash,
     parts: &[VolumeSnapshot],
     known: &[Snapshot],
     named: &[String],
+    otherwise: &str,
 ) -> Result<()> {
     let is_known = |name: &&String| known.iter().any(|part| part.id.to_string() == **name);
     let unknown: Vec<VolumeId> =
         named.iter().filter(|name| !is_known(name)).filter_map(|name| VolumeId::parse(name)).collect();
     let all: Vec<_> = parts.iter().filter_map(|part| unmarked(leaf, part, group)).collect();
-    lacking(&all, &unknown).map_or(Ok(()), |what| Err(Error::Refused(format!("member {}: {what}", leaf.member))))
+    let what = lacking(&all, &unknown, otherwise);
+    what.map_or(Ok(()), |what| Err(Error::Refused(format!("member {}: {what}", leaf.member))))
 }
 
 /// What to do about the parts without their marks, where one of these handles may mean any. One that says no place may mean any part, and
 /// no part for certain: that one may not be ours.
-fn lacking(candidates: &[(LeafPlace, Vec<String>)], unknown: &[VolumeId]) -> Option<String> {
+fn lacking(candidates: &[(LeafPlace, Vec<String>)], unknown: &[VolumeId], otherwise: &str) -> Option<String> {
     let is_named = |place: &LeafPlace| unknown.iter().any(|id| id.place().as_ref() == Some(place));
     if let Some((place, lacking)) = candidates.iter().find(|(place, _)| is_named(place)) {
         return Some(format!(
-            "snapshot {place} is part of the group, and somebody has taken marks of ours off it: put back {}; or delete it there, as it is \
-             to go with the group",
+            "snapshot {place} is part of the group, and somebody has taken marks of ours off it: put back {}{otherwise}",
             lacking.join(", ")
         ));
     }
@@ -266,15 +269,15 @@ mod tests {
         let (named, hashed) =
             (VolumeId::new("m", "shop", "b", hash), VolumeId { member: "m".to_owned(), leaf: LeafName::Hashed(hash) });
         let parts = [lacks("a"), lacks("b")];
-        let certain = lacking(&parts, &[hashed.clone(), named.clone()]).unwrap();
+        let certain = lacking(&parts, &[hashed.clone(), named.clone()], OR_DELETE).unwrap();
         assert!(certain.contains("snapshot shop/b is part") && certain.contains("delete it there"), "{certain}");
-        let candidates = lacking(&parts, std::slice::from_ref(&hashed)).unwrap();
+        let candidates = lacking(&parts, std::slice::from_ref(&hashed), OR_DELETE).unwrap();
         for said in ["shop/a (label of a)", "shop/b (label of b)", "may be one of these in the group"] {
             assert!(candidates.contains(said), "{said}: {candidates}");
         }
         assert!(!candidates.contains("delete"), "{candidates}");
-        assert_eq!(lacking(&parts[..1], &[named]), None);
-        assert_eq!(lacking(&[], &[hashed]), None);
+        assert_eq!(lacking(&parts[..1], &[named], OR_DELETE), None);
+        assert_eq!(lacking(&[], &[hashed], OR_DELETE), None);
     }
 
     #[test]

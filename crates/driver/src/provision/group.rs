@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, time::Duration};
 
 use super::{
     Deadline, Provisioner,
-    delete_group::{check, remove_group},
+    delete_group::{are_marked, check, remove_group},
     find::{self, Sought},
     found_group::{find, marked, marked_rows},
     group_volumes::{Volume, one_member, one_namespace, paired, volumes_of},
@@ -221,7 +221,9 @@ pub async fn get(provisioner: &Provisioner, text: &str, snapshots: &[String]) ->
     let leaf = member.leaf()?;
     let groups = leaf::snapshot::served::groups(leaf).await?.ok_or_else(unknown)?;
     let (hash, group) = find(&groups, &id).await?.ok_or_else(unknown)?;
-    let parts = marked(leaf, &leaf::snapshot::group::parts(leaf, &group).await?, hash);
+    let all = leaf::snapshot::group::parts(leaf, &group).await?;
+    let parts = marked(leaf, &all, hash);
+    are_marked(leaf, hash, &all, &parts, snapshots, "")?;
     check(&parts, &[], snapshots)?;
     let ready = group.ready && parts.iter().all(|part| part.ready);
     Ok(Group { id, cut: group.cut.unwrap_or_default(), ready, snapshots: parts })

@@ -8,6 +8,7 @@ mod gone;
 mod hands;
 mod killed;
 mod late;
+mod lost;
 mod permitted;
 mod play;
 mod refused;

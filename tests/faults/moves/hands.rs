@@ -30,7 +30,7 @@ const QUOTA: &str = "tight";
 /// A finalizer of somebody's.
 const THEIRS: &str = "people.example/keep";
 /// Longer than a move takes whose requests are slow.
-const TRIED: Duration = Duration::from_mins(2);
+pub(super) const TRIED: Duration = Duration::from_mins(2);
 /// More than a move that waits asks in a minute, and all work in the background beside it.
 const MOST_A_MINUTE: u64 = 600;
 
@@ -61,7 +61,7 @@ fn movers(story: &Story) -> Vec<String> {
 }
 
 /// That runs.
-fn has_mover(story: &Story, at: usize) -> bool {
+pub(super) fn has_mover(story: &Story, at: usize) -> bool {
     let is_one = |pod: &Value| text(pod, "/metadata/namespace") == YARD && text(pod, "/status/phase") == "Running";
     story.bench.members[at].list("pods").iter().any(|pod| is_one(pod))
 }
@@ -77,12 +77,12 @@ fn told(story: &Story) -> String {
     format!("{}\n{}", story.status(), events(&story.bench))
 }
 
-fn calls_off(story: &Story) {
+pub(super) fn calls_off(story: &Story) {
     let _ = story.bench.host.delete(MOVES, SHOP, "to");
 }
 
 /// Somebody deletes claims in a member that are not his.
-fn delete(story: &Story, at: usize, is_meant: impl Fn(&Value) -> bool) {
+pub(super) fn delete(story: &Story, at: usize, is_meant: impl Fn(&Value) -> bool) {
     let member = &story.bench.members[at];
     for claim in member.list(CLAIMS).iter().filter(|claim| is_meant(claim)) {
         let (namespace, name) = (text(claim, "/metadata/namespace"), text(claim, "/metadata/name"));
@@ -100,7 +100,7 @@ fn kept_by(story: &Story, at: usize) -> String {
 }
 
 /// The mover is gone, and nobody has said how it ended: its node was taken away.
-fn loses_mover(story: &Story, at: usize) {
+pub(super) fn loses_mover(story: &Story, at: usize) {
     let member = &story.bench.members[at];
     for pod in member.list("pods").iter().filter(|pod| is_in_the_yard(pod)) {
         member.delete_now("pods", YARD, text(pod, "/metadata/name")).unwrap();
@@ -111,7 +111,7 @@ fn is_at_home(claim: &Value) -> bool {
     text(claim, "/metadata/namespace") == SHOP
 }
 
-fn is_in_the_yard(claim: &Value) -> bool {
+pub(super) fn is_in_the_yard(claim: &Value) -> bool {
     text(claim, "/metadata/namespace") == YARD
 }
 

@@ -65,6 +65,8 @@ pub struct SeenLeaf {
     pub stray: bool,
     /// Another move has a leaf in the yard.
     pub taken: bool,
+    /// Its volume has gone, and nobody gives its claim another one.
+    pub lost: bool,
     pub mark: Mark,
     /// A node of the host has it, or a pod of the member keeps its claim.
     pub used: bool,
@@ -143,6 +145,10 @@ pub fn next(seen: &Seen) -> Moving {
         {
             without_its_volume(source, copy)
         }
+        // It is not looked at then, but where the watches show no volume of it.
+        (Phase::Waiting | Phase::Isolating, Some(source)) if copy.lost && !copy.taken => {
+            without_its_volume(source, copy)
+        }
         (Phase::Closing, Some(source)) => to_close(source).unwrap_or(Moving::Enter(Phase::Waiting)),
         // Somebody in the member may have taken the mark off.
         (Phase::Waiting, Some(source)) => to_close(source).unwrap_or_else(|| freed(source)),
@@ -200,6 +206,8 @@ fn prepared(copy: &SeenLeaf) -> Moving {
         _ if copy.taken => Moving::Await("another move has a leaf in the yard of the copy's member"),
         _ if copy.stray => Moving::RemoveCopyStray,
         (End::Failed | End::Copied(_), _) => Moving::RemoveEnds,
+        _ if copy.lost && copy.has_end() => Moving::RemoveEnds,
+        _ if copy.lost => Moving::RemoveCopy,
         // Its pod keeps it.
         _ if copy.leaving && copy.has_end() => Moving::RemoveEnds,
         // Nothing is in it yet.

@@ -8,7 +8,7 @@ use super::Job;
 use domain::{
     error::{Error, Result},
     volume::{
-        LeafPlace, VolumeHash,
+        LeafName, LeafPlace, VolumeHash, VolumeId,
         moving::{End, Moving, Outcome, Part, Phase, Seen, SeenLeaf},
     },
 };
@@ -20,6 +20,7 @@ use host::{
     replacement::Replacing,
 };
 use leaf::{
+    MemberClient,
     moving::{
         Leaving, Sight,
         ends::{Mover, State, movers},
@@ -157,9 +158,10 @@ pub(super) async fn look(job: &mut Job) -> Result<Looked> {
     let loss = subject.as_ref().and_then(|(_, loss)| *loss);
     let subject = subject.map(|(subject, _)| subject);
     let hash = VolumeHash::new(&job.movers.host.id, &pinned.name);
+    let looks_at_copy = phase.goes_by_copy() || may_be_lost(job, phase, &to, hash);
     let (source, copy) = tokio::join!(
         half(job, &from, hash, phase.goes_by_source().then_some(Part::Source), known.source),
-        half(job, &to, hash, phase.goes_by_copy().then_some(Part::Copy), known.copy)
+        half(job, &to, hash, looks_at_copy.then_some(Part::Copy), known.copy)
     );
     // Nobody takes back that a volume is being deleted, and its pods are not to wait for that.
     let is_wanted = subject.as_ref().is_some_and(|subject| !subject.is_leaving && loss.is_none());
@@ -174,6 +176,10 @@ pub(super) async fn look(job: &mut Job) -> Result<Looked> {
         source_forgotten: is_forgotten(job, &from, &source).await,
         copy_forgotten: is_forgotten(job, &to, &copy).await,
     };
+    if let Some(leaf) = seen.copy.as_mut().filter(|_| copy.is_ok() && !phase.goes_by_copy()) {
+        // It was kept by then, also where its claim has gone with it.
+        leaf.lost |= leaf.volume.is_none();
+    }
     let users = users_of(&mut seen, [&source, &copy]).await?;
     let movers = |half: &Result<Half>| half.as_ref().map(|half| half.movers.clone()).unwrap_or_default();
     let ends = ends_of(&movers(&source), &movers(&copy), status.attempt);
@@ -230,6 +236,16 @@ async fn users_of(seen: &mut Seen, halves: [&Result<Half>; 2]) -> Result<Users> 
     let users = half.users().await?;
     leaf.used = leaf.used || !users.is_empty();
     Ok(Users::Have(users))
+}
+
+/// While pods are waited for, nobody asks the member of the copy again and again. But where the watches know of no volume there any more that
+/// says where its claim belongs, it is looked at: its user is told before his pods have ended for nothing.
+fn may_be_lost(job: &Job, phase: Phase, side: &Side, hash: VolumeHash) -> bool {
+    let members = job.movers.members.all();
+    let leaf = members.as_ref().ok().and_then(|members| members.get(&side.member)?.leaf().ok());
+    let id = VolumeId { member: side.member.clone(), leaf: LeafName::Hashed(hash) };
+    let is_known = |leaf: &MemberClient| leaf.rows.volumes_of(&id).iter().any(|volume| volume.place.is_some());
+    matches!(phase, Phase::Waiting | Phase::Isolating) && leaf.is_some_and(|leaf| !is_known(leaf))
 }
 
 /// Not looked at where what is next does not go by it.

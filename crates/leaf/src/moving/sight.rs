@@ -316,6 +316,7 @@ impl Sight {
             stray: self.stray.is_some(),
             taken: self.is_taken,
             whole: self.is_whole(),
+            lost: self.volume.is_none() && self.claim().is_some_and(|claim| ClaimRow::new(claim).is_lost()),
             leaving: self.yard.as_ref().is_some_and(is_leaving),
             mark: match mark.filter(|mark| mark.uid == of.uid).map(|mark| mark.part) {
                 Some(Part::Source) => Mark::Closed,

@@ -191,9 +191,9 @@ fn receiver_is_begun_once_the_claim_of_its_copy_is_there_to_stay() {
 #[test]
 fn copy_that_has_lost_its_volume_is_never_given_out_and_a_person_is_asked_to_act() {
     let source = SeenLeaf { yard: true, whole: true, volume: Some(KEPT), ..SeenLeaf::default() };
-    for phase in [Phase::Closing, Phase::Copying, Phase::Placing, Phase::Ready] {
+    for phase in [Phase::Closing, Phase::Waiting, Phase::Isolating, Phase::Copying, Phase::Placing, Phase::Ready] {
         for (home, yard) in [(false, false), (false, true), (true, false)] {
-            let lost = SeenLeaf { home, yard, ..SeenLeaf::default() };
+            let lost = SeenLeaf { home, yard, lost: true, ..SeenLeaf::default() };
             let seen = Seen { phase, verified: true, ..copying(source, lost) };
             assert!(matches!(next(&seen), Moving::Stuck(why) if why.contains("the source is whole")), "{seen:?}");
             let both = Seen { source: Some(SeenLeaf { volume: None, ..source }), ..seen };
@@ -297,6 +297,31 @@ fn copy_that_was_verified_is_removed_only_while_the_member_of_its_source_answers
         (Seen { verified: false, ..forgotten }, Moving::RemoveCopy),
         (Seen { copy: None, copy_forgotten: true, source: Some(source), ..silent }, Moving::ReturnSource),
     ] {
+        assert_eq!(next(&seen), expected, "{seen:?}");
+    }
+}
+
+/// Nobody would give its claim another one.
+#[test]
+fn copy_that_loses_its_volume_before_anything_is_in_it_is_begun_anew() {
+    let lost = SeenLeaf { yard: true, lost: true, ..SeenLeaf::default() };
+    for (copy, expected) in [
+        (SeenLeaf { end: End::Ready, ..lost }, Moving::RemoveEnds),
+        (SeenLeaf { end: End::Starting, ..lost }, Moving::RemoveEnds),
+        (lost, Moving::RemoveCopy),
+        (SeenLeaf::default(), Moving::MakeCopy),
+    ] {
+        let seen = Seen {
+            phase: Phase::Preparing,
+            called_off: false,
+            may_switch: true,
+            verified: false,
+            switched: false,
+            source: Some(SeenLeaf::default()),
+            copy: Some(copy),
+            source_forgotten: false,
+            copy_forgotten: false,
+        };
         assert_eq!(next(&seen), expected, "{seen:?}");
     }
 }

@@ -142,13 +142,15 @@ async fn member_in_which_pods_of_the_host_run_is_closed_and_not_removed() {
     let set = json!([{"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "log", "uid": "u", "controller": true}]);
     host.create("pods", pod("log-1", set)).unwrap();
     host.create("pods", pod("db-0", json!([]))).unwrap();
+    host.create("pods", pod("job-1", json!([]))).unwrap();
+    host.change("pods", "shop", "job-1", |pod| pod["status"]["phase"] = json!("Succeeded")).unwrap();
     let drain = "kubectl drain -l app.kubernetes.io/managed-by=kosmos.csi.io,topology.kosmos.csi.io/member=m0";
     clusters
         .refuses(
             "member remove m0",
             &[
                 "closed to new volumes and pods now",
-                "it runs one pod of the host (shop/db-0)",
+                "it runs one pod of the host (shop/db-0), and has one ended pod of the host (shop/job-1)",
                 drain,
                 "kubectl uncordon",
             ],
@@ -161,6 +163,8 @@ async fn member_in_which_pods_of_the_host_run_is_closed_and_not_removed() {
         "it takes no pods from before the look at them on"
     );
     host.change("pods", "shop", "db-0", |pod| pod["spec"]["nodeName"] = json!("another")).unwrap();
+    clusters.refuses("member remove m0", &["it has one ended pod of the host (shop/job-1). Have them", drain]).await;
+    host.delete_now("pods", "shop", "job-1").unwrap();
 
     let mut copy = pod("db-0", json!([]));
     copy["metadata"]["labels"] =

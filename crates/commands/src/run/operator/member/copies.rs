@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use agent::{CORDONED, may_be_called};
 use cluster::with_causes;
 use domain::volume::{DRIVER, MEMBER_KEY};
-use host::Host;
+use host::{Host, pod::has_ended};
 use leaf::{
     MemberClient,
     ownership::{self, COPY_OF, MANAGED_BY},
@@ -62,14 +62,25 @@ async fn change(host: &Host, member: &str, change: Value) -> anyhow::Result<bool
     Ok(!nodes.is_empty())
 }
 
-/// What is bound to these nodes. Pods of DaemonSets are not run, and go with the node.
-pub(super) async fn bound(host: &Host, member: &str) -> anyhow::Result<Vec<String>> {
-    let mut bound = Vec::new();
+/// What is bound to the nodes of a member.
+#[derive(Debug, Default)]
+pub(super) struct Bound {
+    pub(super) running: Vec<String>,
+    /// Whose copies are there as long as they are.
+    pub(super) ended: Vec<String>,
+}
+
+/// Pods of DaemonSets are not run, and go with the node.
+pub(super) async fn bound(host: &Host, member: &str) -> anyhow::Result<Bound> {
+    let mut bound = Bound::default();
     for node in nodes(host, member).await? {
         let there = ListParams::default().fields(&format!("spec.nodeName={node}"));
         let pods = Api::<Pod>::all(host.client.clone()).list(&there).await;
         let pods = pods.map_err(|error| anyhow!("list pods of node {node}: {}", with_causes(&error)))?;
-        bound.extend(pods.iter().filter(|pod| !is_of_daemon_set(pod)).map(place));
+        for pod in pods.iter().filter(|pod| !is_of_daemon_set(pod)) {
+            let all = if has_ended(pod) { &mut bound.ended } else { &mut bound.running };
+            all.push(place(pod));
+        }
     }
     Ok(bound)
 }

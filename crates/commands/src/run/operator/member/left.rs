@@ -5,7 +5,7 @@ use kube::ResourceExt;
 
 use super::{
     belongings::Belongings,
-    copies::{self, There},
+    copies::{self, Bound, There},
     counted_as, others,
 };
 use crate::{
@@ -40,11 +40,10 @@ pub(super) async fn told(
         return Ok(Some(format!("it has {left}. Delete their claims and snapshots, have moves end; {BY_FORCE}")));
     }
     let bound = copies::bound(host, name).await?;
-    if !bound.is_empty() {
+    if let Some(pods) = pods(&bound) {
         return Ok(Some(format!(
-            "it runs {}. Have them run elsewhere: kubectl drain -l {} --ignore-daemonsets --delete-emptydir-data (and --force for pods that \
-             nothing makes anew). With `member remove --force` nobody ends them any more",
-            counted_as("pods", &bound),
+            "it {pods}: kubectl drain -l {} --ignore-daemonsets --delete-emptydir-data (and --force for pods that nothing makes anew). With \
+             `member remove --force` nobody ends them any more",
             copies::selector(name)
         )));
     }
@@ -68,6 +67,20 @@ pub(super) async fn told(
         )),
         Err(reason) => Some(format!("whether leaves of this host are there cannot be seen ({reason}); {BY_FORCE}")),
     })
+}
+
+/// What is to be drained, and what for.
+fn pods(Bound { running, ended }: &Bound) -> Option<String> {
+    match (running.is_empty(), ended.is_empty()) {
+        (true, true) => None,
+        (false, true) => Some(format!("runs {}. Have them run elsewhere", counted_as("pods", running))),
+        (true, false) => Some(format!("has {}. Have them removed", counted_as("ended pods", ended))),
+        (false, false) => Some(format!(
+            "runs {}, and has {}. Have them run elsewhere, and removed",
+            counted_as("pods", running),
+            counted_as("ended pods", ended)
+        )),
+    }
 }
 
 /// What other hosts would miss, where the accounts go too.
@@ -120,10 +133,10 @@ async fn running(way: Result<Way, String>) -> Option<String> {
     };
     match there {
         Ok(There { copies, .. }) if !copies.is_empty() => {
-            Some(format!("it runs {}. {COPIES_END}", counted_as("copied pods", &copies)))
+            Some(format!("it has {}. {COPIES_END}", counted_as("copied pods", &copies)))
         }
         Ok(There { own, .. }) if !own.is_empty() => Some(format!(
-            "it runs {}, which move volumes or wait for them. {OWN_END}",
+            "it has {}, which move volumes or wait for them. {OWN_END}",
             counted_as("pods of the driver", &own)
         )),
         Ok(_) => None,

@@ -218,6 +218,11 @@ pub struct Superseded {
 }
 
 impl Superseded {
+    /// Where the one is that has the volume.
+    pub fn holder(&self) -> &LeafPlace {
+        &self.holder.place
+    }
+
     /// The handle of both leads to the one that has the volume: no look at that finds this one, which can never be bound.
     pub fn is_out_of_sight(&self, client: &MemberClient, hash: VolumeHash) -> bool {
         let handle = |claim: &ClaimRow| claim.id(&client.member, hash);

@@ -19,8 +19,10 @@ use leaf::{
 pub(crate) enum Elsewhere {
     /// The claim came late, is looked for, and withdrawn.
     UntilItGoes,
-    InAnotherClaim,
+    InAnotherClaim(LeafPlace),
     InMember(String),
+    /// By the host. What is here was used, or may have been.
+    AlsoInMember(String),
     /// It could not be read.
     Unread,
 }
@@ -32,8 +34,8 @@ impl Elsewhere {
             Self::UntilItGoes => "It was made anew late, and another leaf claim has that volume since: it goes by itself within a quarter \
                                   of an hour, and nothing is to be deleted"
                 .to_owned(),
-            Self::InAnotherClaim => {
-                "Another leaf claim has that volume, which is not to be deleted for this name".to_owned()
+            Self::InAnotherClaim(place) => {
+                format!("Leaf claim {place} has that volume, which is not to be deleted for this name")
             }
             Self::Unread => {
                 "Where its data is cannot be read now: nothing is to be deleted for this name before that is told".to_owned()
@@ -41,6 +43,10 @@ impl Elsewhere {
             Self::InMember(member) => format!(
                 "That volume is in member {member}, and is not to be deleted for this name: what came late here goes by itself within a \
                  quarter of an hour"
+            ),
+            Self::AlsoInMember(member) => format!(
+                "The host has that volume in member {member}, and what is here may have its newest data, as where the host was restored from a \
+                 backup of before a move: nothing is to be deleted for this name before that is known"
             ),
         }
     }
@@ -78,18 +84,38 @@ async fn read(host: &Host, leaf: &MemberClient, hash: VolumeHash, place: &LeafPl
     let pair = healing::examine(leaf, hash, place, None).await?;
     if let Some(late) = healing::superseded(leaf, hash, &pair).await? {
         let goes = late.is_out_of_sight(leaf, hash);
-        return Ok(Some(if goes { Elsewhere::UntilItGoes } else { Elsewhere::InAnotherClaim }));
+        return Ok(Some(if goes { Elsewhere::UntilItGoes } else { Elsewhere::InAnotherClaim(late.holder().clone()) }));
     }
-    Ok(other_member(host, leaf, hash, &pair).await?.map(Elsewhere::InMember))
+    let came_late = pair.claim.as_ref().is_some_and(|claim| ClaimRow::new(claim).may_have_come_late());
+    let elsewhere = if came_late { Elsewhere::InMember } else { Elsewhere::AlsoInMember };
+    Ok(other_member(host, leaf, hash, &pair).await?.map(elsewhere))
 }
 
-/// Whoever may write in the member writes any name on a claim: one that is not of its volume says nothing. One that the host has used did
-/// not come late: a host that was restored from before a move leads to where the volume was then.
+/// Whoever may write in the member writes any name on a claim: one that is not of its volume says nothing. A host that was restored from
+/// before a move leads to where the volume was then.
 async fn other_member(host: &Host, leaf: &MemberClient, hash: VolumeHash, pair: &LeafPair) -> Result<Option<String>> {
-    if !pair.claim.as_ref().is_some_and(|claim| ClaimRow::new(claim).may_have_come_late()) {
-        return Ok(None);
-    }
     let Some(name) = pair.volume_name().filter(|name| VolumeHash::new(&host.id, name) == hash) else { return Ok(None) };
     let id = host::volume::handle_of(host, name).await?.and_then(|handle| VolumeId::parse(&handle));
     Ok(id.map(|id| id.member).filter(|member| *member != leaf.member))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn where_the_data_is_elsewhere_that_is_named_and_nothing_is_to_be_deleted() {
+        let place = LeafPlace { namespace: "shop".to_owned(), claim: "again".to_owned() };
+        for (elsewhere, named) in [
+            (Elsewhere::UntilItGoes, "by itself"),
+            (Elsewhere::InAnotherClaim(place), "Leaf claim shop/again has that volume"),
+            (Elsewhere::InMember("m1".to_owned()), "in member m1"),
+            (Elsewhere::AlsoInMember("m1".to_owned()), "in member m1"),
+            (Elsewhere::Unread, "cannot be read now"),
+        ] {
+            let told = elsewhere.way_out();
+            let is_kept = ["nothing is to be deleted", "is not to be deleted"].iter().any(|words| told.contains(words));
+            assert!(told.contains(named) && is_kept, "{told}");
+        }
+    }
 }

@@ -44,10 +44,10 @@ impl Pods<'_> {
     /// Keeps everything up to date that pods of the host name there, and removes what no copy names any more, or what the host no
     /// longer gives, until it is dropped.
     pub(super) async fn keep_named(&self) {
-        let (mut unused, mut everywhere) = (HashMap::new(), None::<Instant>);
+        let (mut unused, mut holding, mut everywhere) = (HashMap::new(), BTreeSet::new(), None::<Instant>);
         loop {
             let is_thorough = everywhere.is_none_or(|since| since.elapsed() >= EVERYWHERE);
-            match self.look_at_named(&mut unused, is_thorough).await {
+            match self.look_at_named(&mut unused, &mut holding, is_thorough).await {
                 Ok(()) if is_thorough => everywhere = Some(Instant::now()),
                 Ok(()) => {}
                 Err(error) => tracing::warn!(
@@ -60,23 +60,20 @@ impl Pods<'_> {
         }
     }
 
-    async fn look_at_named(&self, unused: &mut HashMap<SyncedObject, Instant>, is_thorough: bool) -> kube::Result<()> {
+    async fn look_at_named(
+        &self,
+        unused: &mut HashMap<SyncedObject, Instant>,
+        holding: &mut BTreeSet<String>,
+        is_thorough: bool,
+    ) -> kube::Result<()> {
         let (wanted, named_by_copies) = (self.wanted(), self.named_by_copies());
         let mut there = self.ours_in(Kind::ConfigMap, "").await?;
         let marked = there.iter().filter(|((_, place), _)| place.name == MARKER);
         let marked: BTreeSet<String> = marked.map(|((_, place), _)| place.namespace.clone()).collect();
         let open = self.view.open_namespaces.list(&self.host.client).await?;
-        let mut holding = BTreeSet::new();
-        for namespace in with_secrets(is_thorough.then_some(&*open), &marked, &named_by_copies) {
-            let secrets = self.ours_in(Kind::Secret, &namespace).await?;
-            if !secrets.is_empty() {
-                if !marked.contains(&namespace) {
-                    self.mark_namespace(&namespace).await?;
-                }
-                holding.insert(namespace);
-            }
-            there.extend(secrets);
-        }
+        let everywhere = is_thorough.then_some(&*open);
+        let namespaces = with_secrets(everywhere, &marked, holding, &named_by_copies);
+        there.extend(self.secrets_there(namespaces, &marked, holding).await?);
         there.retain(|((_, place), _)| place.name != MARKER || !holding.contains(&place.namespace));
         unused.retain(|thing, _| there.iter().any(|(known, _)| known == thing) && !named_by_copies.contains(thing));
         let mut is_idle = |thing: &SyncedObject| {
@@ -112,6 +109,30 @@ impl Pods<'_> {
             self.refresh(thing, None, pod).await?;
         }
         Ok(())
+    }
+
+    /// `holding`: where some were when they were last listed. They are listed there until none is left: the mark of a namespace may be
+    /// another host's, and then tells this one nothing.
+    async fn secrets_there(
+        &self,
+        namespaces: BTreeSet<String>,
+        marked: &BTreeSet<String>,
+        holding: &mut BTreeSet<String>,
+    ) -> kube::Result<Vec<(SyncedObject, Value)>> {
+        let mut there = Vec::new();
+        for namespace in namespaces {
+            let secrets = self.ours_in(Kind::Secret, &namespace).await?;
+            if secrets.is_empty() {
+                holding.remove(&namespace);
+                continue;
+            }
+            if !marked.contains(&namespace) {
+                self.mark_namespace(&namespace).await?;
+            }
+            holding.insert(namespace);
+            there.extend(secrets);
+        }
+        Ok(there)
     }
 
     /// It may have been opened since that was listed. Each namespace is asked about once; none: not at this look any more.
@@ -189,10 +210,11 @@ impl Pods<'_> {
 fn with_secrets(
     open: Option<&BTreeSet<String>>,
     marked: &BTreeSet<String>,
+    holding: &BTreeSet<String>,
     named: &BTreeSet<SyncedObject>,
 ) -> BTreeSet<String> {
     let named = named.iter().filter(|(kind, _)| *kind == Kind::Secret).map(|(_, place)| &place.namespace);
-    open.into_iter().flatten().chain(marked).chain(named).cloned().collect()
+    open.into_iter().flatten().chain(marked).chain(holding).chain(named).cloned().collect()
 }
 
 fn things(pod: &Value, spec: &Value) -> Vec<SyncedObject> {

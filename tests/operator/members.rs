@@ -306,6 +306,16 @@ async fn which_cluster_a_member_is_stands_in_both_records_before_anybody_connect
     assert_eq!(recorded(PODS_NAMESPACE), json!({"m0": first}));
 }
 
+/// The record is one object for all members, and has room for so much.
+#[tokio::test]
+async fn cluster_that_says_no_uid_of_its_own_does_not_join_and_is_not_recorded() {
+    let clusters = Clusters::new(1);
+    let long = |namespace: &mut Value| namespace["metadata"]["uid"] = json!("f".repeat(1 << 10));
+    clusters.members[0].change("namespaces", "", "kube-system", long).unwrap();
+    clusters.refuses(ADD, &["does not say who it is"]).await;
+    assert!(clusters.host.list("configmaps").is_empty() && clusters.members[0].list(ROLES).is_empty());
+}
+
 #[tokio::test]
 async fn member_whose_kubeconfig_names_no_authority_does_not_join() {
     let clusters = Clusters::new(1);

@@ -28,7 +28,7 @@ use kube::{Api, Client, ResourceExt};
 use cluster::with_causes;
 use domain::{
     error::{Error, Result},
-    volume::HostId,
+    volume::{HostId, id::is_uid},
 };
 use identity::Identity;
 
@@ -61,13 +61,16 @@ impl Host {
     }
 }
 
+const NO_UID: &str = "it does not say who it is: the UID of its namespace kube-system has not the form of one";
+
 /// A cluster is who its `kube-system` namespace says it is.
 pub async fn identity(client: &Client) -> Result<String, kube::Error> {
     let namespaces = Api::<Namespace>::all(client.clone());
     let answer = tokio::time::timeout(PATIENCE, namespaces.get_metadata("kube-system")).await;
     let unclear = |what: &str| kube::Error::Service(what.into());
     let namespace = answer.map_err(|_| unclear("its answer does not end"))??;
-    namespace.uid().filter(|uid| !uid.is_empty()).ok_or_else(|| unclear("its kube-system namespace has no UID"))
+    // It would be written into the record of all members.
+    namespace.uid().filter(|uid| is_uid(uid)).ok_or_else(|| unclear(NO_UID))
 }
 
 /// A read without a result. That something is not there is told by `cluster::read` alone: a "not found" that proves nothing

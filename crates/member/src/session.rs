@@ -10,7 +10,6 @@ use super::{
     openings::{Opening, Openings},
 };
 use cluster::with_causes;
-use domain::volume::id::is_uid;
 use host::pins::{Pin, Pinning};
 
 /// Runs until it is dropped.
@@ -86,10 +85,6 @@ async fn prove(member: &Member, link: &Link, pinning: &Pinning, openings: &Openi
 async fn ask(member: &Member, link: &Link, pinning: &Pinning) -> Result<String, Identity> {
     let answer = host::identity(&link.line.probe).await;
     let identity = answer.map_err(|error| Identity::Unproven(refusal(&error)))?;
-    // It would be written into the host's record of all members.
-    if !is_uid(&identity) {
-        return Err(Identity::Unproven(NO_UID.to_owned()));
-    }
     match pinning.pin(&member.name, &identity).await {
         Ok(Pin::Held) => Ok(identity),
         Ok(Pin::SameAs { name }) => Err(Identity::Alias(name)),
@@ -150,7 +145,6 @@ pub fn refusal(error: &kube::Error) -> String {
     }
 }
 
-const NO_UID: &str = "it does not say who it is: the UID of its namespace kube-system has not the form of one";
 /// A member that cuts every watch is not to be listed in circles.
 const BEFORE_LISTING: Duration = Duration::from_secs(1);
 const LONGEST_BEFORE_LISTING: Duration = Duration::from_secs(32);

@@ -9,7 +9,7 @@ use std::{
 };
 
 use simulate::faults::{Action, Verb};
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep};
 
 use crate::{
     bench::{Bench, DRIVER_NAMESPACE, lock},
@@ -67,6 +67,22 @@ fn members_that_do_not_answer_keep_no_others_from_being_opened() {
         until(&bench, 4 * SLOW, "the others are open", || open(&bench) == MEMBERS - SILENT).await;
         bench.guard.heal();
         until(&bench, PATIENCE, "all are open", || open(&bench) == MEMBERS).await;
+    });
+}
+
+/// Each is asked again every few seconds.
+#[test]
+fn hundreds_of_members_that_stay_silent_do_not_hold_up_one_that_joins() {
+    const SILENT: usize = 500;
+    virtual_time::run(1, async {
+        let bench = Bench::new(1, 1 + SILENT, &fixture::steady(STEP)).await;
+        bench.host.delete("secrets", DRIVER_NAMESPACE, "m0").unwrap();
+        bench.guard.set_fate(|_, at, _| if at > 1 { Action::Hang } else { Action::Pass });
+        bench.start();
+        bench.serves().await;
+        sleep(PATIENCE).await;
+        bench.host.create("secrets", fixture::kubeconfig("m0")).unwrap();
+        until(&bench, 8 * SLOW, "it is open", || open(&bench) == 1).await;
     });
 }
 

@@ -51,6 +51,21 @@ pub(super) struct Opening {
 }
 
 impl Opening {
+    /// Of a member that did not come to an end in time when it had a place: where many are silent, each would hold one at every try.
+    pub(super) fn without_place() -> Self {
+        Self { place: None, until: Instant::now() + HELD }
+    }
+
+    /// Whether it was, or would have been, waited for without its place.
+    pub(super) fn has_outlived(&self) -> bool {
+        Instant::now() >= self.until
+    }
+
+    /// With a place, which is waited for where it has none.
+    pub(super) async fn placed(self, openings: &Openings) -> Self {
+        if self.place.is_some() { self } else { openings.begin().await }
+    }
+
     /// Does a part of it, to its end: the place may be given back before.
     pub(super) async fn go_on<T>(&mut self, part: impl Future<Output = T>) -> T {
         let mut part = pin!(part);

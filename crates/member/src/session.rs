@@ -61,11 +61,12 @@ async fn open(link: &Link, mut opening: Opening) -> Infallible {
 /// Tries until the member has said who it is and that is who it should be. Only then is it asked anything else.
 async fn prove(member: &Member, link: &Link, pinning: &Pinning, openings: &Openings) -> (String, Opening) {
     let mut pauses = pauses();
-    let mut told = String::new();
+    let (mut told, mut is_silent) = (String::new(), false);
     loop {
-        let mut opening = openings.begin().await;
+        let mut opening = if is_silent { Opening::without_place() } else { openings.begin().await };
         match opening.go_on(Box::pin(ask(member, link, pinning))).await {
             Ok(identity) => {
+                let opening = opening.placed(openings).await;
                 link.line.breaker.close();
                 link.leaf.rows.unsync();
                 link.set(Identity::Proven);
@@ -76,6 +77,7 @@ async fn prove(member: &Member, link: &Link, pinning: &Pinning, openings: &Openi
                 link.set(identity);
             }
         }
+        is_silent = opening.has_outlived();
         drop(opening);
         sleep(pauses.next().unwrap_or(LONGEST_PAUSE)).await;
     }

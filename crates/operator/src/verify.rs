@@ -18,6 +18,8 @@ pub struct Seen {
     pub driver: Option<DriverObject>,
     /// Who works in the background, and how many seconds ago he said so; likewise the sidecars.
     pub leader: Option<(String, i64)>,
+    /// There is none to be looked for.
+    pub without_provisioner: bool,
     pub provisioner: Option<(String, i64)>,
     pub attacher: Option<(String, i64)>,
     pub classes: Vec<Class>,
@@ -63,7 +65,7 @@ impl Seen {
         let wanted = self.driver.unwrap_or_default();
         let mut lines = begin(&self.version, self.driver.is_some(), self.leader.as_ref());
         let sidecars = [
-            (wanted.tells_room, "csi-provisioner", &self.provisioner),
+            (!self.without_provisioner, "csi-provisioner", &self.provisioner),
             (wanted.attaches, "csi-attacher", &self.attacher),
         ];
         let sidecars = sidecars.into_iter().filter(|(is_wanted, ..)| *is_wanted);
@@ -207,7 +209,7 @@ mod tests {
         let slip = Class { refused: Some("unknown parameter".to_owned()), ..class("fast") };
         let full = vec![room("fast", "m0", 0), room("fast", "m1", 0), room("slow", "m1", 1)];
         for (seen, row) in [
-            (Seen { driver: None, ..with_members() }, "driver         NOT WELL: CSIDriver kosmos.csi.io is missing"),
+            (Seen { driver: None, ..with_members() }, "driver            NOT WELL: CSIDriver kosmos.csi.io is missing"),
             (Seen { leader: None, ..with_members() }, "leader            NOT WELL: no controller has ever"),
             (Seen { provisioner: None, ..with_members() }, "csi-provisioner   NOT WELL: it has never worked here"),
             (
@@ -224,11 +226,19 @@ mod tests {
     }
 
     #[test]
-    fn sidecar_that_the_driver_object_does_not_want_is_not_looked_for() {
+    fn sidecar_that_is_not_wanted_is_not_looked_for() {
         let none = Seen { driver: Some(DriverObject::default()), provisioner: None, attacher: None, ..with_members() };
-        let (listing, is_well) = listing(&none);
+        let (listing, is_well) = listing(&Seen { without_provisioner: true, ..none });
         let told = listing.print(Form::Table);
         assert!(is_well && !told.contains("csi-") && !told.contains("members"), "{told}");
+    }
+
+    #[test]
+    fn volumes_are_made_by_csi_provisioner_also_where_the_scheduler_is_told_of_no_room() {
+        let driver = Some(DriverObject { tells_room: false, attaches: true });
+        let (listing, is_well) = listing(&Seen { driver, provisioner: None, ..with_members() });
+        let told = listing.print(Form::Table);
+        assert!(!is_well && told.contains("csi-provisioner   NOT WELL: it has never worked here"), "{told}");
     }
 
     #[test]

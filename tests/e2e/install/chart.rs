@@ -349,3 +349,11 @@ fn what_helm_test_makes_goes_with_it_and_reads_no_secret() {
     let bare = rendered(&["controller.enabled=false"]).unwrap();
     assert!(!bare.contains("helm.sh/hook:"), "nothing is there to be looked at");
 }
+
+#[test]
+fn helm_test_looks_for_the_provisioner_that_the_release_has() {
+    let capacity = "csiDriver.storageCapacity=false";
+    let is_left_out = |values: &[&str]| rendered(values).unwrap().contains("- --without-provisioner\n");
+    assert!(!is_left_out(&[capacity]));
+    assert!(is_left_out(&[capacity, "sidecars.provisioner.enabled=false"]));
+}

@@ -19,6 +19,10 @@ pub struct Verify {
     #[arg(long, default_value = "0s", value_parser = humantime::parse_duration, value_name = "TIME")]
     pub wait: Duration,
 
+    /// The host makes no volumes of claims by csi-provisioner: it is not looked for
+    #[arg(long)]
+    pub without_provisioner: bool,
+
     /// How it is printed
     #[arg(long, short, value_enum, default_value = "table")]
     pub output: Output,

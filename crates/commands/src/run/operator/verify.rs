@@ -31,7 +31,7 @@ async fn until_well(flags: &Verify, client: &Client) -> anyhow::Result<Report> {
     let begin = Instant::now();
     loop {
         let is_last = begin.elapsed() >= flags.wait;
-        match look(client, &flags.members_namespace).await {
+        match look(client, flags).await {
             Ok(seen) => {
                 let (listing, well) = listing(&seen);
                 if well || is_last {
@@ -48,7 +48,8 @@ async fn until_well(flags: &Verify, client: &Client) -> anyhow::Result<Report> {
     }
 }
 
-async fn look(client: &Client, namespace: &str) -> Result<Seen, kube::Error> {
+async fn look(client: &Client, flags: &Verify) -> Result<Seen, kube::Error> {
+    let namespace = &flags.members_namespace;
     let driver = cluster::read(Api::<CSIDriver>::all(client.clone()).get(DRIVER).await, DRIVER)?;
     let driver = driver.map(|driver| DriverObject {
         tells_room: driver.spec.storage_capacity == Some(true),
@@ -64,6 +65,7 @@ async fn look(client: &Client, namespace: &str) -> Result<Seen, kube::Error> {
         version: env!("CARGO_PKG_VERSION").to_owned(),
         driver,
         leader: held(client, namespace, lease::CONTROLLER).await?,
+        without_provisioner: flags.without_provisioner,
         provisioner: held(client, namespace, PROVISIONER).await?,
         attacher: held(client, namespace, ATTACHER).await?,
         classes,

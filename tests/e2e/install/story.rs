@@ -85,8 +85,8 @@ fn volume_moves_to_another_member_and_back_while_it_is_written_to() {
 }
 
 #[test]
-fn helm_test_of_a_release_says_what_there_is_and_leaves_nothing() {
-    chapter(10, "helm-test", verify::helm_test_says_what_there_is_and_leaves_nothing);
+fn helm_test_of_a_release_says_what_there_is_and_leaves_its_pod_alone() {
+    chapter(10, "helm-test", verify::helm_test_says_what_there_is_and_leaves_its_pod_alone);
 }
 
 #[test]

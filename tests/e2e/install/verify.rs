@@ -29,6 +29,7 @@ pub async fn helm_test_says_what_there_is_and_leaves_its_pod_alone(fleet: &Fleet
     let left = host.kubectl(&["-n", NAMESPACE, "get", kinds, "-o", "name"]).await?;
     let left: Vec<&str> = left.lines().filter(|line| line.contains("kosmos-csi-test")).collect();
     ensure!(left == ["pod/kosmos-csi-test"], "{left:?}");
-    // Helm removes no hook with its release.
-    host.kubectl(&["-n", NAMESPACE, "delete", "pod", "kosmos-csi-test"]).await.map(drop)
+    // As docs/install.md has it typed: Helm removes no hook with its release.
+    let kinds = "pod,serviceaccount,role,rolebinding,clusterrole,clusterrolebinding";
+    host.kubectl(&["-n", NAMESPACE, "delete", kinds, "kosmos-csi-test", "--ignore-not-found"]).await.map(drop)
 }

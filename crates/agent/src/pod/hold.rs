@@ -167,14 +167,13 @@ async fn look(pods: &Pods<'_>) -> kube::Result<()> {
 }
 
 fn mounted_there(pods: &Pods<'_>) -> Mounted {
-    let mut copies = pods.there.kept_of(&pods.host.id.0);
-    copies.retain(|(_, copy)| copy.has_claims() && !copy.is_over());
-    let copies: Vec<_> = copies.iter().map(|(place, copy)| MemberPod::read(copy, place)).collect();
+    let copies = pods.there.kept_of(&pods.host.id.0).into_iter();
+    let use_volumes = copies.filter(|(_, copy)| copy.has_claims() && !copy.is_over());
     let node_of = |place: &Place, uid: &str| {
         let pod = pods.view.pods.kept(place).filter(|pod| pod.uid() == uid)?;
         Some(pod.node().unwrap_or_default())
     };
-    mounted(copies.iter().map(|copy| &**copy), &pods.host.id.0, node_of)
+    mounted(use_volumes.map(|(place, copy)| MemberPod::read(&copy, &place)), &pods.host.id.0, node_of)
 }
 
 /// Once a watch has told of a copy, the copy itself says what it mounts, and the hold ends. Where no watch has, the member is asked: no copy, no

@@ -1,6 +1,9 @@
 //! Which volumes a virtual node says are in use (`status.volumesInUse`), as a kubelet says it of those that it has mounted. Pure.
 
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::{
+    collections::{BTreeMap, BTreeSet, HashSet},
+    ops::Deref,
+};
 
 use serde_json::Value;
 
@@ -48,16 +51,16 @@ pub(super) fn has_any(node: &Value) -> bool {
 }
 
 /// `node_of`: the node of the host's pod at this place that has this UID.
-pub(super) fn mounted<'a>(
-    copies: impl Iterator<Item = &'a Value>,
+pub(super) fn mounted(
+    copies: impl Iterator<Item: Deref<Target = Value>>,
     host: &str,
     node_of: impl Fn(&Place, &str) -> Option<String>,
 ) -> Mounted {
     let mut mounted = Mounted::new();
     for copy in copies.filter(|copy| !is_over(copy)) {
-        let Some(uid) = copy_of(copy, host) else { continue };
-        let node = node_of(&Place::of(copy), uid);
-        mounted.extend(leaves(copy).into_iter().map(|leaf| (leaf, node.clone())));
+        let Some(uid) = copy_of(&copy, host) else { continue };
+        let node = node_of(&Place::of(&copy), uid);
+        mounted.extend(leaves(&copy).into_iter().map(|leaf| (leaf, node.clone())));
     }
     mounted
 }
@@ -88,6 +91,8 @@ fn is_mounted(handle: &str, node: &str, mounted: &Mounted) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::{Arc, Weak};
+
     use serde_json::json;
 
     use super::{
@@ -170,6 +175,18 @@ mod tests {
         assert_eq!(says(&node("kosmos-m-a", &[], &[theirs]), &planted), Vec::<String>::new());
         assert_eq!(says(&node("kosmos-m-a", &[theirs], &[]), &planted), [theirs], "it is not ours to take away");
         assert!(has_any(&node("n", &[], &[NAME])) && !has_any(&node("n", &[], &[theirs])));
+    }
+
+    #[test]
+    fn copies_are_looked_at_one_by_one_and_none_is_held_meanwhile() {
+        let mut last = Weak::new();
+        let copies = (0..3).map(|_| {
+            assert!(last.upgrade().is_none(), "the one before is still there");
+            let one = Arc::new(copy("u", "Running", "data", ""));
+            last = Arc::downgrade(&one);
+            one
+        });
+        assert_eq!(mounted(copies, "h", |_, _| None).len(), 1);
     }
 
     #[test]

@@ -13,6 +13,9 @@ use tokio::time::{Instant, sleep};
 use super::{
     super::{
         HOST, MANAGED_BY,
+        cache::Kept,
+        host_pod::HostPod,
+        member_pod::MemberPod,
         node::ignore_conflict,
         object::{Place, is_leaving, mark, text},
     },
@@ -152,17 +155,26 @@ impl Pods<'_> {
     /// What the copies name, which is not removed. More does not follow from it: in the member anybody may write our labels on a
     /// pod of his own, and would be given what the host has under the names that he writes there.
     fn named_by_copies(&self) -> BTreeSet<SyncedObject> {
-        let copies = self.there.of(&self.host.id.0);
-        copies.iter().flat_map(|copy| things(copy, &copy["spec"])).collect()
+        let copies = self.there.kept_of(&self.host.id.0);
+        let named = copies.iter().flat_map(|(place, kept)| {
+            let copy = MemberPod::read(kept, place);
+            things(&copy, &copy["spec"])
+        });
+        named.collect()
     }
 
-    /// What the host's pods name that run there, each with one of them.
-    fn wanted(&self) -> BTreeMap<SyncedObject, Arc<Value>> {
-        let pods = self.view.pods_for(&self.member.name).into_iter().filter(|pod| self.runs(pod));
-        pods.flat_map(|pod| {
-            things(&pod, &rewritten(&pod, true)).into_iter().map(move |thing| (thing, Arc::clone(&pod)))
-        })
-        .collect()
+    /// What the host's pods name that run there, each with one of them. They are read one by one: all of them as trees would take
+    /// several times what they are kept in.
+    fn wanted(&self) -> BTreeMap<SyncedObject, (Place, Arc<HostPod>)> {
+        let mut wanted = BTreeMap::new();
+        for (place, kept) in self.view.kept_pods_for(&self.member.name) {
+            let pod = HostPod::read(&kept, &place);
+            if self.runs(&pod) {
+                let named = things(&pod, &rewritten(&pod, true)).into_iter();
+                wanted.extend(named.map(|thing| (thing, (place.clone(), Arc::clone(&kept)))));
+            }
+        }
+        wanted
     }
 
     /// Whether a pod of the host has its copy in the member.
@@ -188,14 +200,20 @@ impl Pods<'_> {
     }
 
     /// `there`: none where somebody in the member has removed it. `pod`: one of the host's that names it.
-    async fn refresh(&self, (kind, place): &SyncedObject, there: Option<&Value>, pod: &Value) -> kube::Result<()> {
-        let of_tokens = *kind == Kind::Secret && token_secret(text(pod, "/metadata/uid")) == place.name;
+    async fn refresh(
+        &self,
+        (kind, place): &SyncedObject,
+        there: Option<&Value>,
+        (pod_place, pod): &(Place, Arc<HostPod>),
+    ) -> kube::Result<()> {
+        let of_tokens = *kind == Kind::Secret && token_secret(pod.uid()) == place.name;
         let is_another = |there: &Value| mark(there, "annotations", RENEW_AT).is_empty() == of_tokens;
         if there.is_some_and(|there| is_another(there) || of_tokens && !is_due(there)) {
             return Ok(());
         }
         let kept = if of_tokens {
-            self.sync_tokens(pod, &tokens(&pod["spec"])).await?
+            let pod = HostPod::read(pod, pod_place);
+            self.sync_tokens(&pod, &tokens(&pod["spec"])).await?
         } else {
             self.sync_one(&(*kind, place.name.clone()), &place.namespace, there).await?.map(drop)
         };

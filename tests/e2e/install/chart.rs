@@ -155,8 +155,8 @@ fn sidecars_have_room_for_as_many_volumes_as_are_expected() {
 fn each_sidecar_takes_the_place_of_one_that_is_gone_in_the_same_time() {
     let text = rendered(&["sidecars.snapshotter.enabled=true"]).unwrap();
     for flag in [
-        "--leader-election-lease-duration=10s",
-        "--leader-election-renew-deadline=6s",
+        "--leader-election-lease-duration=12s",
+        "--leader-election-renew-deadline=10s",
         "--leader-election-retry-period=2s",
     ] {
         assert_eq!(text.matches(&format!("- {flag}\n")).count(), 4, "{flag}");

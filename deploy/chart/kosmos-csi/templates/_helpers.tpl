@@ -142,9 +142,9 @@ readinessProbe:
     - --http-endpoint=:{{ .port }}
     - --leader-election
     - --leader-election-namespace={{ .root.Release.Namespace }}
-    # the other replica's is in the place of one that is gone after some 12 s. One that cannot say for 6 s that it is there ends
-    - --leader-election-lease-duration=10s
-    - --leader-election-renew-deadline=6s
+    # the other replica's is in the place of one that is gone after some 14 s. One that cannot say for 10 s that it is there ends
+    - --leader-election-lease-duration=12s
+    - --leader-election-renew-deadline=10s
     - --leader-election-retry-period=2s
     # of a sidecar's own 5 requests a second there would be less than two volumes a second
     - --kube-api-qps=200

@@ -1,6 +1,6 @@
 //! Which member is which cluster, by the record in the host: looked up for many at once, and never by what it said before.
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use domain::error::{Error, Result};
 use futures::future::join_all;
@@ -166,6 +166,22 @@ fn record_that_cannot_be_written_keeps_out_only_members_that_are_new() {
         assert!(matches!(pins[2], Err(Error::HostUnreachable(_))), "{pins:?}");
         assert!([0, 1, 3].iter().all(|at| pins[*at] == Ok(Pin::Held)), "{pins:?}");
         assert!(record(&host).get("new").is_none());
+    });
+}
+
+#[test]
+fn members_that_cannot_be_recorded_together_are_told_the_same_each_time_and_of_no_other() {
+    virtual_time::run(1, async {
+        let host = host();
+        let pinning = replica(&host, "driver", SLOW).await;
+        assert_eq!(pinning.pin("known", HERE).await, Ok(Pin::Held));
+        host.faults().set(|asked| {
+            if asked.verb.writes() { Action::Answer { code: 403, reason: "Forbidden" } } else { Action::Pass }
+        });
+        let told: BTreeSet<String> =
+            pin_many(&pinning, 1).await.into_iter().map(|pin| pin.unwrap_err().to_string()).collect();
+        assert_eq!(told.len(), 1, "{told:?}");
+        assert!((0..MANY).all(|at| !told.iter().any(|told| told.contains(&name(at)))), "{told:?}");
     });
 }
 

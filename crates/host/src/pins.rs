@@ -146,10 +146,8 @@ async fn add_pins(host: &Host, map: &ConfigMap, added: &BTreeMap<String, String>
         "data": added,
     });
     let patched = config_maps(host).patch(CONFIG_MAP, &PatchParams::default(), &Patch::Merge(change)).await;
-    patched.map(drop).map_err(|error| {
-        let names = added.keys().map(String::as_str).collect::<Vec<_>>().join(", ");
-        outcome(&format!("pin {names} to the clusters that they are"), &error)
-    })
+    // Each of those that are new together is told of it: with the others' names it would be something else each time.
+    patched.map(drop).map_err(|error| outcome("record which cluster each new member is", &error))
 }
 
 async fn create_pins(host: &Host, pins: BTreeMap<String, String>) -> Result<()> {

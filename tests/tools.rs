@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
 
@@ -172,6 +173,22 @@ fn slip_in_an_image_s_name_is_refused() {
     {
         let refusal = product::images(Path::new(DRIVER), name, tag, folder.path()).unwrap_err().to_string();
         assert!(refusal.contains(words), "{refusal}");
+    }
+}
+
+/// Whoever makes the image: the script decides for `make image` and for the Dockerfile.
+#[test]
+fn mover_image_is_made_with_no_rsync_that_the_mover_refuses() {
+    let folder = tempfile::tempdir().unwrap();
+    let (rsync, path) = (folder.path().join("rsync"), std::env::var("PATH").unwrap());
+    for version in ["3.2.7", "3.4.9", "3.5.0", "3.10.0"] {
+        let says = format!("rsync  version {version}  protocol version 32");
+        fs::write(&rsync, format!("#!/bin/sh\necho '{says}'\n")).unwrap();
+        fs::set_permissions(&rsync, fs::Permissions::from_mode(0o755)).unwrap();
+        let mut script = Command::new(product::ROOT);
+        script.args(["mover", "/bin/true"]).arg(folder.path().join(version));
+        let made = script.env("PATH", format!("{}:{path}", folder.path().display())).output().unwrap();
+        assert_eq!(made.status.success(), mover::rsync_version(&says).is_ok(), "{version}: {made:?}");
     }
 }
 

@@ -9,6 +9,8 @@ flavour=${1?$usage} program=${2?$usage} root=${3?$usage}
 
 # What a node calls, and the Debian package that has it.
 node_programs=(blkid:util-linux mkfs.ext4:e2fsprogs e2fsck:e2fsprogs resize2fs:e2fsprogs mkfs.xfs:xfsprogs xfs_growfs:xfsprogs)
+# The mover refuses an older one.
+oldest_rsync=3.5
 # What these programs and the libraries read, where it is there.
 settings=(/etc/mke2fs.conf /etc/netconfig /etc/protocols)
 
@@ -26,6 +28,16 @@ take() {
     fi
     install -m 755 "$found" "$root$3/$1"
     programs+=("$found")
+}
+
+# Fails where the mover would refuse this machine's rsync.
+check_rsync() {
+    local found
+    found=$(rsync --version | sed -n '1s/^rsync *version \([0-9][0-9.]*\).*/\1/p')
+    if ! printf '%s\n' "$oldest_rsync" "$found" | sort --version-sort --check=quiet; then
+        echo "rsync is too old: ${found:-it says no version}, and $oldest_rsync is needed" >&2
+        return 1
+    fi
 }
 
 # What the loader would load for a program, and the loader itself.
@@ -68,7 +80,10 @@ node)
     done
     ln -s /proc/self/mounts "$root/etc/mtab"
     ;;
-mover) take rsync rsync /usr/bin ;;
+mover)
+    take rsync rsync /usr/bin
+    check_rsync
+    ;;
 *)
     echo "$usage" >&2
     exit 64

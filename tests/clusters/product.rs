@@ -99,21 +99,10 @@ pub fn image(flavour: Flavour, driver: &Path, name: &str, tag: &str, folder: &Pa
 
 /// Makes the image's root folder.
 pub fn fill(flavour: Flavour, driver: &Path, root: &Path) -> Result<()> {
-    if flavour == Flavour::Mover {
-        check_rsync()?;
-    }
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join(ROOT);
     let output = Command::new(script).arg(flavour.word()).arg(driver).arg(root).output();
     let output = output.with_context(|| format!("run {ROOT}"))?;
     ensure!(output.status.success(), "{ROOT}: {}", String::from_utf8_lossy(&output.stderr).trim());
-    Ok(())
-}
-
-/// One that the mover would refuse is of no use in its image.
-fn check_rsync() -> Result<()> {
-    let path = program("rsync").context("there is no rsync on this machine: install rsync")?;
-    let output = Command::new(&path).arg("--version").output().context("run rsync")?;
-    mover::rsync_version(&String::from_utf8_lossy(&output.stdout)).map_err(anyhow::Error::msg)?;
     Ok(())
 }
 

@@ -103,21 +103,28 @@ impl Rows {
     /// How many volumes there are. Those that are not simply there are counted some at a time: others wait for the rows as well.
     pub fn counts(&self) -> VolumeCounts {
         let (mut counts, mut from) = (VolumeCounts::default(), Bound::Unbounded);
-        loop {
-            let table = self.lock();
-            let mut last = None;
-            for hash in table.tally.unsettled.range((from, Bound::Unbounded)).take(COUNTED_AT_ONCE) {
-                if let Some(entry) = table.rows.get(hash) {
-                    entry.count(&mut counts);
-                }
-                last = Some(*hash);
-            }
-            let Some(last) = last else {
-                counts.bound += table.tally.bound;
-                return counts;
-            };
+        while let Some(last) = self.count_some(from, &mut counts) {
             from = Bound::Excluded(last);
         }
+        counts
+    }
+
+    /// The last of these, where there may be more. Those that are simply there are counted with the last of the others, under one lock: one
+    /// that is bound between two would count as both.
+    fn count_some(&self, from: Bound<VolumeHash>, counts: &mut VolumeCounts) -> Option<VolumeHash> {
+        let table = self.lock();
+        let (mut last, mut taken) = (None, 0);
+        for hash in table.tally.unsettled.range((from, Bound::Unbounded)).take(COUNTED_AT_ONCE) {
+            if let Some(entry) = table.rows.get(hash) {
+                entry.count(counts);
+            }
+            (last, taken) = (Some(*hash), taken + 1);
+        }
+        if taken < COUNTED_AT_ONCE {
+            counts.bound += table.tally.bound;
+            return None;
+        }
+        last
     }
 }
 
@@ -175,5 +182,27 @@ mod tests {
         let claim = json!({"metadata": metadata("claim-of-kept"), "spec": {"volumeName": "kept"}});
         rows.put_claim(&from_value::<PersistentVolumeClaim>(claim).unwrap());
         assert_eq!(left(), Vec::<String>::new(), "its claim is there");
+    }
+
+    #[test]
+    fn claim_that_is_bound_while_others_are_counted_counts_once() {
+        let host = HostId("h".to_owned());
+        let rows = Rows::new(host.clone());
+        let put = |number: usize, phase: &str, version: &str| {
+            let (name, hash) = (format!("db-{number}"), VolumeHash::new(&host, &format!("pvc-{number}")));
+            let metadata = json!({"namespace": "shop", "name": name, "uid": name, "resourceVersion": version,
+                "labels": ownership::labels(&host, hash)});
+            let claim = json!({"metadata": metadata, "spec": {}, "status": {"phase": phase}});
+            rows.put_claim(&from_value::<PersistentVolumeClaim>(claim).unwrap());
+        };
+        put(0, "Bound", "1");
+        put(1, "Pending", "1");
+        let mut counts = VolumeCounts::default();
+        let more = rows.count_some(Bound::Unbounded, &mut counts);
+        put(1, "Bound", "2");
+        assert_eq!((more, counts.bound, counts.pending), (None, 1, 1), "there is nothing more to count");
+        assert_eq!((rows.counts().bound, rows.counts().pending), (2, 0));
+        (2..2 + COUNTED_AT_ONCE).for_each(|number| put(number, "Pending", "3"));
+        assert_eq!((rows.counts().bound, rows.counts().pending), (2, COUNTED_AT_ONCE as u64));
     }
 }

@@ -234,6 +234,25 @@ fn volume_is_reached_by_handle_and_node_under_both_names_of_its_cluster() {
     });
 }
 
+/// Its handle was given out under the name that serves no more.
+#[test]
+fn nobody_is_told_that_the_data_of_a_taken_name_is_in_another_member_where_that_is_another_name_of_this_one() {
+    virtual_time::run(1, async {
+        let bench = with_twin().await;
+        let before = provisioned(&bench, "data", 0).await;
+        let handle = json!(renamed(&before, "twin"));
+        let rename = |volume: &mut Value| volume["spec"]["csi"]["volumeHandle"] = handle.clone();
+        bench.host.change("persistentvolumes", "", before.volume(), rename).unwrap();
+        before.delete_claim();
+        sleep(STEP * 20).await;
+        let caller = Caller::new(&bench, Script { places: vec![0], ..Script::new("data") });
+        let refused = caller.create().await.unwrap_err();
+        assert_eq!(refused.code(), Code::AlreadyExists, "{refused}");
+        let told = refused.message();
+        assert!(told.contains("Delete that one in the host") && !told.contains("in member twin"), "{told}");
+    });
+}
+
 #[test]
 fn imported_claim_is_reached_and_removed_under_the_serving_name_alone() {
     virtual_time::run(1, async {

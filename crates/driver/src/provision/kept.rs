@@ -3,7 +3,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use super::{abandon::keeps, taken, volume_creation::VolumeCreation};
+use super::{Provisioner, abandon::keeps, taken, volume_creation::VolumeCreation};
 use domain::{
     error::{Error, Result},
     volume::{
@@ -80,10 +80,13 @@ pub(super) async fn give_back(job: &VolumeCreation<'_>) -> Result<bool> {
         return Err(Error::InProgress(format!("member {}: leaf claim {} {back}", leaf.member, job.place)));
     }
     let why = match step {
-        Healing::Taken => match taken::whose(&job.provisioner.host, leaf, job.hash, &pair).await {
-            Some(whose) => format!("another claim has its name in the member, and {whose}"),
-            None => return Ok(false),
-        },
+        Healing::Taken => {
+            let Provisioner { host, members, .. } = job.provisioner;
+            match taken::whose(host, members, leaf, job.hash, &pair).await {
+                Some(whose) => format!("another claim has its name in the member, and {whose}"),
+                None => return Ok(false),
+            }
+        }
         Healing::Stuck(why) => why.to_owned(),
         Healing::MakeAnew => return Ok(job.owner.is_some()),
         _ => return Ok(false),

@@ -13,6 +13,7 @@ use leaf::{
     ownership,
     row::ClaimRow,
 };
+use member::{Registry, registry::serving};
 
 /// Where the data of that volume is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -53,11 +54,17 @@ impl Elsewhere {
 }
 
 /// Whose the claim is that has the name, for whoever would have it made anew there. Nobody is told to remove what is another host's.
-pub(crate) async fn whose(host: &Host, leaf: &MemberClient, hash: VolumeHash, pair: &LeafPair) -> Option<String> {
+pub(crate) async fn whose(
+    host: &Host,
+    members: &Registry,
+    leaf: &MemberClient,
+    hash: VolumeHash,
+    pair: &LeafPair,
+) -> Option<String> {
     let claim = pair.claim.as_ref()?;
     let way_out = match judge(&claim.metadata, &leaf.host, Meant::Volume(hash)) {
         Identity::OtherHost(_) => String::new(),
-        Identity::OtherVolume(other) => Box::pin(elsewhere(host, leaf, other, &pair.place)).await.map_or_else(
+        Identity::OtherVolume(other) => Box::pin(elsewhere(host, members, leaf, other, &pair.place)).await.map_or_else(
             || ". Delete that one in the host, if it is there; where not, `kosmos-csi doctor` names it".to_owned(),
             |elsewhere| format!(". {}", elsewhere.way_out()),
         ),
@@ -70,17 +77,24 @@ pub(crate) async fn whose(host: &Host, leaf: &MemberClient, hash: VolumeHash, pa
 /// cannot be read.
 pub(crate) async fn elsewhere(
     host: &Host,
+    members: &Registry,
     leaf: &MemberClient,
     hash: VolumeHash,
     place: &LeafPlace,
 ) -> Option<Elsewhere> {
-    read(host, leaf, hash, place).await.unwrap_or_else(|error| {
+    read(host, members, leaf, hash, place).await.unwrap_or_else(|error| {
         tracing::debug!(member = leaf.member, claim = %place, %error, "where the data is of the volume that has this name cannot be read");
         Some(Elsewhere::Unread)
     })
 }
 
-async fn read(host: &Host, leaf: &MemberClient, hash: VolumeHash, place: &LeafPlace) -> Result<Option<Elsewhere>> {
+async fn read(
+    host: &Host,
+    members: &Registry,
+    leaf: &MemberClient,
+    hash: VolumeHash,
+    place: &LeafPlace,
+) -> Result<Option<Elsewhere>> {
     let pair = healing::examine(leaf, hash, place, None).await?;
     if let Some(late) = healing::superseded(leaf, hash, &pair).await? {
         let goes = late.is_out_of_sight(leaf, hash);
@@ -88,15 +102,22 @@ async fn read(host: &Host, leaf: &MemberClient, hash: VolumeHash, place: &LeafPl
     }
     let came_late = pair.claim.as_ref().is_some_and(|claim| ClaimRow::new(claim).may_have_come_late());
     let elsewhere = if came_late { Elsewhere::InMember } else { Elsewhere::AlsoInMember };
-    Ok(other_member(host, leaf, hash, &pair).await?.map(elsewhere))
+    Ok(other_member(host, members, leaf, hash, &pair).await?.map(elsewhere))
 }
 
 /// Whoever may write in the member writes any name on a claim: one that is not of its volume says nothing. A host that was restored from
-/// before a move leads to where the volume was then.
-async fn other_member(host: &Host, leaf: &MemberClient, hash: VolumeHash, pair: &LeafPair) -> Result<Option<String>> {
+/// before a move leads to where the volume was then. Another name of this member leads here.
+async fn other_member(
+    host: &Host,
+    members: &Registry,
+    leaf: &MemberClient,
+    hash: VolumeHash,
+    pair: &LeafPair,
+) -> Result<Option<String>> {
     let Some(name) = pair.volume_name().filter(|name| VolumeHash::new(&host.id, name) == hash) else { return Ok(None) };
     let id = host::volume::handle_of(host, name).await?.and_then(|handle| VolumeId::parse(&handle));
-    Ok(id.map(|id| id.member).filter(|member| *member != leaf.member))
+    let all = members.all()?;
+    Ok(id.map(|id| serving(&all, &id.member)).filter(|member| *member != leaf.member))
 }
 
 #[cfg(test)]

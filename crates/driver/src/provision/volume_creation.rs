@@ -147,7 +147,8 @@ impl VolumeCreation<'_> {
     }
 
     async fn elsewhere(&self, other: VolumeHash) -> Option<Elsewhere> {
-        Box::pin(taken::elsewhere(&self.provisioner.host, self.leaf, other, &self.place)).await
+        let Provisioner { host, members, .. } = self.provisioner;
+        Box::pin(taken::elsewhere(host, members, self.leaf, other, &self.place)).await
     }
 
     /// The member refused. That is final only once a read has shown that no leaf of ours is there.

@@ -75,7 +75,7 @@ fn seen_at_once(repair: &Repair<'_>, step: &Healing, pair: &LeafPair, looks: u32
 }
 
 async fn who_has_its_name(reconciler: &Reconciler, repair: &Repair<'_>, pair: &LeafPair) -> String {
-    match taken::whose(&reconciler.host, repair.leaf(), repair.hash(), pair).await {
+    match taken::whose(&reconciler.host, &reconciler.members, repair.leaf(), repair.hash(), pair).await {
         Some(whose) => format!("cannot be made anew: a claim of this name is there, and {whose}"),
         None => "cannot be made anew in the member".to_owned(),
     }

@@ -11,14 +11,18 @@ use std::{
 };
 
 use agent::usage::Page;
-use cluster::{Dial, Transport};
+use cluster::{Answers, Dial, Transport, metrics::Metrics};
 use futures::{SinkExt, StreamExt};
 use http::{HeaderValue, Request, Response, Uri, header::SEC_WEBSOCKET_PROTOCOL};
 use http_body_util::BodyExt;
 use hyper_util::rt::TokioIo;
-use kube::client::{Body, DynBody};
-use leaf::stats::{NAMESPACE, PORT};
+use kube::{
+    Config,
+    client::{Body, DynBody},
+};
+use leaf::stats::{self, NAMESPACE, PORT};
 use serde_json::{Value, json};
+use simulate::Cluster;
 use tokio::{
     io::DuplexStream,
     time::{Instant, sleep},
@@ -32,6 +36,7 @@ use tower::{BoxError, ServiceExt, service_fn};
 use super::{
     SHOP, lock, story, text, until,
     usage::{SHARED, Scraped, value},
+    within::within,
 };
 
 const USED: &str = "kubelet_volume_stats_used_bytes{namespace=\"shop\",persistentvolumeclaim=\"data\"}";
@@ -268,6 +273,25 @@ fn reader_that_is_dead_is_passed_over_where_another_one_tells() {
         let began = Instant::now();
         assert!((used().await - 72.0).abs() < 0.5, "it is asked last");
         assert!(began.elapsed() < Duration::from_secs(12), "{:?}", began.elapsed());
+    });
+}
+
+/// As `member check` does.
+#[test]
+fn readers_that_are_silent_keep_no_other_from_being_asked_by_who_asks_once() {
+    story(1, async {
+        let (member, readers, asked) = (Cluster::new("m", 7), Arc::<Mutex<Readers>>::default(), Arc::default());
+        let dial = way(within([&member], "check"), Arc::clone(&readers), Arc::clone(&asked));
+        let config = Config::new("https://m".parse().unwrap());
+        let line = cluster::connect("m", config, Answers::OfAnySize, &dial, &Metrics::new()).unwrap();
+        let (client, patience) = (line.unbounded().unwrap(), Duration::from_secs(10));
+        let names = ["a", "b", "c"].map(|name| format!("kosmos-csi-stats-{name}"));
+        let reason = stats::ask_each(&client, &names, patience).await.unwrap_err();
+        assert_eq!(reason, "pod kosmos-csi/kosmos-csi-stats-a: no answer within 10 s");
+        assert_eq!(asked.load(Ordering::Relaxed), 3);
+        lock(&readers).named.insert(names[2].clone(), Reader::says(&[("u", "data", 70)]));
+        let (reader, told) = stats::ask_each(&client, &names, patience).await.unwrap();
+        assert_eq!((reader.as_str(), told.volumes.len()), ("kosmos-csi-stats-c", 1));
     });
 }
 

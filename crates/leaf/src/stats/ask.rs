@@ -42,6 +42,23 @@ pub async fn ask(
     unable.ok_or_else(|| reasons.into_iter().next().unwrap_or_default())
 }
 
+/// The same for who asks once, and has the patience for each: one that says nothing keeps no other from being asked.
+pub async fn ask_each(client: &Client, readers: &[String], patience: Duration) -> Result<(String, Told), String> {
+    let (mut left, mut first) = (readers.to_vec(), None);
+    loop {
+        let mut silent = Vec::new();
+        let said = ask(client, &left, patience, |reader| silent.push(reader.to_owned())).await;
+        left.retain(|reader| !silent.contains(reader));
+        match said {
+            Err(reason) if left.is_empty() => return Err(first.unwrap_or(reason)),
+            Err(reason) => {
+                first.get_or_insert(reason);
+            }
+            told => return told,
+        }
+    }
+}
+
 async fn said(client: &Client, reader: &str) -> Result<Told, String> {
     let opened = forward::open(client, NAMESPACE, reader, PORT).await.map_err(|error| unopened(reader, &error))?;
     let line = line(within_limits(opened).await).await?;

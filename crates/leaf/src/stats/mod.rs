@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use domain::volume::HostId;
 
-pub use ask::ask;
+pub use ask::{ask, ask_each};
 pub use kubelet::{Kubelets, Trust};
 pub use reader::Reader;
 

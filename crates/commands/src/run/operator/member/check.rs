@@ -35,7 +35,7 @@ use operator::{
     table::Table,
 };
 
-/// For whoever tells how full volumes are.
+/// For each who tells how full volumes are.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The lines so far.
@@ -263,7 +263,7 @@ async fn told(name: &str, host: &Host, client: &Client) -> Result<(String, Told)
              --member-kubeconfig FILE --volume-stats --image IMAGE` makes a pod that does"
         ));
     }
-    stats::ask(client, &readers, PATIENCE, |_| ()).await
+    stats::ask_each(client, &readers, PATIENCE).await
 }
 
 /// Why it is not the cluster that the agent has always known.

@@ -404,6 +404,8 @@ async fn agent(member: &Place<'_>) -> Result<()> {
     account.is_refused(PODS_ACCOUNT, &attempts).await?;
     let told = account.refusal("POST", &path(YARD, "pods"), &copy(&json!({}))).await?;
     ensure!(told.contains("namespace of movers") && !told.contains("kosmos.csi.io/pods=baseline"), "{told}");
+    let told = account.refusal("POST", &path(DRIVER_NAMESPACE, "pods"), &copy(&json!({}))).await?;
+    ensure!(told.contains("the hosts' accounts") && !told.contains("kosmos.csi.io/pods=baseline"), "{told}");
     account.is_allowed("POST", &pods, &copy(&json!({}))).await?;
     account.is_allowed("POST", &path(OWN, "pods"), &copy(&json!({}))).await?;
     account.finds_none("CONNECT", &path(DRIVER_NAMESPACE, &format!("{READER}/portforward"))).await

@@ -13,6 +13,7 @@ use super::{
     rejection::{Here, PodRejection},
 };
 use domain::volume::moving::YARD;
+use leaf::stats;
 
 /// Kinds of volumes that mean the same in a member.
 const VOLUMES: [&str; 11] = [
@@ -57,6 +58,11 @@ fn refused_kind(pod: &Value) -> Option<PodRejection> {
     if text(pod, "/metadata/namespace") == YARD {
         let message =
             "in members that namespace is for movers of volumes, and no pod of a host is run in it: use another one";
+        return Some(PodRejection::new("NamespaceNotCopied", message));
+    }
+    if text(pod, "/metadata/namespace") == stats::NAMESPACE {
+        let message =
+            "in members that namespace is for accounts of hosts, and no pod of a host is run in it: use another one";
         return Some(PodRejection::new("NamespaceNotCopied", message));
     }
     let claims = items(pod, "/spec/resourceClaims").next();
@@ -123,6 +129,7 @@ mod tests {
             (json!({"metadata": {"ownerReferences": owner}}), "DaemonSetNotCopied", "affinity"),
             (json!({"metadata": {"namespace": "kube-system"}}), "NamespaceNotCopied", "kube-system"),
             (json!({"metadata": {"namespace": "kosmos-csi-movers"}}), "NamespaceNotCopied", "movers"),
+            (json!({"metadata": {"namespace": "kosmos-csi"}}), "NamespaceNotCopied", "accounts"),
             (json!({"spec": {"resourceClaims": [{"name": "gpu"}]}}), "FieldNotCopied", "resourceClaims"),
             (json!({"spec": {"volumes": [{"name": "v", "iscsi": {}}]}}), "VolumeNotCopied", "iscsi"),
             (

@@ -43,13 +43,15 @@ struct Member {
     cluster: Cluster,
     kubelets: Arc<Mutex<BTreeMap<String, Kubelet>>>,
     asked: Arc<Mutex<Vec<String>>>,
+    /// For each pod that a list of them may have.
+    list_takes: Arc<Mutex<Duration>>,
 }
 
 impl Member {
     fn new() -> Self {
         let cluster = Cluster::new("m", 7);
         cluster.create("namespaces", json!({"metadata": {"name": "shop"}})).unwrap();
-        Self { cluster, kubelets: Arc::default(), asked: Arc::default() }
+        Self { cluster, kubelets: Arc::default(), asked: Arc::default(), list_takes: Arc::default() }
     }
 
     fn node(&self, name: &str, address: &str, kubelet: Kubelet) {
@@ -87,10 +89,19 @@ impl Member {
     fn dial(&self) -> Dial {
         let Dial::Within(api) = within([&self.cluster], "reader") else { panic!("it is within") };
         let (kubelets, asked) = (Arc::clone(&self.kubelets), Arc::clone(&self.asked));
+        let list_takes = Arc::clone(&self.list_takes);
         Dial::Within(Arc::new(move |address: &Uri| -> Transport {
             let host = address.host().unwrap_or_default().to_owned();
             if host == "m" {
-                return api(address);
+                let (api, address, list_takes) = (Arc::clone(&api), address.clone(), Arc::clone(&list_takes));
+                let serve = move |request: Request<Body>| {
+                    let (served, pause) = (api(&address), *lock(&list_takes) * limit(request.uri()));
+                    async move {
+                        sleep(pause).await;
+                        served.oneshot(request).await
+                    }
+                };
+                return service_fn(serve).boxed();
             }
             let (kubelets, asked) = (Arc::clone(&kubelets), Arc::clone(&asked));
             let answer = move |request: Request<Body>| {
@@ -144,6 +155,12 @@ impl Kubelet {
             }
         }
     }
+}
+
+/// Objects that a list may have; none, where a request says nothing of it.
+fn limit(request: &Uri) -> u32 {
+    let mut query = request.query().unwrap_or_default().split('&');
+    query.find_map(|one| one.strip_prefix("limit=")?.parse().ok()).unwrap_or_default()
 }
 
 /// What a kubelet says of these pods.
@@ -266,6 +283,48 @@ fn pod_that_no_kubelet_runs_has_none_asked() {
         let said = told(&member.reader(Some("h"))).await;
         assert_eq!((figures(&said.volumes), said.unread), (vec![("db-of-h", Some(1))], vec![]));
         assert_eq!(*lock(&member.asked), ["10.0.0.1"]);
+    });
+}
+
+/// Whoever makes pods in the member makes them as long as he likes.
+#[test]
+fn list_for_which_there_is_no_time_goes_on_at_the_next_look_and_what_is_known_is_told_meanwhile() {
+    story(1, async {
+        let member = Member::new();
+        let ours = member.pod("db", "z", Some("h"), Some("leaf"));
+        for number in 0..30 {
+            member.pod(&format!("a-{number}"), "z", Some("h"), Some("leaf"));
+        }
+        member.node("z", "10.0.0.1", Kubelet::says(&[(&ours, 1)]));
+        let reader = member.reader(Some("h"));
+        assert_eq!(figures(&told(&reader).await.volumes), [("db-of-h", Some(1))]);
+        let new = member.pod("new", "z", Some("h"), Some("leaf"));
+        lock(&member.kubelets).insert("10.0.0.1".to_owned(), Kubelet::says(&[(&ours, 1), (&new, 2)]));
+        *lock(&member.list_takes) = Duration::from_millis(80);
+        for _ in 0..2 {
+            sleep(Duration::from_secs(6)).await;
+            let said = told(&reader).await;
+            assert_eq!(figures(&said.volumes), [("db-of-h", Some(1))]);
+            let words = "list pods: no end of the list within 2 s";
+            assert!(said.unread[0].starts_with(words), "{:?}", said.unread);
+        }
+        sleep(Duration::from_secs(6)).await;
+        let said = told(&reader).await;
+        assert_eq!((figures(&said.volumes), said.unread), (vec![("db-of-h", Some(1)), ("new-of-h", Some(2))], vec![]));
+    });
+}
+
+#[test]
+fn pod_that_is_too_long_takes_no_other_along() {
+    story(1, async {
+        let member = Member::new();
+        member.pod("a", "z", Some("h"), Some("leaf"));
+        let lengthen = |pod: &mut Value| pod["metadata"]["annotations"]["long"] = json!("x".repeat(11 << 20));
+        member.cluster.change("pods", "shop", "a", lengthen).unwrap();
+        let ours = member.pod("db", "z", Some("h"), Some("leaf"));
+        member.node("z", "10.0.0.1", Kubelet::says(&[(&ours, 1)]));
+        let said = told(&member.reader(Some("h"))).await;
+        assert_eq!((figures(&said.volumes), said.unread), (vec![("db-of-h", Some(1))], vec![]));
     });
 }
 

@@ -5,11 +5,13 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     convert::Infallible,
     pin::pin,
+    time::Duration,
 };
 
 use futures::AsyncBufReadExt;
 use k8s_openapi::api::core::v1::Pod;
 use kube::{Client, Resource, ResourceExt, api::ListParams, core::Request};
+use tokio::time::{Instant, timeout_at};
 
 use super::{
     share::shared,
@@ -18,8 +20,11 @@ use super::{
 use crate::{items::Items, limits::overlong, ownership::COPY_OF};
 use cluster::{Reading, with_causes};
 
-/// Pods at a time, of a list.
+/// Pods at a time, of a list; and where so many have not come in time.
 const PAGE: u32 = 500;
+const FEW: u32 = 10;
+/// Of a pod, in bytes: one that is longer is left out.
+const LONGEST: usize = 2 << 20;
 /// Nobody but its kubelet writes that of one.
 const RUNNING: &str = "status.phase=Running";
 /// Volumes that are asked for: more than can be told at once.
@@ -44,41 +49,88 @@ struct Found {
     left_out: usize,
 }
 
-/// The copies, by their nodes, and how many there was no room for.
-pub(super) async fn running(client: &Client, ours: &str) -> Result<(BTreeMap<String, Copies>, usize), String> {
-    let mut wanted = ListParams::default().labels(ours).fields(RUNNING).limit(PAGE);
-    let (mut found, mut count) = (Found::default(), 0);
-    loop {
-        let request = Request::new(Pod::url_path(&(), None)).list(&wanted);
-        let mut request = request.map_err(|error| error.to_string())?;
-        request.extensions_mut().insert(Reading::InPieces);
-        let mut page = pin!(client.request_stream(request).await.map_err(|error| with_causes(&error))?);
-        let mut items = Items::of_list();
+/// The copies there, by a list that goes on at the next look where one has no time for all of it: long pods of others hide none.
+#[derive(Default)]
+pub(super) struct Listing {
+    /// By their nodes, those of the last list that has come to its end; and how many there was no room for.
+    whole: BTreeMap<String, Copies>,
+    pub(super) left_out: usize,
+    /// Of the list under way, and how to ask for what follows.
+    found: Found,
+    next: Option<String>,
+    /// Its pods are long, or do not come at all.
+    is_slow: bool,
+}
+
+impl Listing {
+    /// Reads on for so long. Why it has not come to the end.
+    pub(super) async fn go_on(&mut self, client: &Client, ours: &str, time: Duration) -> Result<(), String> {
+        let (until, mut is_stuck) = (Instant::now() + time, true);
         loop {
-            let piece = page.fill_buf().await.map_err(|error| with_causes(&error))?;
-            if piece.is_empty() {
-                break;
-            }
-            let read = piece.len();
-            let Ok(()) = items.feed(piece, &mut |item| -> Result<(), Infallible> {
-                count += 1;
-                // One that nobody understands does not hide the others.
-                if let Ok(pod) = serde_json::from_slice(item) {
-                    found.take(&pod);
+            let limit = if self.is_slow { FEW } else { PAGE };
+            let mut wanted = ListParams::default().labels(ours).fields(RUNNING).limit(limit);
+            wanted.continue_token.clone_from(&self.next);
+            match timeout_at(until, page(client, &wanted)).await {
+                Ok(Ok((found, next))) => {
+                    self.found.add(found);
+                    (self.next, is_stuck) = (next, false);
                 }
-                Ok(())
-            });
-            page.consume_unpin(read);
-            if let Some(reason) = overlong(count, items.unfinished()) {
-                return Err(reason);
+                // It may be another one by now.
+                Ok(Err(reason)) => {
+                    (self.found, self.next) = (Found::default(), None);
+                    return Err(reason);
+                }
+                Err(_) => {
+                    self.is_slow |= is_stuck;
+                    return Err(format!("no end of the list within {} s: it goes on at the next look", time.as_secs()));
+                }
+            }
+            if self.next.is_none() {
+                (self.whole, self.left_out) = std::mem::take(&mut self.found).by_node();
+                self.is_slow = false;
+                return Ok(());
             }
         }
-        let head = items.head().map_err(|error| format!("what is answered is no list: {error}"))?;
-        if head.next.is_empty() {
-            return Ok(found.by_node());
-        }
-        wanted.continue_token = Some(head.next);
     }
+
+    /// All that are known, by their nodes. One that has gone since is told of by no kubelet.
+    pub(super) fn by_node(&self) -> BTreeMap<String, Copies> {
+        let mut nodes = self.whole.clone();
+        for Running { node, uid, copy } in self.found.all.values().flatten() {
+            nodes.entry(node.clone()).or_default().insert(uid.clone(), copy.clone());
+        }
+        nodes
+    }
+}
+
+/// The copies on one page, and how to ask for the next one.
+async fn page(client: &Client, wanted: &ListParams) -> Result<(Found, Option<String>), String> {
+    let request = Request::new(Pod::url_path(&(), None)).list(wanted);
+    let mut request = request.map_err(|error| error.to_string())?;
+    request.extensions_mut().insert(Reading::InPieces);
+    let mut page = pin!(client.request_stream(request).await.map_err(|error| with_causes(&error))?);
+    let (mut items, mut found, mut count) = (Items::of("items", LONGEST), Found::default(), 0);
+    loop {
+        let piece = page.fill_buf().await.map_err(|error| with_causes(&error))?;
+        if piece.is_empty() {
+            break;
+        }
+        let read = piece.len();
+        let Ok(()) = items.feed(piece, &mut |item| -> Result<(), Infallible> {
+            count += 1;
+            // One that nobody understands does not hide the others.
+            if let Ok(pod) = serde_json::from_slice(item) {
+                found.take(&pod);
+            }
+            Ok(())
+        });
+        page.consume_unpin(read);
+        if let Some(reason) = overlong(count, items.unfinished()) {
+            return Err(reason);
+        }
+    }
+    let head = items.head().map_err(|error| format!("what is answered is no list: {error}"))?;
+    Ok((found, Some(head.next).filter(|next| !next.is_empty())))
 }
 
 impl Found {
@@ -86,7 +138,20 @@ impl Found {
         let Some(found) = copy(pod) else { return };
         self.volumes += found.copy.volumes.len();
         self.all.entry(found.copy.namespace.clone()).or_default().push(found);
-        // Not for each of many.
+        self.bound();
+    }
+
+    fn add(&mut self, other: Self) {
+        for (namespace, mut more) in other.all {
+            self.all.entry(namespace).or_default().append(&mut more);
+        }
+        self.volumes += other.volumes;
+        self.left_out += other.left_out;
+        self.bound();
+    }
+
+    /// Not for each of many.
+    fn bound(&mut self) {
         if self.volumes > 2 * MOST {
             self.cut();
         }

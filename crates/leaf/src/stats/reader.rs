@@ -18,7 +18,7 @@ use tokio::{
     time::{Instant, sleep, timeout, timeout_at},
 };
 
-use super::{Told, VolumeStats, copies, kubelet::Kubelets, share, summary::Copies};
+use super::{Told, VolumeStats, copies::Listing, kubelet::Kubelets, share, summary::Copies};
 use crate::ownership::{HOST, MANAGED_BY, selector};
 use cluster::with_causes;
 use domain::{
@@ -30,6 +30,8 @@ use domain::{
 const BELIEVED: Duration = Duration::from_secs(5);
 /// For all of it. Who asks waits a little longer.
 const LOOK: Duration = Duration::from_secs(4);
+/// Of that, for the list of pods.
+const LIST: Duration = Duration::from_secs(2);
 /// For one kubelet.
 const PATIENCE: Duration = Duration::from_secs(3);
 /// Until one that could not be read has its turn again.
@@ -71,6 +73,7 @@ pub struct Reader {
 struct Said {
     at: Option<Instant>,
     line: Arc<Vec<u8>>,
+    listing: Listing,
     asked: Asked,
 }
 
@@ -121,7 +124,8 @@ impl Reader {
     pub async fn line(&self) -> Arc<Vec<u8>> {
         let mut said = self.said.lock().await;
         if said.at.is_none_or(|at| at.elapsed() >= BELIEVED) {
-            let told = self.look(&mut said.asked).await;
+            let Said { listing, asked, .. } = &mut *said;
+            let told = self.look(listing, asked).await;
             let mut line = serde_json::to_vec(&told).unwrap_or_default();
             line.push(b'\n');
             (said.at, said.line) = (Some(Instant::now()), Arc::new(line));
@@ -129,17 +133,14 @@ impl Reader {
         Arc::clone(&said.line)
     }
 
-    async fn look(&self, asked: &mut Asked) -> Told {
+    async fn look(&self, listing: &mut Listing, asked: &mut Asked) -> Told {
         let until = Instant::now() + LOOK;
         let ours = self.host.as_ref().map_or_else(|| format!("{MANAGED_BY}={DRIVER},{HOST}"), selector);
-        let listed = timeout_at(until, copies::running(&self.client, &ours)).await;
-        let (copies, without_room) = match listed.unwrap_or_else(|_| Err(late(LOOK))) {
-            Ok(copies) => copies,
-            Err(reason) => {
-                tracing::warn!(reason, "pods cannot be listed, and nothing is told of their volumes");
-                return Told { unread: vec![format!("list pods: {}", short(&reason, LONGEST))], ..Told::default() };
-            }
-        };
+        let unlisted = listing.go_on(&self.client, &ours, LIST).await.err().map(|reason| {
+            tracing::warn!(reason, "not all pods are listed, and volumes of those that are not known are not told of");
+            format!("list pods: {}", short(&reason, LONGEST))
+        });
+        let copies = listing.by_node();
         asked.retain(|node, _| copies.contains_key(node));
         let due = due(asked, copies.keys());
         let of_all = due.len();
@@ -151,12 +152,12 @@ impl Reader {
         });
         let lacking = [
             ("kubelets that there was no time to ask", of_all - begun),
-            ("copies left out, as the others have all volumes that can be told at once", without_room),
+            ("copies left out, as the others have all volumes that can be told at once", listing.left_out),
             ("volumes left out, as the others are all that can be told at once", left_out),
         ];
         let lacking = lacking.into_iter().filter(|(_, count)| *count > 0);
         let lacking = lacking.map(|(what, count)| format!("{what}: {count}"));
-        Told { unread: faults.take(NAMED).chain(lacking).collect(), volumes }
+        Told { unread: unlisted.into_iter().chain(faults.take(NAMED)).chain(lacking).collect(), volumes }
     }
 
     /// As many in their order as there is time for: how many those are, and what they say.

@@ -22,7 +22,7 @@ const LONGEST_TIME: usize = 40;
 /// The copies on a node, by their UIDs.
 pub(super) type Copies = BTreeMap<String, CopiedPod>;
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct CopiedPod {
     pub(super) namespace: String,
     pub(super) name: String,

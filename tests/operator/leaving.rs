@@ -4,7 +4,7 @@ use domain::volume::{HostId, VolumeHash};
 use serde_json::{Value, json};
 use simulate::{storage::definitions, text};
 
-use crate::clusters::{Clusters, NAMESPACE, PODS_NAMESPACE, SECRETS, VOLUMES, identity};
+use crate::clusters::{CLAIMS, Clusters, NAMESPACE, PODS_NAMESPACE, SECRETS, VOLUMES, identity};
 
 const ROLES: &str = "clusterroles.rbac.authorization.k8s.io";
 const CONTENTS: &str = "volumesnapshotcontents.snapshot.storage.k8s.io";
@@ -186,6 +186,35 @@ async fn member_in_which_pods_of_the_host_run_is_closed_and_not_removed() {
     assert!(!is_agents(), "the agent would open it");
     clusters.does("member remove m0").await;
     assert!(node()["spec"]["unschedulable"] == true && is_agents(), "it is open again when the member comes back");
+}
+
+/// Whoever makes pods and claims there writes our labels on them, and nobody ends for us what has no more.
+#[tokio::test]
+async fn pods_and_claims_that_have_some_labels_of_ours_and_nothing_else_keep_no_member() {
+    let clusters = Clusters::new(1);
+    clusters.join().await;
+    let (host, member) = (&clusters.host, &clusters.members[0]);
+    let labels = json!({"app.kubernetes.io/managed-by": "kosmos.csi.io", "kosmos.csi.io/host": identity(host)});
+    member.create("namespaces", json!({"metadata": {"name": "shop"}})).unwrap();
+    let planted = |name: &str| json!({"name": name, "namespace": "shop", "labels": labels});
+    for (name, of) in [("bare", json!({})), ("empty", json!({"kosmos.csi.io/pod-uid": ""}))] {
+        let mut metadata = planted(name);
+        metadata["annotations"] = of;
+        let spec = json!({"containers": [{"name": "c", "image": "i"}]});
+        member.create("pods", json!({"metadata": metadata, "spec": spec})).unwrap();
+    }
+    let spec = json!({"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}});
+    member.create(CLAIMS, json!({"metadata": planted("planted"), "spec": spec})).unwrap();
+    crate::orphans::leaf(&clusters, "db", "pvc-1");
+    let strip = |claim: &mut Value| {
+        claim["metadata"]["labels"] = labels.clone();
+        claim["metadata"]["finalizers"] = json!([]);
+    };
+    member.change(CLAIMS, "shop", "db", strip).unwrap();
+    let told = "it has one leaf claim of the host (db)";
+    clusters.refuses("member remove m0", &[told, "without the label kosmos.csi.io/volume", "--force"]).await;
+    member.delete(CLAIMS, "shop", "db").unwrap();
+    clusters.does("member remove m0").await;
 }
 
 #[tokio::test]

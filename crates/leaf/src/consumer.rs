@@ -26,6 +26,8 @@ use domain::{
 /// In seconds, from when a kubelet has seen it: its claim is bound by then. One that comes late holds what it asks for no
 /// longer.
 const LIFE: i64 = 300;
+/// What the name of each begins with.
+pub const PREFIX: &str = "kosmos-csi-consumer-";
 /// Never pulled: the pod is only to be scheduled.
 const IMAGE: &str = "kosmos.csi.io/consumer";
 const NOBODY: i64 = 65532;
@@ -154,7 +156,7 @@ fn is_empty(term: &NodeSelectorTerm) -> bool {
 }
 
 pub fn pod_name(hash: VolumeHash) -> String {
-    format!("kosmos-csi-consumer-{}", hash.prefix())
+    format!("{PREFIX}{}", hash.prefix())
 }
 
 /// One that comes when its claim has gone, long after it was sent, is removed by the member's garbage collector.

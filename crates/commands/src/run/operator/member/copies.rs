@@ -11,10 +11,10 @@ use serde_json::{Value, json};
 
 use agent::{CORDONED, may_be_called};
 use cluster::with_causes;
-use domain::volume::{DRIVER, MEMBER_KEY};
+use domain::volume::{DRIVER, MEMBER_KEY, moving::YARD};
 use host::{Host, pod::has_ended};
 use leaf::{
-    MemberClient,
+    MemberClient, consumer,
     ownership::{self, COPY_OF, MANAGED_BY},
 };
 
@@ -104,8 +104,18 @@ pub(super) async fn there(leaf: &MemberClient, is_certain: bool) -> Result<There
         Err(kube::Error::Api(status)) if status.code == 403 && !is_certain => Vec::new(),
         Err(error) => return Err(with_causes(&error)),
     };
-    let (copies, own): (Vec<&Pod>, Vec<&Pod>) = pods.iter().partition(|pod| pod.annotations().contains_key(COPY_OF));
-    Ok(There { copies: copies.into_iter().map(place).collect(), own: own.into_iter().map(place).collect() })
+    let of = |is_one: fn(&Pod) -> bool| pods.iter().filter(|pod| is_one(pod)).map(place).collect();
+    Ok(There { copies: of(is_copy), own: of(is_own) })
+}
+
+/// As the agent knows one. Whoever makes pods there writes our labels on them, and what has no more than these nobody ends for us.
+fn is_copy(pod: &Pod) -> bool {
+    pod.annotations().get(COPY_OF).is_some_and(|uid| !uid.is_empty())
+}
+
+fn is_own(pod: &Pod) -> bool {
+    let is_named = pod.name_any().starts_with(consumer::PREFIX);
+    !is_copy(pod) && (is_named || pod.metadata.namespace.as_deref() == Some(YARD))
 }
 
 fn place(pod: &Pod) -> String {

@@ -1,7 +1,10 @@
 //! What a member that is to be removed has of the host, now that nothing new comes there: what was made meanwhile, what runs there, and what
 //! is there without the host's knowing it.
 
-use kube::ResourceExt;
+use std::collections::BTreeSet;
+
+use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
+use kube::{Api, ResourceExt, api::ListParams};
 
 use super::{
     belongings::Belongings,
@@ -14,17 +17,25 @@ use crate::{
         connect::{self, Admin},
         look::leaf_claims,
         snapshots,
+        whole::whole_of,
     },
 };
 use cluster::Dial;
 use host::{Host, pins};
-use leaf::{MemberClient, moving::kept, snapshot::served};
+use leaf::{
+    MemberClient,
+    identity::{Identity, Meant, judge},
+    moving::kept,
+    ownership::{self, VOLUME},
+    snapshot::served,
+};
 use member::source::Account;
 
 const BY_FORCE: &str = "say --force to remove it all the same";
 const COPIES_END: &str =
     "The agent ends those whose pods have gone: type this again then. With --force nobody ends them any more";
-const OWN_END: &str = "The driver ends them itself: type this again then. With --force nobody ends them any more";
+const OWN_END: &str = "The driver ends them itself: type this again then. A consumer (kosmos-csi-consumer-…) that is there for \
+                       longer than a quarter of an hour somebody there has made: who administers the member deletes it. With --force nobody ends them any more";
 
 /// None where it may be removed. Its administrator, where he is here, sees what no account of the host may see or is there to look for.
 pub(super) async fn told(
@@ -62,7 +73,8 @@ pub(super) async fn told(
         Ok(leaves) if leaves.is_empty() => missed(host, admin).await?,
         Ok(leaves) => Some(format!(
             "it has {}. `kosmos-csi doctor` tells of leaf claims and leaf snapshots that are orphans, and `kosmos-csi volume discard` of what \
-             moves have kept; contents of snapshots that have gone are for who administers the member; {BY_FORCE}",
+             moves have kept; contents of snapshots that have gone are for who administers the member, as are claims without the label \
+             {VOLUME}, which doctor does not know: he puts it back as its volume has it, or deletes the claim where it is none; {BY_FORCE}",
             leaves.join(", ")
         )),
         Err(reason) => Some(format!("whether leaves of this host are there cannot be seen ({reason}); {BY_FORCE}")),
@@ -146,7 +158,7 @@ async fn running(way: Result<Way, String>) -> Option<String> {
 
 /// As people are told of them.
 async fn leaves(leaf: &MemberClient) -> Result<Vec<String>, String> {
-    let claims = names(&leaf_claims(leaf).await?);
+    let claims = names(&claims(leaf).await?);
     let snapshots = snapshots::of_member(leaf).await?;
     let contents = names(&snapshots::outlived(leaf, &snapshots).await?);
     let kept = names(&kept::list(leaf).await.map_err(|error| error.to_string())?);
@@ -158,6 +170,20 @@ async fn leaves(leaf: &MemberClient) -> Result<Vec<String>, String> {
         ("kept volumes", kept),
     ];
     Ok(all.iter().filter(|(_, names)| !names.is_empty()).map(|(kinds, names)| counted_as(kinds, names)).collect())
+}
+
+/// Without those that have a label of ours and nothing else of a leaf: whoever makes claims there writes that on his.
+async fn claims(leaf: &MemberClient) -> Result<Vec<PersistentVolumeClaim>, String> {
+    let mut claims = leaf_claims(leaf).await?;
+    let ours = ListParams::default().labels(&ownership::selector(&leaf.host));
+    let volumes = whole_of(Api::<PersistentVolume>::all(leaf.client.clone()), &ours).await?;
+    let bound: BTreeSet<String> = volumes.into_iter().filter_map(|volume| volume.spec?.claim_ref?.uid).collect();
+    claims.retain(|claim| {
+        let identity = judge(&claim.metadata, &leaf.host, Meant::Any);
+        matches!(identity, Identity::Leaf(_) | Identity::Stripped)
+            || claim.uid().is_some_and(|uid| bound.contains(&uid))
+    });
+    Ok(claims)
 }
 
 async fn groups(leaf: &MemberClient) -> domain::error::Result<Vec<String>> {

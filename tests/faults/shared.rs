@@ -3,7 +3,10 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use simulate::text;
+use simulate::{
+    faults::{Action, Verb},
+    text,
+};
 use tokio::time::sleep;
 use tonic::Code;
 
@@ -56,6 +59,58 @@ fn data_stays_for_the_other_volume_of_one_handle_and_is_its_own_once_it_is_the_o
         until(&bench, SETTLED, "it is the other one's", || phase(leaf(&bench, TWIN)) == "Bound").await;
         assert_eq!(text(&leaf(&bench, TWIN).unwrap(), "/spec/volumeName"), caller.leaf_volume().unwrap());
         assert_eq!(bench.guard.wrong(), Vec::<String>::new());
+    });
+}
+
+/// Each of both is deleted by whoever believes that the other one's data is kept.
+#[test]
+fn data_that_the_member_lets_nobody_keep_is_not_called_kept_and_both_volumes_say_why() {
+    virtual_time::run(1, async {
+        let bench = bench().await;
+        let caller = provisioned(&bench, Script::new(CLAIM)).await;
+        bench.guard.set_fate(|_, at, asked| {
+            let keeps = at == 1 && asked.verb == Verb::Patch && asked.resource == VOLUMES;
+            if keeps { Action::Answer { code: 403, reason: "Forbidden" } } else { Action::Pass }
+        });
+        make_twin(&bench, &caller);
+        let say = |words: &str| events(&bench).matches(words).count() >= 2;
+        until(&bench, SETTLED, "both say why", || say("LeafStuck: ")).await;
+        until(&bench, SETTLED, "both say that it is not kept", || say("not kept in the member yet")).await;
+        assert!(!events(&bench).contains("its data is kept"), "{}", events(&bench));
+        bench.guard.heal();
+        until(&bench, SETTLED, "it is kept", || policy(&bench, &caller) == "Retain").await;
+        until(&bench, SETTLED, "both say that", || say("its data is kept")).await;
+        assert_eq!(bench.guard.wrong(), Vec::<String>::new());
+    });
+}
+
+#[test]
+fn data_is_kept_for_both_volumes_also_where_somebody_has_taken_our_finalizer_off_its_leaf_claim() {
+    virtual_time::run(1, async {
+        let bench = bench().await;
+        let caller = provisioned(&bench, Script::new(CLAIM)).await;
+        let lets_go = |claim: &mut Value| claim["metadata"]["finalizers"] = json!(["kubernetes.io/pvc-protection"]);
+        bench.members[0].change("persistentvolumeclaims", SHOP, CLAIM, lets_go).unwrap();
+        make_twin(&bench, &caller);
+        until(&bench, SETTLED, "its data is kept", || policy(&bench, &caller) == "Retain").await;
+    });
+}
+
+#[test]
+fn both_volumes_of_one_handle_say_that_their_leaf_is_gone() {
+    virtual_time::run(1, async {
+        let bench = bench().await;
+        let caller = provisioned(&bench, Script::new(CLAIM)).await;
+        let unhold = |object: &mut Value| object["metadata"]["finalizers"] = json!([]);
+        let uid = text(&leaf(&bench, CLAIM).unwrap(), "/metadata/uid").to_owned();
+        lock(&bench.guard.history).deleted_by_people(&uid);
+        bench.members[0].change("persistentvolumeclaims", SHOP, CLAIM, unhold).unwrap();
+        bench.members[0].delete("persistentvolumeclaims", SHOP, CLAIM).unwrap();
+        let is_gone = || leaf(&bench, CLAIM).is_none() && policy(&bench, &caller).is_empty();
+        until(&bench, SETTLED, "the member removes it", is_gone).await;
+        make_twin(&bench, &caller);
+        let say = || events(&bench).matches("LeafLost: ").count() >= 2;
+        until(&bench, Duration::from_mins(15), "both say so", say).await;
     });
 }
 

@@ -13,7 +13,7 @@ use super::{
     Reconciler,
     late::{self, came_late, may_have_come_late},
     nobodys::Allowance,
-    obstacle::{is_refusal, obstacle},
+    obstacle::{is_refusal, obstacle, refused},
     repair::{LiveWish, Repair, tell, tell_of_obstacle},
     shared,
 };
@@ -114,7 +114,7 @@ pub(super) fn is_due(reconciler: &Reconciler, repair: &Repair<'_>, row: &Row) ->
             is_late || !suits(known.wish(), row) || is_elsewhere(known, row)
         }
         [] => (outlives_host(row) || is_begun() || is_cut_off(row)) && repair.is_the_leaf(row),
-        several => shared::is_due(several, row) && repair.is_the_leaf(row),
+        several => shared::is_due(repair, several, row),
     }
 }
 
@@ -126,7 +126,7 @@ pub(super) async fn heal(
     allowance: &mut Allowance,
 ) -> Result<()> {
     if shared::is_shared(reconciler, &repair.handle) && !repair.row().is_moving() {
-        return shared::keep(repair).await;
+        return Box::pin(shared::keep(reconciler, repair, looks)).await;
     }
     for _ in 0..STEPS {
         let (row, mut wanted) = (repair.row(), wanted(reconciler, repair).await?);
@@ -172,8 +172,7 @@ pub(super) async fn heal(
             }
             Err(error) => {
                 if is_refusal(&step, &error) {
-                    let what = format!("is not as the host wants it, and the member refuses to change that: {error}");
-                    let news = repair.told("LeafStuck", &pair.place, &what, true);
+                    let news = refused(repair, &pair.place, &error);
                     tell_of_obstacle(reconciler, repair, &wanted, &news).await;
                 }
                 return Err(error);

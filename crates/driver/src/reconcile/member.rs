@@ -27,7 +27,7 @@ use domain::{
 };
 use host::{
     events::News,
-    volume::{GivenOut, HostVolume},
+    volume::{GivenOut, HostVolume, LiveVolume},
 };
 use leaf::{MemberClient, identity::Meant, row::ClaimRow};
 use member::Member;
@@ -283,29 +283,47 @@ async fn tell_of_missed(reconciler: &Reconciler, member: &Member, backlog: &mut 
     let now = Instant::now();
     let due: Vec<_> = backlog.missed.iter().filter(|(_, due)| **due <= now).map(|(handle, _)| handle.clone()).collect();
     for handle in due {
-        match look_for(reconciler, member, &handle).await {
-            Ok(false) => drop(backlog.missed.remove(&handle)),
-            Ok(true) | Err(_) => drop(backlog.missed.insert(handle, Instant::now() + AGAIN)),
+        match look_for(reconciler, member, &handle).await.unwrap_or(Some(AGAIN)) {
+            None => drop(backlog.missed.remove(&handle)),
+            Some(pause) => drop(backlog.missed.insert(handle, Instant::now() + pause)),
         }
     }
 }
 
-/// Whether a handle is to be looked at again. What is told of it was read just now in both clusters.
-async fn look_for(reconciler: &Reconciler, member: &Member, handle: &str) -> Result<bool> {
+/// When a handle is to be looked at again. What is told of a leaf of which nothing is seen was read just now in both clusters; that
+/// several volumes have one is told by what is in memory.
+async fn look_for(reconciler: &Reconciler, member: &Member, handle: &str) -> Result<Option<Duration>> {
     let leaf = member.leaf()?;
     let volumes = reconciler.volumes.with(handle);
-    let Some(id) = VolumeId::parse(handle) else { return Ok(false) };
-    let [volume] = volumes.as_slice() else { return Ok(shared::tell(reconciler, leaf, &id, &volumes).await) };
-    let live = host::volume::read(&reconciler.host, &volume.name).await?;
-    let Some(live) = live.filter(|live| *live.volume.handle == *handle) else { return Ok(false) };
-    if !matches!(live.volume.wish(), Wish::Use { .. }) || is_there(reconciler, leaf, &id).await? {
-        return Ok(true);
+    let Some(id) = VolumeId::parse(handle).filter(|_| !volumes.is_empty()) else { return Ok(None) };
+    let (is_shared, found) = (volumes.len() > 1, leaf.rows.find(&id));
+    if let Some((_, row)) = found.filter(|_| is_shared) {
+        let is_kept = shared::tell(reconciler, leaf, &row, &volumes).await;
+        return Ok(Some(if is_kept { AGAIN } else { MISSED }));
     }
-    let Some((reason, what)) = missing(leaf, &id, live.given_out.as_ref()).await? else { return Ok(true) };
+    let mut again = None;
+    for volume in &volumes {
+        let live = host::volume::read(&reconciler.host, &volume.name).await?;
+        let Some(live) = live.filter(|live| *live.volume.handle == *handle) else { continue };
+        again = Some(AGAIN);
+        if !matches!(live.volume.wish(), Wish::Use { .. }) {
+            continue;
+        }
+        // What is there is so for all of them.
+        if is_there(reconciler, leaf, &id).await? {
+            break;
+        }
+        tell_of_loss(reconciler, leaf, &id, &live).await?;
+    }
+    Ok(again)
+}
+
+async fn tell_of_loss(reconciler: &Reconciler, leaf: &MemberClient, id: &VolumeId, live: &LiveVolume) -> Result<()> {
+    let Some((reason, what)) = missing(leaf, id, live.given_out.as_ref()).await? else { return Ok(()) };
     let named = id.place().map_or_else(|| format!("of volume {id}"), |place| place.to_string());
     let message = format!("member {}: leaf claim {named} {what}", leaf.member);
     reconciler.tell_of_leaf(&leaf.member, &live.volume, &News { reason, message, warning: true }).await;
-    Ok(true)
+    Ok(())
 }
 
 /// Read just now: at the place that the handle names, or by the labels where it names none.

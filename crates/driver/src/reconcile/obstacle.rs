@@ -2,7 +2,10 @@
 
 use super::{Reconciler, repair::Repair};
 use crate::provision::taken;
-use domain::{error::Error, volume::healing::Healing};
+use domain::{
+    error::Error,
+    volume::{LeafPlace, healing::Healing},
+};
 use host::events::News;
 use leaf::{healing::LeafPair, ownership, row::ClaimRow};
 
@@ -21,6 +24,11 @@ pub(super) fn is_refusal(step: &Healing, error: &Error) -> bool {
     }
 }
 
+pub(super) fn refused(repair: &Repair<'_>, place: &LeafPlace, error: &Error) -> News {
+    let what = format!("is not as the host wants it, and the member refuses to change that: {error}");
+    repair.told("LeafStuck", place, &what, true)
+}
+
 /// What keeps the next step from being taken, for the user.
 pub(super) async fn obstacle(
     reconciler: &Reconciler,
@@ -36,7 +44,7 @@ pub(super) async fn obstacle(
     seen_at_once(repair, step, pair, looks)
 }
 
-fn seen_at_once(repair: &Repair<'_>, step: &Healing, pair: &LeafPair, looks: u32) -> Option<News> {
+pub(super) fn seen_at_once(repair: &Repair<'_>, step: &Healing, pair: &LeafPair, looks: u32) -> Option<News> {
     let (place, row) = (&pair.place, pair.claim.as_ref().map(ClaimRow::new));
     match (step, row) {
         (Healing::AwaitClaim, Some(row)) => {

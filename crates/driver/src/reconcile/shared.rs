@@ -1,18 +1,19 @@
 //! Several volumes of the host with one handle, as people make them. Whose the leaf is nobody can tell, and what one of them gives up
 //! another may want: so its data is kept, nothing else is done, and each of them says so.
 
-use super::{Reconciler, repair::Repair};
+use super::{
+    Reconciler,
+    obstacle::{is_refusal, refused, seen_at_once},
+    repair::Repair,
+};
 use domain::{
     error::Result,
-    volume::{
-        VolumeId,
-        healing::{Healing, Wish, decide},
-    },
+    volume::healing::{Healing, Wish, decide},
 };
 use host::{events::News, volume::HostVolume};
 use leaf::{
     MemberClient,
-    row::{Row, VolumeRow},
+    row::{ClaimRow, Row, VolumeRow},
     saved::Saved,
 };
 
@@ -23,51 +24,92 @@ pub(super) fn is_shared(reconciler: &Reconciler, handle: &str) -> bool {
     reconciler.volumes.with(handle).len() > 1
 }
 
-/// By what is in memory alone: one of them wants it, and DeleteVolume for another would be believed.
-pub(super) fn is_due(volumes: &[HostVolume], row: &Row) -> bool {
-    let is_kept = |volume: &VolumeRow| volume.is_retained() && !volume.removal && (volume.follows || volume.healing);
+fn is_wanted(volumes: &[HostVolume]) -> bool {
     volumes.iter().any(|volume| volume.wish() != Wish::Nothing)
-        && row.claim.is_some()
-        && row.volume.as_ref().is_some_and(|volume| !is_kept(volume))
 }
 
-/// Has the leaf volume outlive its claim, and say so: no removal is carried out then before the host was asked who wants it.
-pub(super) async fn keep(repair: &Repair<'_>) -> Result<()> {
+/// It outlives its claim, and no removal of it is believed.
+fn is_kept(volume: &VolumeRow) -> bool {
+    stays(volume) && (volume.follows || volume.healing)
+}
+
+fn stays(volume: &VolumeRow) -> bool {
+    volume.is_retained() && !volume.is_terminating() && !volume.removal
+}
+
+/// By what is in memory alone. Whoever takes our finalizer off the only claim there is has its data kept no less.
+fn is_the_leaf(repair: &Repair<'_>, row: &Row) -> bool {
+    let leaf = repair.leaf();
+    repair.is_the_leaf(row) || leaf.rows.ids(&leaf.member, repair.hash()).len() == 1
+}
+
+/// By what is in memory alone: one of them wants it, and DeleteVolume for another would be believed, or it is going.
+pub(super) fn is_due(repair: &Repair<'_>, volumes: &[HostVolume], row: &Row) -> bool {
+    let is_ill = |claim: &ClaimRow| row.volume.as_ref().map_or_else(|| claim.is_lost(), |volume| !is_kept(volume));
+    is_wanted(volumes) && row.claim.as_ref().is_some_and(is_ill) && is_the_leaf(repair, row)
+}
+
+/// Has the leaf volume outlive its claim, and say so: no removal is carried out then before the host was asked who wants it. What is in
+/// the way of that is told on each volume.
+pub(super) async fn keep(reconciler: &Reconciler, repair: &Repair<'_>, looks: u32) -> Result<()> {
     let (leaf, hash, row) = (repair.leaf(), repair.hash(), repair.row());
-    let (Some(claim), true) = (&row.claim, repair.is_the_leaf(&row)) else { return Ok(()) };
+    let (Some(claim), true) = (&row.claim, is_the_leaf(repair, &row)) else { return Ok(()) };
     let volume = row.volume.as_ref().map(|volume| &*volume.name);
     let pair = leaf::healing::examine(leaf, hash, &claim.place, volume).await?;
     let wish = Wish::Use { retain: true };
     let step = decide(wish, pair.claim_seen(leaf, hash).as_ref(), pair.volume_seen().as_ref());
-    match (step, &pair.volume, pair.ours(leaf, hash)) {
+    let kept = match (&step, &pair.volume, pair.ours(leaf, hash)) {
         (Healing::CallOff, Some(volume), _) => leaf::retention::call_off_removal(leaf, volume, hash).await,
         (Healing::Follow, Some(volume), _) => leaf::retention::follow_host(leaf, volume).await,
         (Healing::Keep, Some(volume), Some(claim)) => {
             leaf::healing::keep_volume(leaf, volume, &Saved::of_claim(claim, volume)).await
         }
         _ => Ok(()),
+    };
+    let news = match &kept {
+        Err(error) => is_refusal(&step, error).then(|| refused(repair, &pair.place, error)),
+        Ok(()) if matches!(step, Healing::Lost | Healing::Stuck(_) | Healing::Endangered) => {
+            seen_at_once(repair, &step, &pair, looks)
+        }
+        Ok(()) => None,
+    };
+    if let Some(news) = news {
+        tell_all(reconciler, leaf, &reconciler.volumes.with(repair.handle()), &news).await;
     }
+    kept
 }
 
-/// False where there is nothing to be told: imported claims are nobody's to make anew.
-pub(super) async fn tell(reconciler: &Reconciler, leaf: &MemberClient, id: &VolumeId, volumes: &[HostVolume]) -> bool {
-    if volumes.len() < 2 || leaf.rows.find(id).is_none() {
-        return false;
+/// By what is in memory, of a leaf of which something is seen. False where it is to be looked at again soon. What all of them give up is
+/// removed as it is of one.
+pub(super) async fn tell(reconciler: &Reconciler, leaf: &MemberClient, row: &Row, volumes: &[HostVolume]) -> bool {
+    if !is_wanted(volumes) {
+        return true;
     }
-    let news = News { reason: "LeafShared", message: message(&leaf.member, volumes), warning: true };
+    let outlasts = |volume: &VolumeRow| if row.claim.is_some() { is_kept(volume) } else { stays(volume) };
+    let is_kept = row.volume.as_ref().is_some_and(outlasts);
+    let news = News { reason: "LeafShared", message: message(&leaf.member, volumes, is_kept), warning: true };
+    tell_all(reconciler, leaf, volumes, &news).await;
+    is_kept
+}
+
+async fn tell_all(reconciler: &Reconciler, leaf: &MemberClient, volumes: &[HostVolume], news: &News) {
     for volume in volumes {
-        reconciler.tell_of_leaf(&leaf.member, volume, &news).await;
+        reconciler.tell_of_leaf(&leaf.member, volume, news).await;
     }
-    true
 }
 
-fn message(member: &str, volumes: &[HostVolume]) -> String {
+fn message(member: &str, volumes: &[HostVolume], is_kept: bool) -> String {
     let names: Vec<&str> = volumes.iter().take(NAMED).map(|volume| &*volume.name).collect();
     let more = volumes.len() - names.len();
     let more = if more == 0 { String::new() } else { format!(" and {more} more") };
+    let data = if is_kept {
+        "its data is kept"
+    } else {
+        "its data is not kept in the member yet, and goes with the first of them that has the policy Delete and is deleted"
+    };
     format!(
-        "member {member}: PersistentVolumes {}{more} have one handle, and nobody can tell whose the leaf is: its data is kept, and its leaf \
-         claim is neither made anew nor let go until one of them is left. Give those that are to go the policy Retain, and delete them",
+        "member {member}: PersistentVolumes {}{more} have one handle, and nobody can tell whose the leaf is: {data}, and its leaf claim is \
+         neither made anew nor let go until one of them is left. Give those that are to go the policy Retain, and delete them",
         names.join(", ")
     )
 }
@@ -94,7 +136,7 @@ mod tests {
     #[test]
     fn some_are_named_and_all_are_counted() {
         let volumes = ["a", "b", "c", "d", "e"].map(volume);
-        assert!(message("m", &volumes).contains("PersistentVolumes a, b, c and 2 more have one handle"));
-        assert!(message("m", &volumes[..2]).contains("PersistentVolumes a, b have one handle"));
+        assert!(message("m", &volumes, true).contains("PersistentVolumes a, b, c and 2 more have one handle"));
+        assert!(message("m", &volumes[..2], true).contains("PersistentVolumes a, b have one handle"));
     }
 }

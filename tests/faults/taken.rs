@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use simulate::text;
 use tokio::time::{sleep, timeout};
 use tonic::Code;
@@ -107,6 +107,26 @@ fn volume_that_was_used_under_another_name_is_not_taken_from_a_claim_of_the_memb
         bench.members[0].delete("persistentvolumeclaims", SHOP, THEIRS).unwrap();
         give(&bench, &caller, was);
         until(&bench, SETTLED, "it is used again", || phase(leaf(&bench, "third")) == "Bound").await;
+    });
+}
+
+/// It is the leaf of some host's volume, and holds its data.
+#[test]
+fn nobody_is_told_to_remove_a_leaf_claim_without_its_labels_for_its_name() {
+    virtual_time::run(1, async {
+        let (bench, mut caller) = kept(false).await;
+        let mut stripped = fixture::claim_for(&leaf_volume(&bench, &caller).unwrap(), "again");
+        stripped["metadata"]["finalizers"] = json!(["kosmos.csi.io/protect"]);
+        stripped["spec"]["volumeName"] = json!("another");
+        lock(&bench.guard.history).plant(&bench.members[0].create("persistentvolumeclaims", stripped).unwrap());
+        caller.claim_again("again");
+        let told = || {
+            events(&bench).contains("its labels were removed: put them back. Remove it there only where no host has")
+        };
+        until(&bench, SETTLED, "the user is told", told).await;
+        let all = events(&bench);
+        assert_eq!(all.matches("Remove it there").count(), all.matches("Remove it there only").count(), "{all}");
+        assert_eq!(bench.guard.wrong(), Vec::<String>::new());
     });
 }
 

@@ -53,6 +53,10 @@ impl Elsewhere {
     }
 }
 
+/// It is some host's leaf, and its data is that one's.
+pub(crate) const STRIPPED: &str = "it was made by a driver like this one, and its labels were removed: put them back. Remove it there only \
+     where no host has its volume";
+
 /// Whose the claim is that has the name, for whoever would have it made anew there. Nobody is told to remove what is another host's.
 pub(crate) async fn whose(
     host: &Host,
@@ -63,6 +67,7 @@ pub(crate) async fn whose(
 ) -> Option<String> {
     let claim = pair.claim.as_ref()?;
     let way_out = match judge(&claim.metadata, &leaf.host, Meant::Volume(hash)) {
+        Identity::Stripped => return Some(STRIPPED.to_owned()),
         Identity::OtherHost(_) => String::new(),
         Identity::OtherVolume(other) => Box::pin(elsewhere(host, members, leaf, other, &pair.place)).await.map_or_else(
             || ". Delete that one in the host, if it is there; where not, `kosmos-csi doctor` names it".to_owned(),

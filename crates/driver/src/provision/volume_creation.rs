@@ -113,10 +113,7 @@ impl VolumeCreation<'_> {
         let way_out = match judge(&claim.metadata, &self.leaf.host, Meant::Volume(self.hash)) {
             Identity::Leaf(_) => return Ok(()),
             Identity::Stripped => {
-                return Err(Error::InProgress(format!(
-                    "{taken} was made by a driver like this one, and its labels were removed: put them back. Remove it there \
-                     only where no host has its volume"
-                )));
+                return Err(Error::InProgress(format!("{taken} is there already, and {}", taken::STRIPPED)));
             }
             Identity::OtherVolume(_) if claim.metadata.deletion_timestamp.is_some() => {
                 return Err(Error::InProgress(format!(

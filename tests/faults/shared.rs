@@ -140,7 +140,7 @@ fn leaf_that_somebody_deletes_keeps_its_data_and_waits_until_its_handle_leads_to
 
 /// Kubernetes makes one for all volumes with one handle, by the name of the first.
 #[test]
-fn attachment_of_a_volume_whose_claim_has_gone_stays_while_another_one_has_its_handle() {
+fn attachment_of_a_volume_whose_claim_has_gone_stays_while_another_one_with_its_handle_is_wanted() {
     virtual_time::run(1, async {
         let bench = bench().await;
         let caller = provisioned(&bench, Script::new(CLAIM)).await;
@@ -155,7 +155,10 @@ fn attachment_of_a_volume_whose_claim_has_gone_stays_while_another_one_has_its_h
         bench.host.create(ATTACHMENTS, attachment).unwrap();
         release(&bench, &caller).await;
         sleep(Duration::from_mins(15)).await;
-        assert!(bench.host.get(ATTACHMENTS, "", "csi-0").is_some(), "{}", bench.guard.trace().join("\n"));
+        let is_there = || bench.host.get(ATTACHMENTS, "", "csi-0").is_some();
+        assert!(is_there(), "{}", bench.guard.trace().join("\n"));
+        bench.host.delete("persistentvolumeclaims", SHOP, TWIN).unwrap();
+        until(&bench, Duration::from_mins(30), "nobody wants it any more, and it goes", || !is_there()).await;
         assert_eq!(bench.guard.wrong(), Vec::<String>::new());
     });
 }

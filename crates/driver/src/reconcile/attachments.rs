@@ -9,7 +9,7 @@ use std::{
 
 use tokio::time::{Instant, sleep};
 
-use super::{Reconciler, shared};
+use super::Reconciler;
 use domain::error::Result;
 use host::{
     attachments::{self, Attached},
@@ -54,11 +54,8 @@ pub(super) async fn take_away(reconciler: &Reconciler) {
 async fn detach(reconciler: &Reconciler, due: &BTreeMap<Box<str>, HostVolume>) -> Result<()> {
     let host = &reconciler.host;
     for attached in attachments::list(host).await?.into_iter().filter(Attached::is_to_virtual_node) {
-        // One attachment stands for all volumes with one handle: the pod of another may be there.
-        let own = due.get(&*attached.volume).filter(|volume| !shared::is_shared(reconciler, &volume.handle));
-        let Some(volume) = own else { continue };
-        let live = host::volume::read(host, &volume.name).await?.map(|live| live.volume);
-        if !live.is_some_and(|live| live.uid == volume.uid && live.is_to_be_reclaimed()) {
+        let Some(volume) = due.get(&*attached.volume) else { continue };
+        if is_wanted(reconciler, volume).await? {
             continue;
         }
         tracing::info!(
@@ -70,4 +67,19 @@ async fn detach(reconciler: &Reconciler, due: &BTreeMap<Box<str>, HostVolume>) -
         attachments::delete(host, &attached).await?;
     }
     Ok(())
+}
+
+/// One attachment stands for all volumes with one handle: the pod of another may be there.
+async fn is_wanted(reconciler: &Reconciler, volume: &HostVolume) -> Result<bool> {
+    let all = reconciler.volumes.with(&volume.handle);
+    if !all.iter().any(|known| known.uid == volume.uid) || !all.iter().all(HostVolume::is_to_be_reclaimed) {
+        return Ok(true);
+    }
+    for known in &all {
+        let live = host::volume::read(&reconciler.host, &known.name).await?.map(|live| live.volume);
+        if !live.is_some_and(|live| live.uid == known.uid && live.is_to_be_reclaimed()) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }

@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use serde_json::json;
+use tokio::time::sleep;
 
-use super::{SHOP, World, condition, story, text, until};
+use super::{NAMESPACE, SHOP, World, condition, story, text, until};
 
 const NODES: [&str; 2] = ["m-n1", "m-n2"];
 
@@ -26,6 +27,30 @@ fn copy_runs_on_the_node_that_its_virtual_node_stands_for() {
         for (name, node) in &pods {
             until("it runs", || world.phase(name) == "Running").await;
             assert_eq!(text(&world.copy(name).unwrap(), "/spec/nodeName"), *node, "{name}");
+        }
+    });
+}
+
+/// As after an upgrade from a version in which whoever came first had the name.
+#[test]
+fn virtual_node_that_is_there_stays_though_one_of_another_member_might_have_its_name() {
+    story(1, async {
+        let world = World::with_nodes(1, Duration::from_millis(300), NODES.len()).await;
+        world.start("first");
+        let nodes = || NODES.map(|node| world.host.get("nodes", "", &format!("kosmos-m-{node}")));
+        let are_ready = || nodes().iter().flatten().filter(|node| condition(node, "Ready") == "True").count() == 2;
+        until("both nodes are ready", are_ready).await;
+        let uids = || nodes().map(|node| node.map(|node| text(&node, "/metadata/uid").to_owned()));
+        let before = uids();
+        let other = json!({
+            "metadata": {"name": "m-m", "namespace": NAMESPACE, "labels": {"kosmos.csi.io/member": "m-m"}},
+            "data": {"kubeconfig": "bm9uZQ=="},
+        });
+        world.host.create("secrets", other).unwrap();
+        sleep(Duration::from_mins(2)).await;
+        assert_eq!(uids(), before);
+        for node in nodes().into_iter().flatten() {
+            assert!(node["spec"]["unschedulable"].is_null() && condition(&node, "Ready") == "True", "{node}");
         }
     });
 }

@@ -106,7 +106,8 @@ impl Nodes {
         let guests: Vec<_> = names.flat_map(of_name).collect();
         let ours = guests.is_empty() && !state.clustertree;
         let mut virtual_nodes = if ours { virtual_nodes(member, mode, state) } else { Vec::new() };
-        if let Some(message) = plan::ambiguous(&state.longer, &mut virtual_nodes) {
+        let has_node = |one: &VirtualNodeId| self.has_node_of(one);
+        if let Some(message) = plan::ambiguous(&state.longer, &mut virtual_nodes, has_node) {
             self.tell_of_all("NameTaken", message, &virtual_nodes).await;
         }
         if let Some(message) = plan::limit(member, &mut virtual_nodes) {
@@ -130,12 +131,14 @@ impl Nodes {
             else {
                 continue;
             };
-            let message = match &virtual_node.node {
-                Some(gone) => format!("member {member} has no node {gone} any more"),
-                None => format!("member {member} is not represented by this node any more"),
-            };
+            let message = plan::departed(&virtual_node, ours, !nodes_of(&virtual_node, state).is_empty());
             self.retire(&node, Health { ready: false, reason: "Departed", message }).await;
         }
+    }
+
+    fn has_node_of(&self, virtual_node: &VirtualNodeId) -> bool {
+        let node = self.view.nodes.get(&Place { namespace: String::new(), name: virtual_node.name() });
+        node.is_some_and(|node| virtual_node_of(&node).as_ref() == Some(virtual_node))
     }
 
     /// On the first of them that is there, or in the log alone where all are left out.

@@ -43,14 +43,9 @@ pub(super) fn step(
     csi_node: Option<&Value>,
 ) -> NodeStep {
     let Some(node) = node else { return NodeStep::CreateNode(manifest(virtual_node, architecture)) };
-    if virtual_node_of(node).as_ref() != Some(virtual_node) {
-        return NodeStep::Foreign(format!(
-            "Node {} is there and was not made for member {} by {DRIVER} (it lacks the annotation {ID}: {}): it is left \
-             alone and runs no pods of this agent. Delete it, and a new one is made",
-            virtual_node.name(),
-            virtual_node.member,
-            virtual_node.id()
-        ));
+    let kept_for = virtual_node_of(node);
+    if kept_for.as_ref() != Some(virtual_node) {
+        return NodeStep::Foreign(foreign(virtual_node, kept_for.as_ref()));
     }
     if is_leaving(node) {
         return NodeStep::Wait;
@@ -63,6 +58,22 @@ pub(super) fn step(
     }
     let labelled = labelled(virtual_node, node).map(NodeStep::PatchNode);
     labelled.or_else(|| opened(node).map(NodeStep::Open)).unwrap_or(NodeStep::Done)
+}
+
+fn foreign(virtual_node: &VirtualNodeId, kept_for: Option<&VirtualNodeId>) -> String {
+    let (name, member) = (virtual_node.name(), &virtual_node.member);
+    match kept_for {
+        Some(other) => format!(
+            "Node {name} stands for a node of member {}, whose pods it has, and one of member {member} would be called so too: that one runs no \
+             pods of this host. Give one of both members another name, or that node",
+            other.member
+        ),
+        None => format!(
+            "Node {name} is there and was not made for member {member} by {DRIVER} (it lacks the annotation {ID}: {}): it is left alone and \
+             runs no pods of this agent. Delete it, and a new one is made",
+            virtual_node.id()
+        ),
+    }
 }
 
 /// The same for a node that clustertree keeps: only what it lacks is added.
@@ -90,10 +101,17 @@ pub(super) fn limit(member: &str, virtual_nodes: &mut Vec<VirtualNodeId>) -> Opt
     })
 }
 
-/// A member names its nodes as it likes, also so that one would have the name of another member's: that one has it whose own name is
-/// longer, whoever comes first. What is told of those that are left out.
-pub(super) fn ambiguous(longer: &[String], virtual_nodes: &mut Vec<VirtualNodeId>) -> Option<String> {
-    let other = |virtual_node: &VirtualNodeId| longer.iter().find(|other| may_be_called(other, &virtual_node.name()));
+/// A member names its nodes as it likes, also so that one would have the name of another member's: that one gets it whose own name is
+/// longer. Who has the Node already keeps it, as its pods are there. What is told of those that are left out.
+pub(super) fn ambiguous(
+    longer: &[String],
+    virtual_nodes: &mut Vec<VirtualNodeId>,
+    is_there: impl Fn(&VirtualNodeId) -> bool,
+) -> Option<String> {
+    let other = |virtual_node: &VirtualNodeId| {
+        let other = longer.iter().find(|other| may_be_called(other, &virtual_node.name()));
+        other.filter(|_| !is_there(virtual_node))
+    };
     let (first, owner) = virtual_nodes.iter().find_map(|one| Some((one.clone(), other(one)?)))?;
     virtual_nodes.retain(|one| other(one).is_none());
     Some(format!(
@@ -112,6 +130,16 @@ pub(super) enum Leave {
     Cordon(Value),
     /// Once no pod is bound to it.
     Remove,
+}
+
+/// Why a Node is to go. `ours`: clustertree keeps no nodes of the member; `is_there`: the member has that node still.
+pub(super) fn departed(virtual_node: &VirtualNodeId, ours: bool, is_there: bool) -> String {
+    let member = &virtual_node.member;
+    match &virtual_node.node {
+        _ if !ours => format!("Kosmos clustertree keeps the nodes of member {member}"),
+        Some(gone) if !is_there => format!("member {member} has no node {gone} any more"),
+        _ => format!("member {member} is not represented by this node any more"),
+    }
 }
 
 pub(super) fn leave(node: &Value) -> Leave {

@@ -130,15 +130,41 @@ fn name_that_nodes_of_two_members_could_have_is_that_of_the_member_with_the_long
     assert_eq!(of("a", "b-n1").name(), of("a-b", "n1").name());
     let all = || vec![of("a", "b"), of("a", "b-n1"), of("a", "bn1"), of("a", "n1")];
     let mut left = all();
-    let told = ambiguous(&["a-b".to_owned()], &mut left).unwrap();
+    let (none, all_there) = (|_: &VirtualNodeId| false, |_: &VirtualNodeId| true);
+    let told = ambiguous(&["a-b".to_owned()], &mut left, none).unwrap();
     assert_eq!(left, [of("a", "bn1"), of("a", "n1")]);
     assert!(told.contains("node b of member a would be called kosmos-a-b here, as a node of member a-b"), "{told}");
     let (mut others, mut longer, mut whole) =
         (all(), vec![of("a-b", "n1")], vec![VirtualNodeId { member: "a".to_owned(), node: None }]);
-    assert_eq!(ambiguous(&["a-c".to_owned()], &mut others), None);
-    assert_eq!(ambiguous(&[], &mut longer), None);
-    assert_eq!(ambiguous(&["a-b".to_owned()], &mut whole), None, "a member's own name is nobody else's");
+    assert_eq!(ambiguous(&["a-c".to_owned()], &mut others, none), None);
+    assert_eq!(ambiguous(&[], &mut longer, none), None);
+    assert_eq!(ambiguous(&["a-b".to_owned()], &mut whole, none), None, "a member's own name is nobody else's");
     assert_eq!((others, longer.len(), whole.len()), (all(), 1, 1));
+    let mut there = all();
+    assert_eq!(ambiguous(&["a-b".to_owned()], &mut there, all_there), None, "who has the Node keeps it");
+    assert_eq!(there, all());
+}
+
+#[test]
+fn node_of_another_member_is_not_said_to_be_anybodys_to_delete() {
+    let of = |member: &str, node: &str| VirtualNodeId { member: member.to_owned(), node: Some(node.to_owned()) };
+    let NodeStep::CreateNode(theirs) = step(&of("a", "b-n1"), "amd64", None, None) else { panic!("it is not made") };
+    let NodeStep::Foreign(said) = step(&of("a-b", "n1"), "amd64", Some(&theirs), None) else { panic!("it is touched") };
+    assert!(said.contains("stands for a node of member a,") && !said.contains("Delete"), "{said}");
+}
+
+#[test]
+fn node_that_goes_says_why() {
+    let whole = virtual_node();
+    let one = VirtualNodeId { node: Some("n1".to_owned()), ..virtual_node() };
+    for (virtual_node, ours, is_there, why) in [
+        (&one, true, false, "member m has no node n1 any more"),
+        (&one, true, true, "member m is not represented by this node any more"),
+        (&whole, true, true, "member m is not represented by this node any more"),
+        (&one, false, true, "Kosmos clustertree keeps the nodes of member m"),
+    ] {
+        assert_eq!(departed(virtual_node, ours, is_there), why);
+    }
 }
 
 #[test]

@@ -290,7 +290,10 @@ async fn member_whose_nodes_could_have_the_name_of_another_members_virtual_node_
     node("kosmos-m-1", "m-1");
     clusters.refuses("member add m-0 --member-kubeconfig=$m0", &["Node kosmos-m-0-n1", "of member m,"]).await;
     assert!(clusters.members[0].list(ROLES).is_empty(), "everything is looked at first");
-    clusters.does("member add m-1 --member-kubeconfig=$m0 --dry-run").await;
+    clusters.does("member add m --member-kubeconfig=$m0 --dry-run").await;
+    clusters.does("member add m-1 --member-kubeconfig=$m0").await;
+    node("kosmos-m-1-n1", "m");
+    clusters.does("member add m-1 --member-kubeconfig=$m0").await;
 }
 
 /// Else a cluster that says it is this one, and is met first, would be taken for it.

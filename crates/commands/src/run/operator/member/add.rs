@@ -189,13 +189,16 @@ async fn target(flags: &Add, admin: &Admin, dial: &Dial) -> anyhow::Result<(Targ
     if *host.cluster == *admin.identity {
         bail!("--member-kubeconfig leads to the host itself ({}): a host is no member of its own", admin.identity);
     }
-    if let Some((node, of)) = copies::namesake(&host, name).await? {
+    let agents = connect::agents(&host, &flags.host);
+    let driver = Place::new(host, name, &admin.identity).await?;
+    // One that is in the host already is not kept from being renewed.
+    if driver.secret.is_none()
+        && let Some((node, of)) = copies::namesake(&driver.host, name).await?
+    {
         bail!(
             "Node {node} stands for a node of member {of}, and one of member {name} could have that name: `member add` it under another one"
         );
     }
-    let agents = connect::agents(&host, &flags.host);
-    let driver = Place::new(host, name, &admin.identity).await?;
     let scope = Scope::of(flags, admin, &driver.host, &agents, driver.secret.as_ref()).await?;
     let mut places = vec![driver];
     if scope.pods {

@@ -30,8 +30,8 @@ async fn nodes(host: &Host, member: &str) -> anyhow::Result<Vec<String>> {
     Ok(nodes.iter().map(ResourceExt::name_any).collect())
 }
 
-/// A virtual node of another member that has a name which one of this member could have, and that member. Who may not see nodes is not kept
-/// from anything: the agent leaves such a node out itself.
+/// A virtual node of a member with a shorter name that has a name which one of this member could have, and that member. One with a longer
+/// name keeps its own. Who may not see nodes is not kept from anything: the agent leaves such a node out itself.
 pub(super) async fn namesake(host: &Host, member: &str) -> anyhow::Result<Option<(String, String)>> {
     let ours = ListParams::default().labels(&format!("{MANAGED_BY}={DRIVER},{MEMBER_KEY}"));
     let nodes = match Api::<Node>::all(host.client.clone()).list_metadata(&ours).await {
@@ -39,7 +39,8 @@ pub(super) async fn namesake(host: &Host, member: &str) -> anyhow::Result<Option
         nodes => nodes.map_err(|error| anyhow!("list nodes: {}", with_causes(&error)))?,
     };
     let mut named = nodes.iter().filter_map(|node| Some((node.name_any(), node.labels().get(MEMBER_KEY)?.clone())));
-    Ok(named.find(|(node, of)| of != member && may_be_called(member, node)))
+    let is_longer = |of: &str| member.strip_prefix(of).is_some_and(|rest| rest.starts_with('-'));
+    Ok(named.find(|(node, of)| is_longer(of) && may_be_called(member, node)))
 }
 
 /// They take no pods any more, as after `kubectl cordon`: what the agent has closed itself, for a member that has come back, it would open.

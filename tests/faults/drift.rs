@@ -5,17 +5,18 @@ use std::{sync::Arc, time::Duration};
 
 use serde_json::{Value, json};
 use simulate::{faults::Action, text};
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout};
 
 use crate::{
     bench::{Bench, SHOP},
-    caller::{Caller, Ending, Script},
+    caller::{Caller, Ending, Script, claim_again},
     fixture, virtual_time,
 };
 
 const STEP: Duration = Duration::from_millis(100);
 const PROMPT: Duration = Duration::from_secs(1);
 const CLAIMS: &str = "persistentvolumeclaims";
+const VOLUMES: &str = "persistentvolumes";
 
 async fn provisioned() -> (Arc<Bench>, Caller) {
     let bench = Bench::serving(1, &fixture::steady(STEP)).await;
@@ -61,6 +62,44 @@ fn size_that_the_host_asked_for_is_not_spoken_of() {
         grow(&bench, "64Gi");
         sleep(Duration::from_secs(10)).await;
         assert_eq!(told(&bench), Vec::<String>::new());
+    });
+}
+
+/// Claims of the host whose leaves are gone.
+fn lose(bench: &Bench, of: &Caller, count: usize) {
+    for at in 0..count {
+        let mut lost = Value::clone(&bench.host.get(VOLUMES, "", of.volume()).unwrap());
+        let name = format!("lost-{at:04}");
+        lost["metadata"] = json!({"name": name});
+        lost.as_object_mut().unwrap().remove("status");
+        lost["spec"]["csi"]["volumeHandle"] = json!(format!("m0/{SHOP}/{name}/{at:016x}"));
+        lost["spec"]["csi"]["volumeAttributes"] = json!({});
+        lost["spec"].as_object_mut().unwrap().remove("claimRef");
+        bench.host.create(VOLUMES, lost).unwrap();
+        claim_again(bench, &name, SHOP, &name);
+    }
+}
+
+fn lost(bench: &Bench) -> usize {
+    bench.host.list("events").iter().filter(|event| text(event, "/reason") == "LeafLost").count()
+}
+
+#[test]
+fn what_stays_wrong_is_told_of_all_also_of_more_than_a_member_may_tell_at_once() {
+    virtual_time::run(1, async {
+        let (bench, caller) = provisioned().await;
+        lose(&bench, &caller, 800);
+        let at_once = async {
+            while lost(&bench) < 500 {
+                sleep(STEP).await;
+            }
+        };
+        timeout(Duration::from_mins(5), at_once).await.unwrap();
+        grow(&bench, "64Gi");
+        sleep(Duration::from_secs(30)).await;
+        assert_eq!(told(&bench).len(), 1, "a size is told of in its turn");
+        sleep(Duration::from_mins(4)).await;
+        assert_eq!(lost(&bench), 800, "each volume says so");
     });
 }
 

@@ -80,14 +80,17 @@ pub async fn tell(host: &Host, volume: &HostVolume, news: &News) {
     write_event(host, &volume.into(), news).await;
 }
 
-/// The same where `permits` does: of what a member can bring about as often as it likes. What was told a moment ago costs nothing.
-pub async fn tell_within(host: &Host, volume: &HostVolume, news: &News, permits: impl FnOnce() -> bool) {
+/// The same where `permits` does: of what a member can bring about as often as it likes. What was told a moment ago costs nothing. Whether
+/// it was told.
+pub async fn tell_within(host: &Host, volume: &HostVolume, news: &News, permits: impl FnOnce() -> bool) -> bool {
     let name = event(&volume.into(), news).metadata.name.unwrap_or_default();
     if host.recent.has(&name) || permits() {
-        return tell(host, volume, news).await;
+        tell(host, volume, news).await;
+        return true;
     }
     let (message, reason) = (&news.message, news.reason);
     tracing::info!(volume = %volume.name, handle = %volume.handle, reason, "no event is written, as its member had many: {message}");
+    false
 }
 
 /// The same about a claim.

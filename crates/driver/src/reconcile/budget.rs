@@ -30,6 +30,11 @@ impl Budget {
         some
     }
 
+    fn is_whole(&mut self, now: Instant) -> bool {
+        self.refill(now);
+        self.left == self.most
+    }
+
     fn refill(&mut self, now: Instant) {
         let more = now.saturating_duration_since(self.as_of).as_millis() / self.refill.as_millis();
         let more = u32::try_from(more).unwrap_or(self.most).min(self.most);
@@ -46,22 +51,74 @@ const NEXT_EVENT: Duration = Duration::from_millis(500);
 /// All members together have so many times that.
 const OF_ALL: u32 = 4;
 
-/// Of events about the leaves of each member: one in which all leaves are deleted again and again silences no other.
+/// Of one volume, of what somebody does to its leaf claim: who deletes it again and again takes no other one's events.
+const EVENTS_OF_A_VOLUME: u32 = 10;
+const NEXT_EVENT_OF_A_VOLUME: Duration = Duration::from_mins(1);
+/// So many of them are remembered.
+const VOLUMES: usize = 10_000;
+
+/// One in which all leaves are deleted again and again silences no other.
 #[derive(Debug)]
-pub(super) struct LeafEvents {
+struct MemberBudgets {
     all: Budget,
     members: HashMap<String, Budget>,
 }
 
-impl LeafEvents {
-    pub(super) fn new() -> Self {
+impl MemberBudgets {
+    fn new() -> Self {
         Self { all: Budget::new(EVENTS * OF_ALL, NEXT_EVENT / OF_ALL), members: HashMap::new() }
     }
 
-    pub(super) fn take(&mut self, member: &str, now: Instant) -> bool {
-        let own = || Budget::new(EVENTS, NEXT_EVENT);
-        let own = self.members.entry(member.to_owned()).or_insert_with(own);
-        own.has_some(now) && self.all.take(now) && own.take(now)
+    fn has_some(&mut self, member: &str, now: Instant) -> bool {
+        self.all.has_some(now) && self.own(member).has_some(now)
+    }
+
+    fn take(&mut self, member: &str, now: Instant) -> bool {
+        self.has_some(member, now) && self.all.take(now) && self.own(member).take(now)
+    }
+
+    fn own(&mut self, member: &str) -> &mut Budget {
+        self.members.entry(member.to_owned()).or_insert_with(|| Budget::new(EVENTS, NEXT_EVENT))
+    }
+}
+
+/// Of events about the leaves of each member. What stays as it is until a person acts has its own, which nobody takes by what he does to his
+/// claims.
+#[derive(Debug)]
+pub(super) struct LeafEvents {
+    stays: MemberBudgets,
+    passes: MemberBudgets,
+    volumes: HashMap<Box<str>, Budget>,
+}
+
+impl LeafEvents {
+    pub(super) fn new() -> Self {
+        Self { stays: MemberBudgets::new(), passes: MemberBudgets::new(), volumes: HashMap::new() }
+    }
+
+    /// Whether something that stays so could be told.
+    pub(super) fn has_some(&mut self, member: &str, now: Instant) -> bool {
+        self.stays.has_some(member, now)
+    }
+
+    /// `volume`: the UID of the volume of the host that the event is about.
+    pub(super) fn take(&mut self, member: &str, volume: &str, reason: &str, now: Instant) -> bool {
+        if !["LeafDeleted", "LeafHealed", "LeafReleased"].contains(&reason) {
+            return self.stays.take(member, now);
+        }
+        self.passes.has_some(member, now) && self.take_of(volume, now) && self.passes.take(member, now)
+    }
+
+    fn take_of(&mut self, volume: &str, now: Instant) -> bool {
+        if self.volumes.len() >= VOLUMES {
+            self.volumes.retain(|_, budget| !budget.is_whole(now));
+        }
+        // Where no more are remembered, that of the member bounds it.
+        if self.volumes.len() >= VOLUMES && !self.volumes.contains_key(volume) {
+            return true;
+        }
+        let own = || Budget::new(EVENTS_OF_A_VOLUME, NEXT_EVENT_OF_A_VOLUME);
+        self.volumes.entry(volume.into()).or_insert_with(own).take(now)
     }
 }
 
@@ -72,13 +129,26 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn member_has_its_budget_of_events_and_takes_none_of_anothers_until_all_have_had_four_times_that() {
         let (now, mut events) = (Instant::now(), LeafEvents::new());
-        let mut taken = |member: &str, now| (0..1000).filter(|_| events.take(member, now)).count();
+        let mut taken = |member: &str, now| (0..1000).filter(|_| events.take(member, "v", "LeafLost", now)).count();
         for member in ["a", "b", "c", "d"] {
             assert_eq!(taken(member, now), 500, "{member}");
         }
         assert_eq!(taken("e", now), 0);
         assert_eq!(taken("e", now + NEXT_EVENT), 4, "as many as all get back");
         assert_eq!(taken("a", now + NEXT_EVENT * 3), 3, "as many as one gets back");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_somebody_does_to_his_claims_takes_no_event_of_another_volume_and_none_of_what_stays_wrong() {
+        let (now, mut events) = (Instant::now(), LeafEvents::new());
+        let mut taken = |volume: &str, reason| (0..1000).filter(|_| events.take("m", volume, reason, now)).count();
+        assert_eq!(taken("his", "LeafDeleted"), 10);
+        assert_eq!(taken("his", "LeafHealed"), 0, "it is of one volume");
+        assert_eq!(taken("other", "LeafReleased"), 10);
+        let of_many: usize = (0..1000).map(|volume| taken(&volume.to_string(), "LeafDeleted")).sum();
+        assert_eq!(of_many, 500 - 20, "a member has so many");
+        assert_eq!(taken("his", "LeafLost"), 500);
+        assert!(!events.has_some("m", now) && events.has_some("another", now));
     }
 
     #[tokio::test(start_paused = true)]

@@ -61,6 +61,8 @@ struct MemberBacklog {
     odd: BTreeSet<VolumeHash>,
     /// These and others that are not well: how often they were looked at, and when to do so again.
     ill: HashMap<VolumeHash, (u32, Instant)>,
+    /// Leaves that have another size, of which that is not told yet.
+    resized: BTreeSet<VolumeHash>,
     /// When those are looked for whose host volume went unseen.
     sweep: Option<Instant>,
     allowance: Allowance,
@@ -90,7 +92,7 @@ pub(super) async fn follow(reconciler: &Reconciler, member: &Member) {
             continue;
         };
         take_news(reconciler, leaf, &mut backlog);
-        strays::tell_of_sizes(reconciler, leaf).await;
+        strays::tell_of_sizes(reconciler, leaf, &mut backlog.resized).await;
         if !ticks {
             heal_all(reconciler, member, &mut backlog).await;
             continue;
@@ -279,10 +281,16 @@ async fn heal_one(
     looked || !put_off
 }
 
+/// Who has waited longest comes first: what cannot be told now is looked at once it can.
 async fn tell_of_missed(reconciler: &Reconciler, member: &Member, backlog: &mut MemberBacklog) {
     let now = Instant::now();
-    let due: Vec<_> = backlog.missed.iter().filter(|(_, due)| **due <= now).map(|(handle, _)| handle.clone()).collect();
-    for handle in due {
+    let due = backlog.missed.iter().filter(|(_, due)| **due <= now);
+    let mut due: Vec<_> = due.map(|(handle, due)| (*due, handle.clone())).collect();
+    due.sort_unstable();
+    for (_, handle) in due {
+        if !reconciler.may_tell_of_leaf(&member.name) {
+            return;
+        }
         match look_for(reconciler, member, &handle).await.unwrap_or(Some(AGAIN)) {
             None => drop(backlog.missed.remove(&handle)),
             Some(pause) => drop(backlog.missed.insert(handle, Instant::now() + pause)),

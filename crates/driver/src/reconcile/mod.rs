@@ -17,7 +17,7 @@ mod strays;
 mod waiting;
 
 use std::{
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
@@ -81,10 +81,19 @@ impl Reconciler {
         }
     }
 
-    /// What has become of a leaf, on the volume that leads to it.
-    async fn tell_of_leaf(&self, member: &str, volume: &HostVolume, news: &News) {
-        let permits = || self.leaf_events.lock().unwrap_or_else(PoisonError::into_inner).take(member, Instant::now());
-        host::events::tell_within(&self.host, volume, news, permits).await;
+    /// What has become of a leaf, on the volume that leads to it. Whether it was told there.
+    async fn tell_of_leaf(&self, member: &str, volume: &HostVolume, news: &News) -> bool {
+        let permits = || self.leaf_events().take(member, &volume.uid, news.reason, Instant::now());
+        host::events::tell_within(&self.host, volume, news, permits).await
+    }
+
+    /// Whether what stays wrong could be told now. Who asks before he looks looks again at what is not told.
+    fn may_tell_of_leaf(&self, member: &str) -> bool {
+        self.leaf_events().has_some(member, Instant::now())
+    }
+
+    fn leaf_events(&self) -> MutexGuard<'_, LeafEvents> {
+        self.leaf_events.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     async fn move_volumes(&self) {

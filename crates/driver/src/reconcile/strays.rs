@@ -44,19 +44,29 @@ impl Drop for Strays<'_> {
     }
 }
 
-pub(super) async fn tell_of_sizes(reconciler: &Reconciler, leaf: &MemberClient) {
-    for hash in leaf.rows.take_resized() {
+/// `resized`: those of which that is not told yet, as their member had many events, or the host did not answer.
+pub(super) async fn tell_of_sizes(reconciler: &Reconciler, leaf: &MemberClient, resized: &mut BTreeSet<VolumeHash>) {
+    resized.extend(leaf.rows.take_resized());
+    while reconciler.may_tell_of_leaf(&leaf.member) {
+        let Some(hash) = resized.first().copied() else { return };
         for repair in repairs(reconciler, leaf, hash) {
-            if let Err(error) = tell_of_size(reconciler, &repair).await {
-                tracing::debug!(member = leaf.member, %error, "the size of a leaf is not compared");
+            match tell_of_size(reconciler, &repair).await {
+                Ok(true) => {}
+                Ok(false) => return,
+                Err(error) => {
+                    tracing::debug!(member = leaf.member, %error, "the size of a leaf is not compared yet");
+                    return;
+                }
             }
         }
+        resized.remove(&hash);
     }
 }
 
-/// The host learns a size that it asked for by its own call: only what it did not ask for is told.
-async fn tell_of_size(reconciler: &Reconciler, repair: &Repair<'_>) -> Result<()> {
-    let Some(claim) = repair.row().claim else { return Ok(()) };
+/// The host learns a size that it asked for by its own call: only what it did not ask for is told. False where it could not be.
+async fn tell_of_size(reconciler: &Reconciler, repair: &Repair<'_>) -> Result<bool> {
+    let Some(claim) = repair.row().claim else { return Ok(true) };
+    let mut is_told = true;
     for known in reconciler.volumes.with(repair.handle()) {
         let Some(live) = host::volume::read(&reconciler.host, &known.name).await? else { continue };
         let Some(of) = live.claim.as_ref().filter(|_| live.capacity != claim.capacity()) else { continue };
@@ -67,10 +77,10 @@ async fn tell_of_size(reconciler: &Reconciler, repair: &Repair<'_>) -> Result<()
             let remedy = remedy(claim.capacity(), live.capacity);
             let what = format!("has {there} there, and this volume says {here}: {remedy}");
             let news = repair.told("LeafResized", &claim.place, &what, true);
-            reconciler.tell_of_leaf(&repair.leaf().member, &live.volume, &news).await;
+            is_told &= reconciler.tell_of_leaf(&repair.leaf().member, &live.volume, &news).await;
         }
     }
-    Ok(())
+    Ok(is_told)
 }
 
 /// Counts the leaves that no volume of the host has.

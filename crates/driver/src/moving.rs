@@ -34,6 +34,7 @@ use domain::{
 use host::{
     Host,
     moves::{self, Moves, StatusChange, VolumeMove},
+    volumes::HostVolumes,
 };
 use leaf::moving::ends::Keys;
 use member::{Registry, Writes};
@@ -119,12 +120,12 @@ enum Went {
 
 impl Movers {
     /// Works until it is dropped.
-    pub async fn run(self) {
+    pub async fn run(self, volumes: &HostVolumes) {
         tokio::select! {
             biased;
             () = moves::keep(&self.host, &self.known) => {}
             () = self.drive_all() => {}
-            () = forgotten::heal(&self) => {}
+            () = forgotten::heal(&self, volumes) => {}
             () = attachments::tidy(&self) => {}
             () = sources::delete(&self) => {}
         }

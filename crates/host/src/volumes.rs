@@ -23,6 +23,7 @@ use super::{
     volume::{self, HostVolume},
 };
 use cluster::{Relist, pauses, with_causes};
+use domain::volume::{VolumeHash, VolumeId};
 
 /// The host's volumes of this driver.
 #[derive(Debug, Default)]
@@ -60,6 +61,13 @@ impl HostVolumes {
     /// Those whose claim has gone, and that are to go with it.
     pub fn to_be_reclaimed(&self) -> Vec<HostVolume> {
         self.lock().volumes.values().filter(|volume| volume.is_to_be_reclaimed()).cloned().collect()
+    }
+
+    /// Of these hashes, those that a handle names, in whatever member.
+    pub fn named(&self, hashes: &BTreeSet<VolumeHash>) -> BTreeSet<VolumeHash> {
+        let table = self.lock();
+        let ids = table.volumes.keys().filter_map(|(handle, _)| VolumeId::parse(handle));
+        ids.flat_map(|id| hashes.range(id.hashes()).copied()).collect()
     }
 
     pub fn handle_of(&self, volume: &str) -> Option<Box<str>> {
@@ -258,6 +266,17 @@ mod tests {
         assert!(shown.now().is_some());
         drop(followed);
         assert!(shown.now().is_none());
+    }
+
+    #[test]
+    fn hashes_that_handles_name_are_known_in_whatever_member_the_volume_is() {
+        let volumes = HostVolumes::default();
+        let hash = |digits: &str| VolumeHash::parse(digits).unwrap();
+        let (short, long) = (hash("0123456789abcdef0000000000000007"), hash("00000000000000000000000000000008"));
+        volumes.put(&volume("a", "m0/n/a/0123456789abcdef"));
+        volumes.put(&volume("b", "m1///00000000000000000000000000000008"));
+        let asked = BTreeSet::from([short, long, hash("00000000000000000000000000000009")]);
+        assert_eq!(volumes.named(&asked), BTreeSet::from([short, long]));
     }
 
     #[test]

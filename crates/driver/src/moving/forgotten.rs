@@ -17,6 +17,7 @@ use host::{
     events::News,
     moves::{self, VolumeMove},
     volume::LiveVolume,
+    volumes::HostVolumes,
 };
 use leaf::{
     MemberClient,
@@ -29,6 +30,10 @@ use leaf::{
 const STEPS: usize = 8;
 /// Of one member in a round: whoever may write claims there makes as many such marks as he likes, and each costs the host reads.
 const LOOKS: usize = 20;
+/// Of these, for those of which no volume of the host is known: nothing true is kept waiting by marks that somebody made up.
+const OF_OTHERS: usize = 5;
+
+type Last = BTreeMap<(String, bool), VolumeHash>;
 
 /// A leaf, and where its claim is now.
 struct Forgotten<'a> {
@@ -39,14 +44,16 @@ struct Forgotten<'a> {
 
 /// Works until it is dropped. What is there at one look and at the next is looked into: a move that has just been made is not in
 /// the first list.
-pub(super) async fn heal(movers: &Movers) {
-    let (mut before, mut last) = (BTreeSet::new(), BTreeMap::new());
+pub(super) async fn heal(movers: &Movers, volumes: &HostVolumes) {
+    let (mut before, mut last) = (BTreeSet::new(), Last::new());
     loop {
         sleep(ROUND).await;
         match all(movers).await {
             Ok((known, now)) => {
-                let again = now.intersection(&before).cloned().collect();
-                for (member, hash) in next(&again, &mut last) {
+                let again: BTreeSet<(String, VolumeHash)> = now.intersection(&before).cloned().collect();
+                let hashes = again.iter().map(|(_, hash)| *hash).collect();
+                let had = if again.len() > LOOKS { volumes.named(&hashes) } else { BTreeSet::new() };
+                for (member, hash) in next(&again, &had, &mut last) {
                     if let Err(error) = Box::pin(end(movers, &known, &member, hash)).await {
                         tracing::debug!(member, %hash, %error, "a leaf whose move is gone is not an ordinary one yet");
                     }
@@ -58,22 +65,37 @@ pub(super) async fn heal(movers: &Movers) {
     }
 }
 
-/// The next few of each member, after those of the round before.
-fn next(all: &BTreeSet<(String, VolumeHash)>, last: &mut BTreeMap<String, VolumeHash>) -> Vec<(String, VolumeHash)> {
+/// The next few of each member, after those of the round before: first those that the host is known to have.
+fn next(
+    all: &BTreeSet<(String, VolumeHash)>,
+    had: &BTreeSet<VolumeHash>,
+    last: &mut Last,
+) -> Vec<(String, VolumeHash)> {
     let mut members: BTreeMap<&String, Vec<VolumeHash>> = BTreeMap::new();
     for (member, hash) in all {
         members.entry(member).or_default().push(*hash);
     }
-    last.retain(|member, _| members.contains_key(member));
+    last.retain(|(member, _), _| members.contains_key(member));
     let mut some = Vec::new();
-    for (member, mut hashes) in members {
-        let done = last.get(member).map_or(0, |last| hashes.partition_point(|hash| hash <= last));
-        hashes.rotate_left(done);
-        hashes.truncate(LOOKS);
-        last.extend(hashes.last().map(|hash| (member.clone(), *hash)));
-        some.extend(hashes.into_iter().map(|hash| (member.clone(), hash)));
+    for (member, hashes) in members {
+        let (had, others): (Vec<_>, Vec<_>) = hashes.into_iter().partition(|hash| had.contains(hash));
+        let mut left = LOOKS;
+        for (hashes, is_had, spare) in [(had, true, others.len().min(OF_OTHERS)), (others, false, 0)] {
+            let key = (member.clone(), is_had);
+            let hashes = turn(hashes, last.get(&key), left - spare);
+            left -= hashes.len();
+            last.extend(hashes.last().map(|hash| (key, *hash)));
+            some.extend(hashes.into_iter().map(|hash| (member.clone(), hash)));
+        }
     }
     some
+}
+
+fn turn(mut hashes: Vec<VolumeHash>, last: Option<&VolumeHash>, most: usize) -> Vec<VolumeHash> {
+    let done = last.map_or(0, |last| hashes.partition_point(|hash| hash <= last));
+    hashes.rotate_left(done);
+    hashes.truncate(most);
+    hashes
 }
 
 /// The moves that are not over, read just now.
@@ -288,16 +310,32 @@ mod tests {
     fn each_round_looks_at_a_few_of_each_member_and_all_have_their_turn() {
         let many = (0..50).map(|number| ("forges".to_owned(), hash(number)));
         let all: BTreeSet<_> = many.chain([("one".to_owned(), hash(7))]).collect();
-        let (mut last, mut seen) = (BTreeMap::new(), BTreeSet::new());
+        let (mut last, mut seen, none) = (Last::new(), BTreeSet::new(), BTreeSet::new());
         for _ in 0..3 {
-            let some = next(&all, &mut last);
+            let some = next(&all, &none, &mut last);
             assert_eq!(some.len(), LOOKS + 1);
             assert!(some.contains(&("one".to_owned(), hash(7))));
             seen.extend(some);
         }
         assert_eq!(seen, all);
         let fewer: BTreeSet<_> = [("one".to_owned(), hash(7))].into();
-        assert_eq!(next(&fewer, &mut last).len(), 1);
+        assert_eq!(next(&fewer, &none, &mut last).len(), 1);
         assert_eq!(last.len(), 1, "nothing is kept of a member that has none any more");
+    }
+
+    #[test]
+    fn what_the_host_is_known_to_have_waits_for_no_marks_that_somebody_made_up_and_others_have_their_turn_too() {
+        let all: BTreeSet<_> = (0..5000).map(|number| ("m".to_owned(), hash(number))).collect();
+        let one: BTreeSet<_> = [hash(4000)].into();
+        let some = next(&all, &one, &mut Last::new());
+        assert_eq!((some[0].1, some.len()), (hash(4000), LOOKS));
+        let many: BTreeSet<_> = (1000..2000).map(hash).collect();
+        let (mut last, mut seen) = (Last::new(), BTreeSet::new());
+        for _ in 0..2 {
+            seen.extend(next(&all, &many, &mut last));
+        }
+        assert_eq!(seen.len(), 2 * LOOKS, "nobody twice before the others");
+        let of_others = seen.iter().filter(|(_, hash)| !many.contains(hash)).count();
+        assert_eq!(of_others, 2 * OF_OTHERS);
     }
 }

@@ -98,7 +98,7 @@ impl Reconciler {
 
     async fn move_volumes(&self) {
         match self.movers.clone() {
-            Some(movers) => movers.run().await,
+            Some(movers) => movers.run(&self.volumes).await,
             None => std::future::pending().await,
         }
     }

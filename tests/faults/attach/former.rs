@@ -14,7 +14,7 @@ use tonic::Code;
 use super::{
     STEP,
     attachments::{attached, only},
-    double::ATTACHMENTS,
+    double::{ATTACHMENTS, Mood},
     leaf_volume, nothing_is_wrong, publish, record, refused, unpublish,
 };
 use crate::{
@@ -43,6 +43,23 @@ fn attachment_of_the_former_leaf_volume_is_not_taken_for_that_of_the_present_one
         unpublish(&bench, caller.handle().unwrap(), "real/n1").await.unwrap();
         assert!(bench.members[0].list(ATTACHMENTS).is_empty() && record(&bench, "data").is_empty());
         nothing_is_wrong(&bench);
+    });
+}
+
+#[test]
+fn who_waits_for_the_former_leaf_volume_to_be_detached_is_told_that_it_is_that_one() {
+    virtual_time::run(1, async {
+        let (bench, caller, attacher) = attached().await;
+        publish(&bench, &caller, "real/n1").await.unwrap();
+        is_for(&bench, "pvc-former");
+        attacher.is(Mood::Failing);
+        let (code, message) = refused(publish(&bench, &caller, "real/n1").await);
+        let present = leaf_volume(&bench, "data");
+        let says = format!(
+            "is of leaf volume pvc-former, which the leaf claim had before leaf volume {present}, and has to be"
+        );
+        assert!(code == Code::Aborted && message.contains(&says), "{code:?} {message}");
+        assert!(message.ends_with("Its attacher says of that: the array is full"), "{message}");
     });
 }
 

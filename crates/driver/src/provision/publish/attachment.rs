@@ -119,6 +119,19 @@ impl AttachCall<'_> {
     }
 
     fn late(&self, attachment: &LeafAttachment) -> Error {
+        if attachment.volume != self.volume.name {
+            let why = attachment.trouble.as_ref().map(|trouble| format!(". Its attacher says of that: {trouble}"));
+            return Error::InProgress(format!(
+                "member {}: VolumeAttachment {} for node {} is of leaf volume {}, which the leaf claim had before leaf volume {}, and has to be \
+                 detached first{}",
+                self.leaf.member,
+                attachment.name,
+                self.member_node,
+                attachment.volume,
+                self.volume.name,
+                why.unwrap_or_default()
+            ));
+        }
         let what = match &attachment.trouble {
             Some(trouble) => format!("is not attached: {trouble}"),
             None if attachment.terminating => "is being detached, and then attached anew".to_owned(),

@@ -8,6 +8,7 @@ use std::sync::{
 use csi::v1::{self, group_controller_server::GroupController as _};
 use serde_json::{Value, json};
 use simulate::{
+    Cluster,
     faults::{Action, Verb},
     storage::{Settings, Work},
     text,
@@ -24,6 +25,9 @@ use crate::{
     snapshotter::{CONTENTS, GROUP_CONTENTS, GROUPS, KEPT, Kind, SNAPSHOTS, Snapshotter, USUAL},
     virtual_time,
 };
+
+/// A finalizer of somebody's.
+const THEIRS: &str = "people.example/keep";
 
 /// Whose content its class may have kept.
 #[test]
@@ -217,6 +221,17 @@ fn group_that_was_given_out_can_be_removed_though_one_of_its_snapshots_goes_befo
     }
 }
 
+/// As somebody does who removes it with its data, while something else holds it.
+fn hold_and_delete(member: &Cluster, content: &str) {
+    let hold = |content: &mut Value| {
+        content["spec"]["deletionPolicy"] = json!("Delete");
+        let held = content["metadata"]["finalizers"].as_array().cloned().unwrap_or_default();
+        content["metadata"]["finalizers"] = held.into_iter().chain([json!(THEIRS)]).collect();
+    };
+    member.change(CONTENTS, "", content, hold).unwrap();
+    member.delete(CONTENTS, "", content).unwrap();
+}
+
 /// A hand in the member has removed the group, whose class keeps what stood behind it, and its handle says no namespace.
 #[test]
 fn contents_that_outlived_a_group_are_named_where_neither_its_handle_nor_a_snapshot_tells_them_from_copies() {
@@ -229,17 +244,30 @@ fn contents_that_outlived_a_group_are_named_where_neither_its_handle_nor_a_snaps
         group.rob();
         until(bench, SETTLED, "its snapshots have gone", || member.list(SNAPSHOTS).is_empty()).await;
         let hash = group.handle().unwrap().split('/').nth(2).unwrap().trim_start_matches("g-");
-        let request =
-            v1::DeleteVolumeGroupSnapshotRequest { group_snapshot_id: format!("m0///{hash}"), ..Default::default() };
-        let call =
-            bench.call(|driver| async move { driver.delete_volume_group_snapshot(with_deadline(request)).await });
-        let refused = call.await.unwrap_err();
+        let ask = || {
+            let group_snapshot_id = format!("m0///{hash}");
+            let request = v1::DeleteVolumeGroupSnapshotRequest { group_snapshot_id, ..Default::default() };
+            bench.call(|driver| async move { driver.delete_volume_group_snapshot(with_deadline(request)).await })
+        };
+        let refused = ask().await.unwrap_err();
         assert_eq!(refused.code(), Code::FailedPrecondition, "{refused}");
         let contents = member.list(CONTENTS);
-        assert_eq!(contents.len(), 2);
-        for content in &contents {
-            assert!(refused.message().contains(text(content, "/metadata/name")), "{refused}");
+        let names: Vec<&str> = contents.iter().map(|content| text(content, "/metadata/name")).collect();
+        assert!(names.len() == 2 && names.iter().all(|name| refused.message().contains(name)), "{refused}");
+        for (at, expected) in [(0, Code::FailedPrecondition), (1, Code::Aborted)] {
+            hold_and_delete(member, names[at]);
+            let refused = ask().await.unwrap_err();
+            assert_eq!(refused.code(), expected, "{refused}");
+            let is_named = |name: &str| refused.message().contains(name);
+            assert!(!is_named(names[0]) && is_named(names[1]) == (at == 0), "what goes is waited for: {refused}");
         }
+        for name in names {
+            let lets_go = |content: &mut Value| {
+                content["metadata"]["finalizers"].as_array_mut().unwrap().retain(|held| *held != THEIRS);
+            };
+            member.change(CONTENTS, "", name, lets_go).unwrap();
+        }
+        until(bench, SETTLED, "they have gone", || member.list(CONTENTS).is_empty()).await;
         group.remove().await;
         let wrong = [bench.guard.wrong(), invariants::snapshots(bench)].concat();
         assert!(wrong.is_empty(), "{wrong:#?}\n{}", bench.guard.trace().join("\n"));

@@ -192,12 +192,15 @@ async fn remove_outlived(
     loop {
         let whole = groups.outlived(hash, of).await?;
         let marked = leaf::snapshot::list_group_contents(leaf, hash).await?;
-        let contents: Vec<&str> = marked.iter().map(|content| content.name.as_str()).collect();
+        let stays = |content: &&Content| content.retained || !content.terminating;
+        let contents: Vec<&str> = marked.iter().filter(stays).map(|content| content.name.as_str()).collect();
         if let Some(what) = unnamed(id, named, &contents) {
             return Err(Error::Refused(format!("member {}: {what}", leaf.member)));
         }
+        // Those that go by themselves, whosever they are.
+        let waits = id.place().is_none() && named.is_empty() && !marked.is_empty();
         let parts: Vec<Content> = marked.into_iter().filter(is_part).collect();
-        if whole.is_empty() && parts.is_empty() {
+        if whole.is_empty() && parts.is_empty() && !waits {
             return Ok(were_there);
         }
         were_there = true;

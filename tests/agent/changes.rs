@@ -12,7 +12,7 @@ use simulate::{
 };
 use tokio::time::sleep;
 
-use super::{SHOP, World, lock, standing, story, until};
+use super::{NODE, SHOP, World, lock, standing, story, until};
 
 async fn with_pod() -> World {
     let world = standing(1).await;
@@ -56,6 +56,39 @@ fn image_labels_and_annotations_of_a_pod_are_changed_of_its_copy() {
         assert_eq!((&labels["tier"], &labels["kosmos.csi.io/host"]), (&json!("1"), &json!(world.host_id())));
         assert_eq!(events(&world, "FieldsDropped"), 0, "the member knows all that the host does");
     });
+}
+
+/// It is there already where the request was sent twice.
+#[test]
+fn field_that_the_member_leaves_out_of_a_copy_is_named_though_the_answer_is_lost() {
+    for is_there in [true, false] {
+        story(1, async {
+            let world = standing(1).await;
+            let member = world.member.clone();
+            world.member.faults().set(move |asked| {
+                let is_one = asked.verb == Verb::Create && asked.resource == "pods" && asked.subresource.is_empty();
+                if !is_one || asked.body["spec"]["hostUsers"].is_null() {
+                    return Action::Pass;
+                }
+                let mut made = Value::clone(&asked.body);
+                made["metadata"]["namespace"] = json!(SHOP);
+                made["spec"].as_object_mut().unwrap().remove("hostUsers");
+                let _ = member.create("pods", made);
+                if is_there { Action::Answer { code: 409, reason: "AlreadyExists" } } else { Action::Refuse }
+            });
+            let spec = json!({
+                "nodeName": NODE, "hostUsers": false, "tolerations": [{"key": "kosmos.io/node", "operator": "Exists"}],
+                "containers": [{"name": "c", "image": "i:1"}],
+            });
+            world.host.create("pods", json!({"metadata": {"namespace": SHOP, "name": "web"}, "spec": spec})).unwrap();
+            until("it is told", || events(&world, "FieldsDropped") == 1).await;
+            until("it runs", || world.phase("web") == "Running").await;
+            assert!(world.copy("web").unwrap()["spec"]["hostUsers"].is_null());
+            let all = world.host.list("events");
+            let told = all.iter().find(|one| one["reason"] == "FieldsDropped").unwrap();
+            assert!(text(told, "/message").contains("without spec.hostUsers, which"), "{told}");
+        });
+    }
 }
 
 /// Webhooks there rewrite images for a mirror of theirs, and put labels of their own on pods.

@@ -28,8 +28,8 @@ fn told(member: &str, asked: &Value, made: &Value) -> Option<PodRejection> {
     Some(PodRejection::new(
         "FieldsDropped",
         format!(
-            "member {member} has made the copy without {}{more}, which its Kubernetes does not know, or has switched off: the copy runs \
-             without that",
+            "member {member} has made the copy without {}{more}, which its Kubernetes does not know or has switched off, or a webhook has \
+             taken out: the copy runs without that",
             named.join(", ")
         ),
     ))

@@ -285,8 +285,16 @@ impl Pods<'_> {
                 self.wait(pod, &PodRejection::of_member(&self.member.name, &status.message), MUCH_LATER).await
             }
             Err(error) => {
-                self.holds.is_unclear(text(pod, "/metadata/uid"));
-                Err(error)
+                let uid = text(pod, "/metadata/uid");
+                self.holds.is_unclear(uid);
+                // Where it was made, nobody else compares it with what was asked for.
+                match read(&pods, &place.name).await {
+                    Ok(Some(there)) if step::copy_of(&there, &self.host.id.0) == Some(uid) => {
+                        let there = dropped::tell(self, pod, &made, there).await;
+                        self.tell(pod, &there).await
+                    }
+                    _ => Err(error),
+                }
             }
         }
     }

@@ -29,7 +29,7 @@ use tokio::{
 
 use domain::{
     error::{Error, Result},
-    volume::moving::{Moving, Phase, Seen, next},
+    volume::moving::{Moving, Part, Phase, Seen, next},
 };
 use host::{
     Host,
@@ -237,10 +237,9 @@ impl Job {
                 Ok(went.unwrap_or_else(|| self.awaits(&seen, what)))
             }
             Moving::AwaitSourceMember => Ok(Went::Stuck(MEMBER_UNREACHABLE, self.awaits_source_member(&seen))),
-            Moving::Stuck(what) => {
+            Moving::Stuck(part, what) => {
                 (self.slot, self.line) = (None, None);
-                let member = seen.status.to.as_ref().map(|to| to.member.as_str()).unwrap_or_default();
-                Ok(Went::Stuck(LEAF_STUCK, format!("member {member}: {what}")))
+                Ok(is_stuck(&seen, part, what))
             }
             step => {
                 let went = Box::pin(act::take(self, step, &mut seen)).await?;
@@ -284,4 +283,14 @@ impl Job {
     fn name(&self) -> String {
         moves::name(&self.of)
     }
+}
+
+fn is_stuck(seen: &look::Looked, part: Part, what: &str) -> Went {
+    let (side, is_forgotten) = match part {
+        Part::Copy => (&seen.status.to, seen.seen.copy_forgotten),
+        Part::Source | Part::IsolatedSource => (&seen.status.from, seen.seen.source_forgotten),
+    };
+    let member = side.as_ref().map(|side| side.member.as_str()).unwrap_or_default();
+    let reason = if is_forgotten { MEMBER_UNREACHABLE } else { LEAF_STUCK };
+    Went::Stuck(reason, format!("member {member}: {what}"))
 }

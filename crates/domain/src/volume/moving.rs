@@ -24,8 +24,8 @@ pub const YARD: &str = "kosmos-csi-movers";
 
 const SOURCE_IS_SILENT: &str = "the member of the source does not answer";
 const COPY_IS_SILENT: &str = "the member of the copy does not answer";
-const SOURCE_IS_FORGOTTEN: &str = "the host has forgotten the member of the source, and nothing more is copied from there: call the \
-    move off, by deleting it";
+const SOURCE_IS_FORGOTTEN: &str = "the host has forgotten the member of the source, and nothing more is copied from there. Call the move \
+    off, by deleting it: what was copied so far is removed then, and the host has nothing else of the data";
 const COPY_IS_FORGOTTEN: &str = "the host has forgotten the member of the copy: call the move off, by deleting it";
 /// Where that is called off.
 const IS_ALL_THERE_IS: &str = "the copy holds all that was in the source, and the host has forgotten the member of that: it is not removed. \
@@ -49,13 +49,17 @@ pub fn next(seen: &Seen) -> Moving {
         return finished(seen);
     }
     let Some(copy) = &seen.copy else {
-        return if seen.copy_forgotten { Moving::Stuck(COPY_IS_FORGOTTEN) } else { Moving::Await(COPY_IS_SILENT) };
+        return if seen.copy_forgotten {
+            Moving::Stuck(Part::Copy, COPY_IS_FORGOTTEN)
+        } else {
+            Moving::Await(COPY_IS_SILENT)
+        };
     };
     // A copy that was verified needs the source no more: nobody could have that since.
     let source = if seen.verified { seen.left_of_source() } else { seen.source };
     match (seen.phase, &source) {
         (Phase::Preparing, _) => prepared(copy),
-        (_, None) if seen.source_forgotten => Moving::Stuck(SOURCE_IS_FORGOTTEN),
+        (_, None) if seen.source_forgotten => Moving::Stuck(Part::Source, SOURCE_IS_FORGOTTEN),
         (_, None) => Moving::Await(SOURCE_IS_SILENT),
         // It was made to stay while it was prepared.
         (Phase::Closing | Phase::Copying | Phase::Placing | Phase::Ready, Some(source))
@@ -160,10 +164,12 @@ fn without_its_volume(source: &SeenLeaf, copy: &SeenLeaf) -> Moving {
     }
     if source.volume.is_none() {
         return Moving::Stuck(
+            Part::Copy,
             "the volume of the copy has gone, and what was copied with it, and the leaf volume of the source is not there either",
         );
     }
     Moving::Stuck(
+        Part::Copy,
         "the volume of the copy has gone, and what was copied with it; the source is whole. Call the move off, by deleting it, and ask for it \
          again",
     )
@@ -239,7 +245,7 @@ fn is_all_there_is(seen: &Seen) -> Option<Moving> {
     // What came late is kept by nobody.
     let is_there = seen.copy.and_then(|copy| copy.volume).is_some_and(|volume| volume.retained && volume.moving);
     match seen.source {
-        None if is_there && seen.source_forgotten => Some(Moving::Stuck(IS_ALL_THERE_IS)),
+        None if is_there && seen.source_forgotten => Some(Moving::Stuck(Part::Copy, IS_ALL_THERE_IS)),
         None if is_there => Some(Moving::Await(SOURCE_IS_SILENT)),
         _ => None,
     }

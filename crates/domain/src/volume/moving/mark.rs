@@ -15,7 +15,7 @@ pub struct MoveMark {
     pub part: Part,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Part {
     Source,
     /// No pod has it: its claim may be let go, with the virtual nodes on its record.

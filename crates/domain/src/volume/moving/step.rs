@@ -46,8 +46,8 @@ pub enum Moving {
     /// Nobody but the move waits for the member of the source, in which that is to be let go of: for ever, where it is gone for good
     /// and nobody says so.
     AwaitSourceMember,
-    /// Until a person has acted: of the copy.
-    Stuck(&'static str),
+    /// Until a person has acted: for this leaf.
+    Stuck(Part, &'static str),
     Nothing,
 }
 
@@ -59,7 +59,7 @@ impl Moving {
             | Self::NoteVerified
             | Self::Await(_)
             | Self::AwaitSourceMember
-            | Self::Stuck(_)
+            | Self::Stuck(..)
             | Self::Nothing
             | Self::Replace => &[],
             Self::MakeCopy

@@ -195,9 +195,12 @@ fn copy_that_has_lost_its_volume_is_never_given_out_and_a_person_is_asked_to_act
         for (home, yard) in [(false, false), (false, true), (true, false)] {
             let lost = SeenLeaf { home, yard, lost: true, ..SeenLeaf::default() };
             let seen = Seen { phase, verified: true, ..copying(source, lost) };
-            assert!(matches!(next(&seen), Moving::Stuck(why) if why.contains("the source is whole")), "{seen:?}");
+            assert!(
+                matches!(next(&seen), Moving::Stuck(Part::Copy, why) if why.contains("the source is whole")),
+                "{seen:?}"
+            );
             let both = Seen { source: Some(SeenLeaf { volume: None, ..source }), ..seen };
-            assert!(matches!(next(&both), Moving::Stuck(why) if !why.contains("whole")), "{both:?}");
+            assert!(matches!(next(&both), Moving::Stuck(Part::Copy, why) if !why.contains("whole")), "{both:?}");
             let copied = SeenLeaf { end: End::Copied(1), ..lost };
             assert_eq!(next(&Seen { copy: Some(copied), ..seen }), Moving::RemoveEnds, "{seen:?}");
             let undone = next(&Seen { called_off: true, ..seen });
@@ -260,10 +263,16 @@ fn copy_that_was_verified_is_switched_to_where_the_member_of_its_source_is_forgo
         (Seen { may_switch: false, ..forgotten }, Moving::Await("the word to switch")),
         (Seen { phase: Phase::Placing, copy: Some(copy), ..forgotten }, Moving::PlaceCopy),
         (Seen { phase: Phase::Copying, ..forgotten }, Moving::Enter(Phase::Placing)),
-        (Seen { phase: Phase::Copying, verified: false, ..forgotten }, Moving::Stuck(SOURCE_IS_FORGOTTEN)),
-        (Seen { phase: Phase::Closing, verified: false, ..forgotten }, Moving::Stuck(SOURCE_IS_FORGOTTEN)),
+        (
+            Seen { phase: Phase::Copying, verified: false, ..forgotten },
+            Moving::Stuck(Part::Source, SOURCE_IS_FORGOTTEN),
+        ),
+        (
+            Seen { phase: Phase::Closing, verified: false, ..forgotten },
+            Moving::Stuck(Part::Source, SOURCE_IS_FORGOTTEN),
+        ),
         (Seen { copy: None, ..silent }, Moving::Await(COPY_IS_SILENT)),
-        (Seen { copy: None, copy_forgotten: true, ..silent }, Moving::Stuck(COPY_IS_FORGOTTEN)),
+        (Seen { copy: None, copy_forgotten: true, ..silent }, Moving::Stuck(Part::Copy, COPY_IS_FORGOTTEN)),
     ] {
         assert_eq!(next(&seen), expected, "{seen:?}");
     }
@@ -289,7 +298,7 @@ fn copy_that_was_verified_is_removed_only_while_the_member_of_its_source_answers
     for (seen, expected) in [
         (silent, Moving::Await(SOURCE_IS_SILENT)),
         (Seen { source: Some(source), ..silent }, Moving::RemoveCopy),
-        (forgotten, Moving::Stuck(IS_ALL_THERE_IS)),
+        (forgotten, Moving::Stuck(Part::Copy, IS_ALL_THERE_IS)),
         (Seen { copy: None, ..forgotten }, Moving::Await(COPY_IS_SILENT)),
         (Seen { copy: Some(SeenLeaf::default()), ..forgotten }, Moving::Enter(Phase::Cancelled)),
         // Half a copy is none.

@@ -70,7 +70,7 @@ impl World {
                 world = settled;
             } else {
                 match next(&world.seen(true, true, true)) {
-                    Moving::Nothing | Moving::Stuck(_) => match world.late.take() {
+                    Moving::Nothing | Moving::Stuck(..) => match world.late.take() {
                         Some((step, on)) => world.carry_out(step, &on),
                         None => return Ok((world.ended()?, steps)),
                     },

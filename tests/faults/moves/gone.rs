@@ -8,13 +8,16 @@ use simulate::text;
 use tokio::time::sleep;
 
 use super::{
-    CLAIM, CLAIMS, DATA, MOVES, STEP, Story, VOLUMES, at_the_end, forgotten::SURE, killed::story_in, rounds::is_silent,
+    CLAIM, CLAIMS, DATA, MOVES, STEP, Story, VOLUMES, YARD, at_the_end, forgotten::SURE, killed::story_in,
+    rounds::is_silent,
 };
 use crate::{
-    bench::{DRIVER_NAMESPACE, SHOP},
+    bench::{DRIVER_NAMESPACE, SHOP, lock},
+    caller::Script,
     fixture,
     gone::forget,
     reclaim::events,
+    rolled_back::roll_back,
     virtual_time,
 };
 
@@ -173,6 +176,76 @@ fn copy_that_holds_all_stays_while_the_member_of_its_source_does_not_answer_alth
             assert_eq!(story.bench.guard.wrong(), [""; 0]);
         });
     }
+}
+
+/// As where its member was restored from a backup of before it, or somebody there has removed it.
+fn loses_source(story: &Story) {
+    let member = &story.bench.members[0];
+    let claim = member.get(CLAIMS, YARD, &story.lent()).unwrap();
+    let volume = text(&of(story), "/status/source/name").to_owned();
+    lock(&story.bench.guard.history).deleted_by_people(text(&claim, "/metadata/uid"));
+    for (kind, namespace, name) in [(CLAIMS, YARD, text(&claim, "/metadata/name")), (VOLUMES, "", volume.as_str())] {
+        member.change(kind, namespace, name, |one| one["metadata"]["finalizers"] = json!([])).unwrap();
+        let _ = member.delete(kind, namespace, name);
+    }
+}
+
+#[test]
+fn copy_that_holds_all_stays_or_is_switched_to_where_the_member_of_its_source_comes_back_without_it() {
+    for is_called_off in [true, false] {
+        virtual_time::run(1, async {
+            let story = story_in("Ready").await;
+            is_silent(&story, 0);
+            if is_called_off {
+                calls_off(&story);
+            }
+            sleep(SEEN).await;
+            leaves(&story, 0);
+            is_forgotten(&story, 0);
+            loses_source(&story);
+            sleep(SEEN).await;
+            comes_back(&story, 0);
+            sleep(AWAY).await;
+            assert_eq!(held_by_copy(&story).as_deref(), Some(DATA), "{}\n{}", story.status(), story.trace());
+            if is_called_off {
+                let stalled = condition(&story, "Stalled");
+                let (state, message) = told(&stalled);
+                assert_eq!((story.phase().as_str(), state), ("Cancelling", ["True", "LeafStuck"]), "{message}");
+                assert!(message.contains("whose volume is not in its member any more"), "{message}");
+            } else {
+                approves(&story);
+                story.comes_to("Succeeded").await;
+                assert_eq!(story.found(), Ok((1, DATA.to_owned())), "{}", story.trace());
+            }
+            assert_eq!(story.bench.guard.wrong(), [""; 0]);
+        });
+    }
+}
+
+/// It may be older than the copy, and pods may have it.
+#[test]
+fn copy_that_holds_all_stays_where_the_member_of_its_source_is_restored_from_a_backup_of_before_the_move() {
+    virtual_time::run(1, async {
+        let story = Story::new(Script { places: vec![0], ..Script::new(CLAIM) }).await;
+        let backup = story.bench.members[0].backup();
+        story.asks(1, &json!({"cutover": "Manual"}));
+        story.comes_to("Ready").await;
+        is_silent(&story, 0);
+        leaves(&story, 0);
+        sleep(SEEN).await;
+        roll_back(&story.bench, &backup);
+        comes_back(&story, 0);
+        approves(&story);
+        sleep(AWAY).await;
+        let back = condition(&story, "Stalled");
+        assert_eq!((story.phase().as_str(), told(&back).0), ("Ready", ["True", "LeafStuck"]), "{back}");
+        assert!(told(&back).1.contains("member m0: the source is where pods may have it"), "{back}");
+        calls_off(&story);
+        sleep(AWAY).await;
+        let older = condition(&story, "Stalled");
+        assert!(told(&older).1.contains("member m1: the copy holds all that was in the source"), "{older}");
+        assert_eq!((story.phase().as_str(), held_by_copy(&story).as_deref()), ("Cancelling", Some(DATA)));
+    });
 }
 
 /// The source was out of everybody's reach from before it was copied.

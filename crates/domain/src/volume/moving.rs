@@ -29,7 +29,16 @@ const SOURCE_IS_FORGOTTEN: &str = "the host has forgotten the member of the sour
 const COPY_IS_FORGOTTEN: &str = "the host has forgotten the member of the copy: call the move off, by deleting it";
 /// Where that is called off.
 const IS_ALL_THERE_IS: &str = "the copy holds all that was in the source, and the host has forgotten the member of that: it is not removed. \
-    status.to.handle leads to it; without the finalizer kosmos.csi.io/move on this object it stays there as it is";
+    status.to.handle leads to it; without the finalizer kosmos.csi.io/move on this object it stays there as it is, as long as no member \
+    has a volume for status.from.handle";
+const SOURCE_HAS_GONE: &str = "the copy holds all that was in the source, whose volume is not in its member any more: it is not removed. \
+    status.to.handle leads to it; without the finalizer kosmos.csi.io/move on this object it stays there as it is, as long as no member \
+    has a volume for status.from.handle";
+const SOURCE_MAY_BE_OLDER: &str = "the copy holds all that was in the source, and the volume of that is not as this move has left it, as \
+    where its member was restored from a backup: it may hold less, and the copy is not removed. status.to.handle leads to it; where the \
+    source is the one to keep, take the finalizer kosmos.csi.io/move off this object, and the copy goes some minutes later";
+const SOURCE_IS_BACK: &str = "the source is where pods may have it, as its member was restored from a backup, or somebody there has given \
+    it back: it may hold what the copy does not. Look at both, and call the move off, by deleting it: the copy stays until you say so";
 
 pub fn next(seen: &Seen) -> Moving {
     let is_undoing = matches!(seen.phase, Phase::Cancelling | Phase::Cancelled);
@@ -178,6 +187,7 @@ fn without_its_volume(source: &SeenLeaf, copy: &SeenLeaf) -> Moving {
 fn placed(source: &SeenLeaf, copy: &SeenLeaf) -> Moving {
     match () {
         () if source.has_end() || copy.has_end() => Moving::RemoveEnds,
+        () if source.is_back() => Moving::Stuck(Part::Source, SOURCE_IS_BACK),
         () if copy.is_lent() => Moving::PlaceCopy,
         () if copy.home && copy.whole => Moving::Enter(Phase::Ready),
         () => Moving::Await("the copy's leaf claim is made where pods look for it"),
@@ -185,11 +195,10 @@ fn placed(source: &SeenLeaf, copy: &SeenLeaf) -> Moving {
 }
 
 fn ready(seen: &Seen, source: &SeenLeaf, copy: &SeenLeaf) -> Moving {
-    let is_lent = source.is_lent() && source.is_retained() && !source.home;
-    let is_out_of_reach = is_lent || seen.source.is_none();
     match () {
         () if source.has_end() || copy.has_end() => Moving::RemoveEnds,
-        () if !is_out_of_reach || !copy.home || !copy.whole || !copy.is_retained() => {
+        () if source.is_back() => Moving::Stuck(Part::Source, SOURCE_IS_BACK),
+        () if !source.is_out_of_reach() || !copy.home || !copy.whole || !copy.is_retained() => {
             Moving::Await("both leaves are as they have to be")
         }
         () if seen.may_switch => Moving::Enter(Phase::Switching),
@@ -240,14 +249,20 @@ pub fn forgotten(part: Part, leads_here: bool, leaf: &SeenLeaf) -> Moving {
     next.unwrap_or(Moving::Nothing)
 }
 
-/// A copy that holds all that the source has goes only while the member of the source answers: that may be gone for good.
+/// A copy that holds all that the source has goes only while the source is seen to be what it was: its member may be gone for good, another
+/// cluster may have its name, or it may have been restored from a backup.
 fn is_all_there_is(seen: &Seen) -> Option<Moving> {
     // What came late is kept by nobody.
     let is_there = seen.copy.and_then(|copy| copy.volume).is_some_and(|volume| volume.retained && volume.moving);
+    if !is_there {
+        return None;
+    }
     match seen.source {
-        None if is_there && seen.source_forgotten => Some(Moving::Stuck(Part::Copy, IS_ALL_THERE_IS)),
-        None if is_there => Some(Moving::Await(SOURCE_IS_SILENT)),
-        _ => None,
+        None if seen.source_forgotten => Some(Moving::Stuck(Part::Copy, IS_ALL_THERE_IS)),
+        None => Some(Moving::Await(SOURCE_IS_SILENT)),
+        Some(source) if source.is_as_it_was_left() => None,
+        Some(source) if source.volume.is_none() => Some(Moving::Stuck(Part::Copy, SOURCE_HAS_GONE)),
+        Some(_) => Some(Moving::Stuck(Part::Copy, SOURCE_MAY_BE_OLDER)),
     }
 }
 

@@ -14,7 +14,7 @@ use domain::{
 };
 use host::{
     moves::{
-        self, Cutover, MoveStatus, PinnedVolume, Side,
+        self, Cutover, MoveStatus, PinnedVolume, Side, SourceVolume,
         subject::{Subject, read_subject},
     },
     replacement::Replacing,
@@ -27,6 +27,7 @@ use leaf::{
         pods_with,
     },
     ownership::PUBLISHED,
+    row::VolumeRow,
 };
 use member::Member;
 
@@ -176,6 +177,9 @@ pub(super) async fn look(job: &mut Job) -> Result<Looked> {
         source_forgotten: is_forgotten(job, &from, &source).await,
         copy_forgotten: is_forgotten(job, &to, &copy).await,
     };
+    if let (Some(volume), Ok(half)) = (seen.source.as_mut().and_then(|leaf| leaf.volume.as_mut()), &source) {
+        volume.remade = is_remade(&half.sight, status.source.as_ref());
+    }
     if let Some(leaf) = seen.copy.as_mut().filter(|_| copy.is_ok() && !phase.goes_by_copy()) {
         // It was kept by then, also where its claim has gone with it.
         leaf.lost |= leaf.volume.is_none();
@@ -272,6 +276,11 @@ fn seen_of(job: &Job, half: &Result<Half>, is_wanted: bool) -> Option<SeenLeaf> 
         Err(_) if is_wanted => None,
         Err(_) => Some(SeenLeaf::default()),
     }
+}
+
+/// As by who restores a backup: what was pinned is not there any more.
+fn is_remade(sight: &Sight, pinned: Option<&SourceVolume>) -> bool {
+    sight.volume.as_ref().zip(pinned).is_some_and(|(volume, pinned)| VolumeRow::new(volume).uid() != pinned.uid)
 }
 
 /// Others are not found for other reasons.

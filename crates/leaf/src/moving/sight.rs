@@ -305,7 +305,7 @@ impl Sight {
         }
     }
 
-    /// As the plan sees it, but for its mover and the pods that use it.
+    /// As the plan sees it, but for its mover, the pods that use it, and whether its volume is the one of before.
     pub fn seen(&self, home: &LeafPlace, of: &MoveMark) -> SeenLeaf {
         let saved = || Saved::of(self.volume.as_ref()?)?.mark();
         let mark = self.claim().map_or_else(saved, mark_of);
@@ -332,6 +332,8 @@ impl Sight {
                     moving: place.is_some(),
                     moved: volume.labels().contains_key(ownership::MOVED),
                     returned: place.as_ref() == Some(home),
+                    remade: false,
+                    leaving: volume.metadata.deletion_timestamp.is_some(),
                 }
             }),
             ..SeenLeaf::default()

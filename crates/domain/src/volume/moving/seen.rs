@@ -71,6 +71,10 @@ pub struct SeenVolume {
     pub moved: bool,
     /// This move has given it back.
     pub returned: bool,
+    /// Another one has its place, as where the member was restored from a backup.
+    pub remade: bool,
+    /// Somebody has deleted it.
+    pub leaving: bool,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -117,6 +121,22 @@ impl SeenLeaf {
 
     pub(super) fn is_retained(&self) -> bool {
         self.volume.is_some_and(|volume| volume.retained)
+    }
+
+    /// As the move has left it: nobody could have it since, or it is being given back already.
+    pub(super) fn is_as_it_was_left(&self) -> bool {
+        let is_sound = |volume: SeenVolume| volume.retained && !volume.remade && !volume.leaving;
+        self.says_where() && self.volume.is_some_and(is_sound)
+    }
+
+    /// Pods may have its volume, although it was lent.
+    pub(super) fn is_back(&self) -> bool {
+        self.volume.is_some_and(|volume| !volume.lent)
+    }
+
+    /// Of its volume and its claim nobody has anything but movers: they are lent, or gone.
+    pub(super) fn is_out_of_reach(&self) -> bool {
+        !self.home && !self.taken && self.volume.is_none_or(|volume| volume.lent && volume.retained)
     }
 
     pub(super) fn has_end(&self) -> bool {

@@ -6,15 +6,24 @@ mod world;
 use std::collections::HashSet;
 
 use super::{
-    COPY_IS_FORGOTTEN, COPY_IS_SILENT, End, IS_ALL_THERE_IS, Mark, Moving, Part, Phase, SOURCE_IS_FORGOTTEN,
-    SOURCE_IS_SILENT, Seen, SeenLeaf, SeenVolume, forgotten, next,
+    COPY_IS_FORGOTTEN, COPY_IS_SILENT, End, IS_ALL_THERE_IS, Mark, Moving, Part, Phase, SOURCE_HAS_GONE,
+    SOURCE_IS_BACK, SOURCE_IS_FORGOTTEN, SOURCE_IS_SILENT, SOURCE_MAY_BE_OLDER, Seen, SeenLeaf, SeenVolume, forgotten,
+    next,
 };
 use world::{Bounds, World};
 
 /// More than a move takes when nothing is in its way.
 const STEPS: usize = 60;
 /// A leaf volume in the yard.
-const KEPT: SeenVolume = SeenVolume { retained: true, lent: true, moving: true, moved: false, returned: false };
+const KEPT: SeenVolume = SeenVolume {
+    retained: true,
+    lent: true,
+    moving: true,
+    moved: false,
+    returned: false,
+    remade: false,
+    leaving: false,
+};
 
 /// All states that are reached, in the order in which they are, and from which one each is.
 struct Course {
@@ -103,7 +112,8 @@ fn every_course_keeps_what_is_promised_and_comes_to_an_end() {
     }
 }
 
-/// As whoever administers the host says of one that is gone for good.
+/// As whoever administers the host says of one that is gone for good. It may answer again after all: as it was, with nothing, or as a backup
+/// of before has it.
 #[test]
 fn every_course_in_which_a_member_is_forgotten_keeps_what_is_promised_and_comes_to_an_end() {
     let bounds = Bounds { failures: 0, claims: 0, moves: 1, is_used: false, forgets: true };
@@ -307,6 +317,59 @@ fn copy_that_was_verified_is_removed_only_while_the_member_of_its_source_answers
         (Seen { copy: None, copy_forgotten: true, source: Some(source), ..silent }, Moving::ReturnSource),
     ] {
         assert_eq!(next(&seen), expected, "{seen:?}");
+    }
+}
+
+/// Another cluster has the name of its member, or that was restored from a backup, or somebody has deleted it there.
+#[test]
+fn copy_that_was_verified_is_removed_only_while_its_source_is_seen_to_be_what_it_was() {
+    let copy = SeenLeaf { home: true, whole: true, volume: Some(KEPT), ..SeenLeaf::default() };
+    let source = SeenLeaf { yard: true, whole: true, mark: Mark::Isolated, volume: Some(KEPT), ..SeenLeaf::default() };
+    let with = |volume: SeenVolume| SeenLeaf { volume: Some(volume), ..source };
+    let before = SeenLeaf { home: true, yard: false, ..with(SeenVolume { lent: false, moving: false, ..KEPT }) };
+    let gone = Moving::Stuck(Part::Copy, SOURCE_HAS_GONE);
+    let older = Moving::Stuck(Part::Copy, SOURCE_MAY_BE_OLDER);
+    for (source, expected) in [
+        (source, Moving::RemoveCopy),
+        // The move has begun to give it back.
+        (with(SeenVolume { lent: false, returned: true, ..KEPT }), Moving::RemoveCopy),
+        (SeenLeaf::default(), gone),
+        (SeenLeaf { volume: None, ..source }, gone),
+        (before, older),
+        (with(SeenVolume { remade: true, ..KEPT }), older),
+        (with(SeenVolume { leaving: true, ..KEPT }), older),
+        (with(SeenVolume { retained: false, ..KEPT }), older),
+    ] {
+        let seen = Seen { phase: Phase::Cancelling, called_off: true, verified: true, ..copying(source, copy) };
+        assert_eq!(next(&seen), expected, "{seen:?}");
+        // Half a copy is none.
+        let undone = next(&Seen { verified: false, ..seen });
+        assert!(!matches!(undone, Moving::Stuck(..)), "{undone:?} {seen:?}");
+    }
+}
+
+/// And waits for a person where pods may have written on the source since.
+#[test]
+fn copy_that_was_verified_is_switched_to_where_its_source_is_gone_from_a_member_that_answers() {
+    let copy =
+        SeenLeaf { home: true, whole: true, volume: Some(SeenVolume { lent: false, ..KEPT }), ..SeenLeaf::default() };
+    let before = SeenLeaf {
+        home: true,
+        whole: true,
+        volume: Some(SeenVolume { retained: false, lent: false, moving: false, ..KEPT }),
+        ..SeenLeaf::default()
+    };
+    let lost = SeenLeaf { yard: true, ..SeenLeaf::default() };
+    let back = Moving::Stuck(Part::Source, SOURCE_IS_BACK);
+    for (source, in_ready, placing) in [
+        (SeenLeaf::default(), Moving::Enter(Phase::Switching), Moving::Enter(Phase::Ready)),
+        (lost, Moving::Enter(Phase::Switching), Moving::Enter(Phase::Ready)),
+        (before, back, back),
+        (SeenLeaf { home: false, yard: true, ..before }, back, back),
+    ] {
+        let seen = Seen { phase: Phase::Ready, verified: true, ..copying(source, copy) };
+        assert_eq!(next(&seen), in_ready, "{seen:?}");
+        assert_eq!(next(&Seen { phase: Phase::Placing, ..seen }), placing, "{seen:?}");
     }
 }
 

@@ -5,7 +5,7 @@ mod promises;
 
 pub(super) use courses::Bounds;
 
-use super::super::{End, Mark, Moving, Phase, Seen, SeenLeaf, SeenVolume, next};
+use super::super::{End, Mark, Moving, Part, Phase, Seen, SeenLeaf, SeenVolume, next};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[expect(clippy::struct_excessive_bools, reason = "each is something of its own")]
@@ -23,6 +23,10 @@ pub(super) struct World {
     /// The host was told that its member is gone for good.
     source_is_forgotten: bool,
     copy_is_forgotten: bool,
+    /// The one whose member was not gone for good.
+    came_back: Option<Part>,
+    /// What that has is not what it had: nothing, or what it had before.
+    is_another: bool,
     /// A write whose sender has given up, and what it was decided on.
     late: Option<(Moving, Decided)>,
 }
@@ -58,7 +62,15 @@ struct Decided {
     switched: bool,
 }
 
-const NEW: SeenVolume = SeenVolume { retained: false, lent: false, moving: false, moved: false, returned: false };
+const NEW: SeenVolume = SeenVolume {
+    retained: false,
+    lent: false,
+    moving: false,
+    moved: false,
+    returned: false,
+    remade: false,
+    leaving: false,
+};
 
 impl Default for World {
     fn default() -> Self {
@@ -74,6 +86,8 @@ impl Default for World {
             copy: Leaf::default(),
             source_is_forgotten: false,
             copy_is_forgotten: false,
+            came_back: None,
+            is_another: false,
             late: None,
         }
     }
@@ -163,6 +177,10 @@ impl World {
             source_forgotten: self.source_is_forgotten,
             copy_forgotten: self.copy_is_forgotten,
         }
+    }
+
+    fn has_another(&self, part: Part) -> bool {
+        self.is_another && self.came_back == Some(part)
     }
 
     /// What the driver does anyway with a leaf whose member it knows.

@@ -1,6 +1,6 @@
 //! What holds at every moment, and at the end.
 
-use super::{Bounds, End, Host, Mark, Moving, NEW, Phase, Seen, SeenLeaf, World, next};
+use super::{Bounds, End, Host, Mark, Moving, NEW, Part, Phase, Seen, SeenLeaf, World, next};
 
 impl World {
     /// What holds at every moment.
@@ -10,15 +10,20 @@ impl World {
         let is_lent = source.seen.volume.is_some_and(|volume| volume.lent);
         let is_decided = matches!(self.phase, Phase::Switching | Phase::Finishing | Phase::Succeeded);
         let at_home = source.seen.home && copy.seen.home && !self.copy_is_forgotten;
+        let is_known = !self.has_another(Part::Source);
+        let is_alone = is_known && self.came_back != Some(Part::Copy);
         for (is_so, broken) in [
             (self.host != Host::Former && !is_decided, "the host's volume is replaced, and nothing was decided"),
-            (at_home, "both leaves are where pods look for one"),
+            (is_alone && at_home, "both leaves are where pods look for one"),
             (source.mounts() && source.attached, "a mover reads what a node may write"),
             (source.mounts() && source.seen.home, "a mover reads what pods may write"),
-            (self.phase == Phase::Switching && copy.content != source.content, "the host is given another content"),
+            (
+                is_known && self.phase == Phase::Switching && copy.content != source.content,
+                "the host is given another content",
+            ),
             (is_decided && (source.mounts() || copy.mounts()), "a mover has a volume that pods may have"),
-            ((is_decided || is_lent) && !kept, "the source is not kept"),
-            (is_decided && source.seen.home, "the source is where pods look for the volume"),
+            (is_known && (is_decided || is_lent) && !kept, "the source is not kept"),
+            (is_known && is_decided && source.seen.home, "the source is where pods look for the volume"),
         ] {
             if is_so {
                 return Err(broken);
@@ -41,10 +46,12 @@ impl World {
         self.keeps_what_may_be_all(&seen)
     }
 
-    /// The source may be gone for good where its member is not seen.
+    /// The source may be gone for good where its member is not seen, or has something else.
     fn keeps_what_may_be_all(&self, seen: &Seen) -> Result<(), &'static str> {
         let is_kept = self.copy.seen.volume.is_some_and(|volume| volume.retained && volume.moving);
-        let is_removed = next(&Seen { source: None, ..*seen }) == Moving::RemoveCopy;
+        let silent = Seen { source: None, ..*seen };
+        let another = self.has_another(Part::Source).then_some(*seen);
+        let is_removed = another.into_iter().chain([silent]).any(|seen| next(&seen) == Moving::RemoveCopy);
         if self.verified && is_kept && is_removed { Err("a copy goes that may be all there is") } else { Ok(()) }
     }
 
@@ -92,15 +99,18 @@ impl World {
         well.into_iter().next().ok_or("it waits for nothing")
     }
 
-    /// Where a copy is all that is left of the data, and its move is called off.
+    /// Where a copy is all that is left of the data, as far as can be seen, and its move is called off, or cannot go on.
     fn keeps_the_copy(&self) -> Result<bool, &'static str> {
         let is_kept = self.copy.seen.volume.is_some_and(|volume| volume.retained);
-        let is_all = self.source_is_forgotten && self.verified && self.copy.content == self.source.content;
+        // A source that was opened meanwhile looks like one of a backup.
+        let is_unsure = self.has_another(Part::Source) || self.came_back == Some(Part::Copy);
+        let is_same = is_unsure || self.source_is_forgotten && self.copy.content == self.source.content;
+        let is_all = is_same && self.verified;
         if is_kept && is_all { Ok(false) } else { Err("a person has to act, and need not") }
     }
 
     fn ended(&self) -> Result<bool, &'static str> {
-        if self.phase == Phase::Cancelling {
+        if matches!(next(&self.seen(true, true, true)), Moving::Stuck(..)) {
             return self.keeps_the_copy();
         }
         let (source, copy) = (&self.source.seen, &self.copy.seen);
@@ -112,7 +122,8 @@ impl World {
             source.home && !source.yard && source.mark == Mark::None && !of_source.lent && !of_source.moved;
         let is_ordinary = copy.home && !of_copy.moving && !of_copy.lent;
         let is_there = copy.home || copy.yard || copy.volume.is_some();
-        let (knows_source, knows_copy) = (!self.source_is_forgotten, !self.copy_is_forgotten);
+        let knows_source = !self.source_is_forgotten && !self.has_another(Part::Source);
+        let knows_copy = !self.copy_is_forgotten && !self.has_another(Part::Copy);
         for (is_so, broken) in [
             (knows_source && source.end != End::None, "the sender is left"),
             (knows_copy && copy.end != End::None, "the receiver is left"),

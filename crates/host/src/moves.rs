@@ -152,6 +152,9 @@ pub struct Progress {
 #[serde(rename_all = "camelCase")]
 pub struct Side {
     pub member: String,
+    /// The UID of that, as another one may have its name later. Empty where the move is older than this.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub cluster: String,
     pub handle: String,
     /// Where the pods of the host's claim look for it.
     pub namespace: String,

@@ -99,7 +99,8 @@ enum Identity {
     Unproven(String),
     /// About to be asked, and nothing has gone wrong yet.
     Connecting(&'static str),
-    Proven,
+    /// By the UID that it has said.
+    Proven(String),
     /// It is another cluster: nothing is created or deleted there.
     Quarantined(String),
     /// A second name of the cluster that this member serves.
@@ -182,6 +183,14 @@ impl Member {
     pub fn alias_of(&self) -> Option<String> {
         match &*self.link.as_ref().ok()?.identity.lock().unwrap_or_else(PoisonError::into_inner) {
             Identity::Alias(serving) => Some(serving.clone()),
+            _ => None,
+        }
+    }
+
+    /// The UID of its cluster, while that is known.
+    pub fn cluster(&self) -> Option<String> {
+        match &*self.link.as_ref().ok()?.identity.lock().unwrap_or_else(PoisonError::into_inner) {
+            Identity::Proven(uid) => Some(uid.clone()),
             _ => None,
         }
     }
@@ -290,7 +299,7 @@ impl Link {
             Identity::Unproven(reason) | Identity::Quarantined(reason) => return Some(Closed::by(reason.clone())),
             Identity::Alias(serving) => return Some(Closed::by(format!("it is another name of member {serving}"))),
             Identity::Connecting(reason) => return Some(Closed::at_first(reason)),
-            Identity::Proven => {}
+            Identity::Proven(_) => {}
         }
         if let Some(reason) = self.line.breaker.open() {
             return Some(Closed::by(reason));
@@ -312,14 +321,16 @@ impl Link {
             identity => match closed {
                 None => "ok",
                 Some(closed) if closed.starting => "starting",
-                Some(_) if *identity == Identity::Proven && self.line.breaker.open().is_none() => "unreadable",
+                Some(_) if matches!(identity, Identity::Proven(_)) && self.line.breaker.open().is_none() => {
+                    "unreadable"
+                }
                 Some(_) => "unreachable",
             },
         }
     }
 
     fn proven(&self) -> bool {
-        *self.identity.lock().unwrap_or_else(PoisonError::into_inner) == Identity::Proven
+        matches!(*self.identity.lock().unwrap_or_else(PoisonError::into_inner), Identity::Proven(_))
     }
 
     fn set(&self, identity: Identity) {
@@ -346,7 +357,7 @@ mod tests {
         let link = link(Scope::Leaves);
         let starting = || (link.closed().map(|closed| closed.starting), link.state());
         assert_eq!(starting(), (Some(true), "starting"), "connecting");
-        link.set(Identity::Proven);
+        link.set(Identity::Proven("u".to_owned()));
         assert_eq!(starting(), (Some(true), "starting"), "listing");
         link.line.breaker.failed("no answer");
         assert_eq!(starting(), (Some(false), "unreachable"), "silent");
@@ -364,7 +375,7 @@ mod tests {
     async fn member_whose_leaves_are_not_followed_is_open_once_it_is_proven() {
         let link = link(Scope::Nothing);
         assert!(link.closed().is_some());
-        link.set(Identity::Proven);
+        link.set(Identity::Proven("u".to_owned()));
         assert_eq!((link.closed(), link.state()), (None, "ok"));
         link.line.breaker.failed("no answer");
         assert!(link.closed().is_some());

@@ -17,7 +17,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    Identity, Link, Member, Scope, TokenSource, kubeconfig,
+    ANEW, Identity, Link, Member, Scope, TokenSource, kubeconfig,
     openings::Openings,
     session,
     source::{MemberDefinition, MemberDefinitions, MemberUpdates},
@@ -101,9 +101,23 @@ impl Registry {
         }
     }
 
+    /// The same, once it has said that it is the cluster with this UID; with any, where that is empty. Another cluster has the name only
+    /// where the one of before was forgotten.
+    pub async fn get_same(&self, name: &str, cluster: &str) -> Result<Arc<Member>> {
+        let member = self.get(name).await?;
+        member.leaf()?;
+        match member.cluster() {
+            Some(now) if cluster.is_empty() || now == cluster => Ok(member),
+            Some(_) => Err(Error::NotFound(format!(
+                "member {name}: its cluster ({cluster}) was forgotten, and another one has this name now"
+            ))),
+            None => Err(Error::Unreachable { member: name.to_owned(), reason: ANEW.to_owned() }),
+        }
+    }
+
     /// Whether whoever administers the host has said that it is gone for good.
-    pub async fn is_forgotten(&self, name: &str) -> bool {
-        matches!(self.get(name).await, Err(Error::NotFound(_)))
+    pub async fn is_forgotten(&self, name: &str, cluster: &str) -> bool {
+        matches!(self.get_same(name, cluster).await, Err(Error::NotFound(_)))
     }
 }
 

@@ -69,7 +69,7 @@ async fn prove(member: &Member, link: &Link, pinning: &Pinning, openings: &Openi
                 let opening = opening.placed(openings).await;
                 link.line.breaker.close();
                 link.leaf.rows.unsync();
-                link.set(Identity::Proven);
+                link.set(Identity::Proven(identity.clone()));
                 return (identity, opening);
             }
             Err(identity) => {

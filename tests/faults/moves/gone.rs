@@ -190,6 +190,64 @@ fn loses_source(story: &Story) {
     }
 }
 
+/// Under the name of one that was forgotten.
+fn is_another_cluster(story: &Story, member: usize) {
+    let other = |namespace: &mut Value| namespace["metadata"]["uid"] = json!("5e0f2b7c-0d4a-4b8e-9c51-7a1d2e3f4a5b");
+    story.bench.members[member].change("namespaces", "", "kube-system", other).unwrap();
+}
+
+/// Whatever it has: the source is in the cluster of before, where nobody looks for it any more.
+#[test]
+fn another_cluster_under_the_name_of_one_that_is_forgotten_says_nothing_of_a_move() {
+    for is_called_off in [true, false] {
+        virtual_time::run(1, async {
+            let story = story_in("Ready").await;
+            is_silent(&story, 0);
+            if is_called_off {
+                calls_off(&story);
+            }
+            sleep(SEEN).await;
+            leaves(&story, 0);
+            is_forgotten(&story, 0);
+            is_another_cluster(&story, 0);
+            sleep(SEEN).await;
+            comes_back(&story, 0);
+            sleep(AWAY).await;
+            assert_eq!(held_by_copy(&story).as_deref(), Some(DATA), "{}\n{}", story.status(), story.trace());
+            if is_called_off {
+                let stalled = condition(&story, "Stalled");
+                assert!(told(&stalled).1.contains("the host has forgotten the member of that"), "{stalled}");
+            } else {
+                approves(&story);
+                story.comes_to("Succeeded").await;
+                assert_eq!(story.found(), Ok((1, DATA.to_owned())), "{}", story.trace());
+                assert_eq!(told(&condition(&story, "SourceDeleted")).0, ["False", "MemberForgotten"]);
+            }
+        });
+    }
+}
+
+#[test]
+fn source_is_not_said_to_be_gone_by_another_cluster_that_has_the_name_of_its_member() {
+    virtual_time::run(1, async {
+        let story = story_in("Ready").await;
+        approves(&story);
+        story.comes_to("Succeeded").await;
+        let source = text(&of(&story), "/status/source/name").to_owned();
+        leaves(&story, 0);
+        is_forgotten(&story, 0);
+        is_another_cluster(&story, 0);
+        story.bench.members[0].delete(VOLUMES, "", &source).unwrap();
+        sleep(SEEN).await;
+        comes_back(&story, 0);
+        story.bench.host.change(MOVES, SHOP, "to", |of| of["spec"]["deleteSourceAfter"] = json!("0s")).unwrap();
+        sleep(AWAY).await;
+        let kept = condition(&story, "SourceDeleted");
+        assert_eq!(told(&kept).0, ["False", "MemberForgotten"], "{kept}");
+        assert_eq!(story.bench.guard.wrong(), [""; 0]);
+    });
+}
+
 #[test]
 fn copy_that_holds_all_stays_or_is_switched_to_where_the_member_of_its_source_comes_back_without_it() {
     for is_called_off in [true, false] {

@@ -106,8 +106,8 @@ async fn plan(job: &Job) -> Result<Plan> {
             attributes_class: subject.attributes_class().map(str::to_owned),
         },
         source,
-        from: side(&from.name, handle.to_owned(), &home),
-        to: side(&to.name, spec.id(&to.name, &host.id, &place).to_string(), &place),
+        from: side(&from, handle.to_owned(), &home),
+        to: side(&to, spec.id(&to.name, &host.id, &place).to_string(), &place),
     })
 }
 
@@ -236,8 +236,14 @@ fn movable(subject: &Subject) -> Result<&str> {
     }
 }
 
-fn side(member: &str, handle: String, home: &LeafPlace) -> Side {
-    Side { member: member.to_owned(), handle, namespace: home.namespace.clone(), claim_name: home.claim.clone() }
+fn side(member: &Member, handle: String, home: &LeafPlace) -> Side {
+    Side {
+        member: member.name.clone(),
+        cluster: member.cluster().unwrap_or_default(),
+        handle,
+        namespace: home.namespace.clone(),
+        claim_name: home.claim.clone(),
+    }
 }
 
 /// As if it were made new, with the size that it has.

@@ -86,7 +86,7 @@ pub(super) fn see_to(job: &mut Job, looked: &Looked) -> Result<()> {
 }
 
 /// The one mover there, where it runs.
-fn runs(half: &Result<Half>, attempt: u32) -> Option<(&Half, &Mover)> {
+fn runs(half: &Result<Box<Half>>, attempt: u32) -> Option<(&Half, &Mover)> {
     let half = half.as_ref().ok()?;
     match half.movers.as_slice() {
         [one] if one.state == State::Running && one.attempt == attempt && !one.is_leaving => Some((half, one)),

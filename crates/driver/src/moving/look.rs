@@ -56,8 +56,8 @@ pub(super) enum Users {
 #[derive(Debug, Default)]
 pub(super) struct Reusable {
     subject: Option<Subject>,
-    source: Option<Half>,
-    copy: Option<Half>,
+    source: Option<Box<Half>>,
+    copy: Option<Box<Half>>,
 }
 
 impl Reusable {
@@ -122,8 +122,8 @@ pub(super) struct Looked {
     pub(super) subject: Option<Subject>,
     /// What has become of the host's volume, where the move is called off for that.
     pub(super) loss: Option<&'static str>,
-    pub(super) source: Result<Half>,
-    pub(super) copy: Result<Half>,
+    pub(super) source: Result<Box<Half>>,
+    pub(super) copy: Result<Box<Half>>,
     /// While that is waited for.
     pub(super) users: Users,
     /// What the step has changed is in it.
@@ -185,7 +185,7 @@ pub(super) async fn look(job: &mut Job) -> Result<Looked> {
         leaf.lost |= leaf.volume.is_none();
     }
     let users = users_of(&mut seen, [&source, &copy]).await?;
-    let movers = |half: &Result<Half>| half.as_ref().map(|half| half.movers.clone()).unwrap_or_default();
+    let movers = |half: &Result<Box<Half>>| half.as_ref().map(|half| half.movers.clone()).unwrap_or_default();
     let ends = ends_of(&movers(&source), &movers(&copy), status.attempt);
     seen.source.as_mut().into_iter().for_each(|leaf| leaf.end = ends.0);
     seen.copy.as_mut().into_iter().for_each(|leaf| leaf.end = ends.1);
@@ -223,7 +223,7 @@ async fn subject(
 }
 
 /// Those of the source first, as its user waits for it.
-async fn users_of(seen: &mut Seen, halves: [&Result<Half>; 2]) -> Result<Users> {
+async fn users_of(seen: &mut Seen, halves: [&Result<Box<Half>>; 2]) -> Result<Users> {
     for half in halves.into_iter().flatten() {
         let keepers = match half.sight.leaving() {
             Some(leaving) => half.keepers(leaving).await,
@@ -253,24 +253,30 @@ fn may_be_lost(job: &Job, phase: Phase, side: &Side, hash: VolumeHash) -> bool {
 }
 
 /// Not looked at where what is next does not go by it.
-async fn half(job: &Job, side: &Side, hash: VolumeHash, part: Option<Part>, known: Option<Half>) -> Result<Half> {
+async fn half(
+    job: &Job,
+    side: &Side,
+    hash: VolumeHash,
+    part: Option<Part>,
+    known: Option<Box<Half>>,
+) -> Result<Box<Half>> {
     let Some(part) = part else {
         return Err(Error::InProgress(format!("member {} is not looked at now", side.member)));
     };
     if let Some(known) = known {
         return Ok(known);
     }
-    let member = job.movers.members.get(&side.member).await?;
+    let member = job.movers.members.get_same(&side.member, &side.cluster).await?;
     let leaf = member.leaf()?;
     let of = moves::mark(&job.of, part);
     let sight = leaf::moving::look(leaf, hash, &side.home(), Some(&of)).await?;
     let has_no_sender = part == Part::Source && moves::phase_of(&job.of).is_some_and(|phase| phase < Phase::Copying);
     let movers = if has_no_sender { Vec::new() } else { movers(leaf, &of.uid).await? };
-    Ok(Half { side: side.clone(), member: Arc::clone(&member), sight, movers })
+    Ok(Box::new(Half { side: side.clone(), member: Arc::clone(&member), sight, movers }))
 }
 
 /// None: it was to be looked at, and its member does not answer.
-fn seen_of(job: &Job, half: &Result<Half>, is_wanted: bool) -> Option<SeenLeaf> {
+fn seen_of(job: &Job, half: &Result<Box<Half>>, is_wanted: bool) -> Option<SeenLeaf> {
     match half {
         Ok(half) => Some(half.sight.seen(&half.side.home(), &moves::mark(&job.of, Part::Source))),
         Err(_) if is_wanted => None,
@@ -284,8 +290,8 @@ fn is_remade(sight: &Sight, pinned: Option<&SourceVolume>) -> bool {
 }
 
 /// Others are not found for other reasons.
-async fn is_forgotten(job: &Job, side: &Side, half: &Result<Half>) -> bool {
-    matches!(half, Err(Error::NotFound(_))) && job.movers.members.is_forgotten(&side.member).await
+async fn is_forgotten(job: &Job, side: &Side, half: &Result<Box<Half>>) -> bool {
+    matches!(half, Err(Error::NotFound(_))) && job.movers.members.is_forgotten(&side.member, &side.cluster).await
 }
 
 async fn is_switched(job: &Job, status: &MoveStatus, pinned: &PinnedVolume) -> Result<bool> {

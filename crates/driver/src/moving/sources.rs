@@ -81,7 +81,7 @@ async fn give_up(movers: &Movers, of: &VolumeMove) -> Result<(&'static str, Stri
     let status = of.status.as_ref();
     let pinned = status.and_then(|status| Some((status.source.as_ref()?, status.from.as_ref()?)));
     let (source, from) = pinned.ok_or_else(|| Error::Refused("the status does not say which it is".to_owned()))?;
-    let member = match movers.members.get(&from.member).await {
+    let member = match movers.members.get_same(&from.member, &from.cluster).await {
         Err(Error::NotFound(_)) => return Ok((moves::FORGOTTEN, moves::told_of_forgotten(of))),
         known => known?,
     };

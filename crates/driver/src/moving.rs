@@ -103,6 +103,8 @@ struct Job {
     ending_since: Option<Instant>,
     /// While its movers are there, and since when.
     slot: Option<(OwnedSemaphorePermit, Instant)>,
+    /// Whose member does not answer, and since when.
+    silent: Option<tell::Silent>,
     /// What the movers failed of, until they have not.
     failure: Option<String>,
     /// The last step, and what it was decided on.
@@ -151,6 +153,7 @@ impl Movers {
                         volume_seen: None,
                         ending_since: None,
                         slot: None,
+                        silent: None,
                         failure: None,
                         before: None,
                     };
@@ -225,18 +228,18 @@ impl Job {
         // Acted, and nothing has changed: looking on would be asking in circles.
         let circles = self.before.replace((step, seen.seen)) == Some((step, seen.seen));
         let circles = circles.then(|| seen.awaited("what was written is seen"));
+        self.silent.take_if(|_| !matches!(step, Moving::AwaitMember(_)));
         match step {
             Moving::Nothing => {
                 self.of = moves::release(&self.movers.host, &self.of).await?;
                 Ok(Went::Over)
             }
-            Moving::Await(what) => {
+            Moving::Await(_) | Moving::AwaitMember(_) => {
                 self.lets_others_copy(matches!(&seen.users, look::Users::Have(users) if !users.is_empty()));
                 line::see_to(self, &seen)?;
                 let went = Box::pin(ends::see_to_keys(self, &seen)).await?;
-                Ok(went.unwrap_or_else(|| self.awaits(&seen, what)))
+                Ok(went.unwrap_or_else(|| self.awaits(&seen, step)))
             }
-            Moving::AwaitSourceMember => Ok(Went::Stuck(MEMBER_UNREACHABLE, self.awaits_source_member(&seen))),
             Moving::Stuck(part, what) => {
                 (self.slot, self.line) = (None, None);
                 Ok(is_stuck(&seen, part, what))
@@ -252,7 +255,15 @@ impl Job {
         }
     }
 
-    fn awaits(&self, seen: &look::Looked, what: &str) -> Went {
+    fn awaits(&mut self, seen: &look::Looked, step: Moving) -> Went {
+        let what = match step {
+            Moving::Await(what) => what,
+            Moving::AwaitMember(part) => match self.awaits_member(seen, part) {
+                Some(told) => return Went::Stuck(MEMBER_UNREACHABLE, told),
+                None => "its member answers",
+            },
+            _ => "it goes on",
+        };
         let mut sides = [&seen.status.from, &seen.status.to].into_iter().flatten();
         let obstacle = sides.find_map(|side| self.movers.obstacles.of(&side.member, seen.hash));
         let what = seen.awaited(what);

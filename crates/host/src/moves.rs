@@ -227,10 +227,15 @@ pub fn awaited(of: &VolumeMove) -> Option<&str> {
     Some(waits.message.as_str()).filter(|message| *message != GOES_ON)
 }
 
-/// Since when it is stalled for this reason: from now on, where it was not.
-pub fn since_when(of: &VolumeMove, reason: &str) -> String {
-    let before = stall(of).filter(|stall| stall.reason == reason).map(|stall| stall.last_transition_time.0);
-    format!("{:.0}", before.unwrap_or_else(Timestamp::now))
+/// Since when it is stalled for this reason, as its user is told in these words; none where he is not.
+pub fn told_since(of: &VolumeMove, reason: &str, words: &str) -> Option<String> {
+    let told = stall(of).filter(|stall| stall.reason == reason && stall.message.contains(words))?;
+    Some(told.message.rsplit_once("(since ")?.1.split_once(')')?.0.to_owned())
+}
+
+/// For `(since …)`.
+pub fn now_in_words() -> String {
+    format!("{:.0}", Timestamp::now())
 }
 
 /// For how long.
@@ -371,4 +376,22 @@ pub fn mark(of: &VolumeMove, part: Part) -> MoveMark {
 /// For people.
 pub fn name(of: &VolumeMove) -> String {
     mark(of, Part::Source).object()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_goes_on_tells_the_same_time_since_when_a_move_is_stalled() {
+        let message = "member m0: no answer (since noon). `forget m0` ends it (since 2026-01-01T00:00:00Z). More";
+        let stalled = json!([{"type": STALLED, "status": "True", "reason": "Silent", "message": message,
+            "lastTransitionTime": "2026-01-01T00:01:00Z"}]);
+        let spec = json!({"claimName": "data", "to": {"member": "m1"}});
+        let of: VolumeMove = serde_json::from_value(json!({"apiVersion": "kosmos.csi.io/v1alpha1", "kind": KIND,
+            "metadata": {"name": "to"}, "spec": spec, "status": {"phase": "Ready", "conditions": stalled}}))
+        .unwrap();
+        assert_eq!(told_since(&of, "Silent", "`forget m0`").as_deref(), Some("2026-01-01T00:00:00Z"));
+        assert_eq!((told_since(&of, "Other", "`forget m0`"), told_since(&of, "Silent", "`forget m1`")), (None, None));
+    }
 }

@@ -23,6 +23,8 @@ use crate::{
 
 /// More than it takes to be sure that a member is silent, and to do all that needs no answer of it.
 const SEEN: Duration = Duration::from_mins(5);
+/// Less than that.
+const MOMENT: Duration = Duration::from_secs(30);
 const AWAY: Duration = Duration::from_mins(20);
 
 fn of(story: &Story) -> Value {
@@ -122,6 +124,41 @@ fn move_ends_once_the_member_of_its_source_is_forgotten_and_says_what_stays_ther
         assert_eq!(story.found(), Ok((1, DATA.to_owned())));
         assert_eq!(story.bench.guard.wrong(), [""; 0]);
     });
+}
+
+/// Of either side, whether it was called off or not; but nobody is told to remove a member that was silent for a moment.
+#[test]
+fn move_that_waits_for_a_member_for_more_than_a_minute_says_since_when_and_what_ends_that() {
+    for (phase, silent, is_called_off, then) in [
+        ("Copying", 0, false, "what was copied so far goes once it is called off"),
+        ("Copying", 1, false, "has to be called off"),
+        ("Copying", 1, true, "the move ends, and that stays as it is"),
+        ("Ready", 0, false, "the move goes on with the copy"),
+        ("Ready", 0, true, "the copy stays then too"),
+    ] {
+        virtual_time::run(1, async {
+            let story = story_in(phase).await;
+            is_silent(&story, silent);
+            if is_called_off {
+                calls_off(&story);
+            }
+            sleep(MOMENT).await;
+            assert_ne!(told(&condition(&story, "Stalled")).0[1], "MemberUnreachable", "{phase} {silent}");
+            sleep(SEEN).await;
+            let stalled = condition(&story, "Stalled");
+            let (state, message) = told(&stalled);
+            assert_eq!(state, ["True", "MemberUnreachable"], "{phase} {silent}: {message}\n{}", story.trace());
+            let how = format!("`kosmos-csi member forget m{silent} --force`");
+            for words in [format!("member m{silent}: ").as_str(), "(since 20", &how, then] {
+                assert!(message.contains(words), "{phase} {silent}: {words}: {message}");
+            }
+            story.bench.guard.heal();
+            if !is_called_off {
+                calls_off(&story);
+            }
+            assert_eq!(at_the_end(&story, &[false]).await, [""; 0], "{phase} {silent}");
+        });
+    }
 }
 
 #[test]

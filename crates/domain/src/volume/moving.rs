@@ -22,8 +22,6 @@ pub use step::Moving;
 /// The namespace of a member in which nobody but movers is.
 pub const YARD: &str = "kosmos-csi-movers";
 
-const SOURCE_IS_SILENT: &str = "the member of the source does not answer";
-const COPY_IS_SILENT: &str = "the member of the copy does not answer";
 const SOURCE_IS_FORGOTTEN: &str = "the host has forgotten the member of the source, and nothing more is copied from there. Call the move \
     off, by deleting it: what was copied so far is removed then, and the host has nothing else of the data";
 const COPY_IS_FORGOTTEN: &str = "the host has forgotten the member of the copy: call the move off, by deleting it";
@@ -61,7 +59,7 @@ pub fn next(seen: &Seen) -> Moving {
         return if seen.copy_forgotten {
             Moving::Stuck(Part::Copy, COPY_IS_FORGOTTEN)
         } else {
-            Moving::Await(COPY_IS_SILENT)
+            Moving::AwaitMember(Part::Copy)
         };
     };
     // A copy that was verified needs the source no more: nobody could have that since.
@@ -69,7 +67,7 @@ pub fn next(seen: &Seen) -> Moving {
     match (seen.phase, &source) {
         (Phase::Preparing, _) => prepared(copy),
         (_, None) if seen.source_forgotten => Moving::Stuck(Part::Source, SOURCE_IS_FORGOTTEN),
-        (_, None) => Moving::Await(SOURCE_IS_SILENT),
+        (_, None) => Moving::AwaitMember(Part::Source),
         // It was made to stay while it was prepared.
         (Phase::Closing | Phase::Copying | Phase::Placing | Phase::Ready, Some(source))
             if copy.volume.is_none() && !copy.taken =>
@@ -208,11 +206,11 @@ fn ready(seen: &Seen, source: &SeenLeaf, copy: &SeenLeaf) -> Moving {
 
 /// The user's pods wait for nothing of this.
 fn finished(seen: &Seen) -> Moving {
-    let Some(copy) = seen.left_of_copy() else { return Moving::Await(COPY_IS_SILENT) };
+    let Some(copy) = seen.left_of_copy() else { return Moving::AwaitMember(Part::Copy) };
     if copy.volume.is_some_and(|volume| volume.moving) {
         return Moving::ReleaseCopy;
     }
-    let Some(source) = seen.left_of_source() else { return Moving::AwaitSourceMember };
+    let Some(source) = seen.left_of_source() else { return Moving::AwaitMember(Part::Source) };
     match () {
         () if source.has_end() || copy.has_end() => Moving::RemoveEnds,
         () if source.stray => Moving::RemoveSourceStray,
@@ -259,7 +257,7 @@ fn is_all_there_is(seen: &Seen) -> Option<Moving> {
     }
     match seen.source {
         None if seen.source_forgotten => Some(Moving::Stuck(Part::Copy, IS_ALL_THERE_IS)),
-        None => Some(Moving::Await(SOURCE_IS_SILENT)),
+        None => Some(Moving::AwaitMember(Part::Source)),
         Some(source) if source.is_as_it_was_left() => None,
         Some(source) if source.volume.is_none() => Some(Moving::Stuck(Part::Copy, SOURCE_HAS_GONE)),
         Some(_) => Some(Moving::Stuck(Part::Copy, SOURCE_MAY_BE_OLDER)),
@@ -267,7 +265,7 @@ fn is_all_there_is(seen: &Seen) -> Option<Moving> {
 }
 
 fn with_source(source: Option<&SeenLeaf>) -> Option<Moving> {
-    let Some(source) = source else { return Some(Moving::Await(SOURCE_IS_SILENT)) };
+    let Some(source) = source else { return Some(Moving::AwaitMember(Part::Source)) };
     match source.mark {
         _ if source.has_end() => Some(Moving::RemoveEnds),
         _ if source.stray => Some(Moving::RemoveSourceStray),
@@ -286,7 +284,7 @@ fn with_source(source: Option<&SeenLeaf>) -> Option<Moving> {
 
 fn without_copy(copy: Option<&SeenLeaf>) -> Option<Moving> {
     match copy {
-        None => Some(Moving::Await(COPY_IS_SILENT)),
+        None => Some(Moving::AwaitMember(Part::Copy)),
         Some(copy) if copy.has_end() => Some(Moving::RemoveEnds),
         Some(copy) if copy.stray => Some(Moving::RemoveCopyStray),
         // What is there is that one's.

@@ -1,11 +1,17 @@
 //! Whoever asked for a move, and whoever uses the claim, is told how it goes: by events on both, and by a condition of the move.
 
+use tokio::time::Instant;
+
 use super::{
     Job, MEMBER_UNREACHABLE,
+    ends::LONG,
     line::Line,
     look::{Looked, Users},
 };
-use domain::volume::moving::{Outcome, Part, Phase, Seen, Sum};
+use domain::{
+    error::Error,
+    volume::moving::{Outcome, Part, Phase, Seen, Sum},
+};
 use host::{
     Host,
     events::{About, News},
@@ -15,6 +21,15 @@ use leaf::moving::ends::{Mover, State};
 
 /// As many are named.
 const NAMED: usize = 5;
+
+/// The leaf whose member does not answer.
+#[derive(Debug)]
+pub(super) struct Silent {
+    part: Part,
+    since: Instant,
+    /// As its user is told.
+    told_since: String,
+}
 
 /// What was told last.
 #[derive(Debug, Default, PartialEq)]
@@ -49,6 +64,49 @@ impl Looked {
         };
         std::iter::once(what).chain(starting).collect::<Vec<_>>().join("; ")
     }
+
+    /// How it stands while a member does not answer, and what becomes of it once that is forgotten.
+    fn once_forgotten(&self, part: Part, source: &str) -> [String; 2] {
+        let member = |side: Option<&Side>| side.map(|side| side.member.clone()).unwrap_or_default();
+        let (from, to) = (member(self.status.from.as_ref()), member(self.status.to.as_ref()));
+        let (now, then) = match (self.seen.phase, part == Part::Copy) {
+            (Phase::Finishing | Phase::Succeeded, false) => (
+                format!(
+                    "The volume is in member {to}, and its pods wait for nothing; the move ends once the source, {source}, was let go of"
+                ),
+                "the source stays as it is",
+            ),
+            (Phase::Finishing | Phase::Succeeded, true) => (
+                format!("The volume is in that member, and the source, {source}, is kept"),
+                "the move ends, and the volume stays where it is",
+            ),
+            (Phase::Cancelling | Phase::Cancelled, false) if self.seen.verified => (
+                "The move is called off, and the copy, which holds all that was in the source, stays meanwhile"
+                    .to_owned(),
+                "the copy stays then too",
+            ),
+            (Phase::Cancelling | Phase::Cancelled, false) => (
+                format!("The move is called off, and the source is to be in member {from} as it was"),
+                "what was copied so far is removed, and the host has nothing else of the data",
+            ),
+            (Phase::Cancelling | Phase::Cancelled, true) => (
+                "The move is called off, and what was made for the copy is to be removed".to_owned(),
+                "the move ends, and that stays as it is",
+            ),
+            (_, false) if self.seen.verified => {
+                ("The copy holds all that is in the source".to_owned(), "the move goes on with the copy")
+            }
+            (_, false) => (
+                "Nothing is lost meanwhile".to_owned(),
+                "the move cannot go on then, and what was copied so far goes once it is called off",
+            ),
+            (_, true) => (
+                "The move can be called off, by deleting it: the volume stays where it was".to_owned(),
+                "the move cannot go on then, and has to be called off",
+            ),
+        };
+        [now, then.to_owned()]
+    }
 }
 
 impl Job {
@@ -62,18 +120,34 @@ impl Job {
         self.tell_condition(Told { reason: reason.to_owned(), message, progress }).await;
     }
 
-    /// The user's pods wait for nothing of it, and whoever administers the host can end it.
-    pub(super) fn awaits_source_member(&self, looked: &Looked) -> String {
-        let since = moves::since_when(&self.of, MEMBER_UNREACHABLE);
-        let member = |side: Option<&Side>| side.map(|side| side.member.clone()).unwrap_or_default();
-        let (from, to) = (member(looked.status.from.as_ref()), member(looked.status.to.as_ref()));
-        let why = looked.source.as_ref().err().map(ToString::to_string).unwrap_or_default();
-        let source = moves::source_in_words(&self.of).unwrap_or_default();
-        format!(
-            "{why} (since {since}). The volume is in member {to}, and its pods wait for nothing; the move ends once the source, {source}, was let go \
-             of. Where that member is gone for good, `kosmos-csi member remove {from} --force` and `kosmos-csi member forget {from} --force` say \
-             so, and the source stays as it is"
-        )
+    /// Whoever administers the host can end it. None: it may answer in a moment, or has answered with something else.
+    pub(super) fn awaits_member(&mut self, looked: &Looked, part: Part) -> Option<String> {
+        let (half, side) = match part {
+            Part::Copy => (&looked.copy, &looked.status.to),
+            Part::Source | Part::IsolatedSource => (&looked.source, &looked.status.from),
+        };
+        let Err(why @ Error::Unreachable { .. }) = half else {
+            self.silent = None;
+            return None;
+        };
+        let member = side.as_ref().map(|side| side.member.as_str()).unwrap_or_default();
+        let how =
+            format!("`kosmos-csi member remove {member} --force` and `kosmos-csi member forget {member} --force`");
+        // Another process may have told so.
+        let told_since = moves::told_since(&self.of, MEMBER_UNREACHABLE, &how);
+        let is_told = told_since.is_some();
+        let before = self.silent.take().filter(|before| before.part == part);
+        let silent = self.silent.insert(before.unwrap_or_else(|| Silent {
+            part,
+            since: Instant::now(),
+            told_since: told_since.unwrap_or_else(moves::now_in_words),
+        }));
+        if silent.since.elapsed() < LONG && !is_told {
+            return None;
+        }
+        let since = &silent.told_since;
+        let [now, then] = looked.once_forgotten(part, &moves::source_in_words(&self.of).unwrap_or_default());
+        Some(format!("{why} (since {since}). {now}. Where that member is gone for good, {how} say so: {then}"))
     }
 
     pub(super) async fn tell_of_trouble(&mut self, reason: &str, message: String) {

@@ -43,9 +43,8 @@ pub enum Moving {
     /// It may be used again: first its claim says so, then its volume.
     OpenSource,
     Await(&'static str),
-    /// Nobody but the move waits for the member of the source, in which that is to be let go of: for ever, where it is gone for good
-    /// and nobody says so.
-    AwaitSourceMember,
+    /// The member of this leaf does not answer: it is waited for for ever, where it is gone for good and nobody says so.
+    AwaitMember(Part),
     /// Until a person has acted: for this leaf.
     Stuck(Part, &'static str),
     Nothing,
@@ -58,7 +57,7 @@ impl Moving {
             Self::Enter(_)
             | Self::NoteVerified
             | Self::Await(_)
-            | Self::AwaitSourceMember
+            | Self::AwaitMember(_)
             | Self::Stuck(..)
             | Self::Nothing
             | Self::Replace => &[],

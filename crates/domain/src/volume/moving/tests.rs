@@ -6,9 +6,8 @@ mod world;
 use std::collections::HashSet;
 
 use super::{
-    COPY_IS_FORGOTTEN, COPY_IS_SILENT, End, IS_ALL_THERE_IS, Mark, Moving, Part, Phase, SOURCE_HAS_GONE,
-    SOURCE_IS_BACK, SOURCE_IS_FORGOTTEN, SOURCE_IS_SILENT, SOURCE_MAY_BE_OLDER, Seen, SeenLeaf, SeenVolume, forgotten,
-    next,
+    COPY_IS_FORGOTTEN, End, IS_ALL_THERE_IS, Mark, Moving, Part, Phase, SOURCE_HAS_GONE, SOURCE_IS_BACK,
+    SOURCE_IS_FORGOTTEN, SOURCE_MAY_BE_OLDER, Seen, SeenLeaf, SeenVolume, forgotten, next,
 };
 use world::{Bounds, World};
 
@@ -238,12 +237,12 @@ fn nothing_is_awaited_of_a_member_of_which_the_host_was_told_that_it_is_gone_for
     };
     let forgotten = Seen { source_forgotten: true, ..silent };
     for (seen, expected) in [
-        (silent, Moving::AwaitSourceMember),
+        (silent, Moving::AwaitMember(Part::Source)),
         (forgotten, Moving::Enter(Phase::Succeeded)),
         (Seen { phase: Phase::Succeeded, ..forgotten }, Moving::Nothing),
         // The user's pods come first.
         (Seen { copy: Some(moving), ..forgotten }, Moving::ReleaseCopy),
-        (Seen { copy: None, ..forgotten }, Moving::Await(COPY_IS_SILENT)),
+        (Seen { copy: None, ..forgotten }, Moving::AwaitMember(Part::Copy)),
         (Seen { copy: None, copy_forgotten: true, ..forgotten }, Moving::Enter(Phase::Succeeded)),
         (Seen { copy: None, copy_forgotten: true, source: Some(source), ..silent }, Moving::RetireSource),
     ] {
@@ -268,7 +267,7 @@ fn copy_that_was_verified_is_switched_to_where_the_member_of_its_source_is_forgo
     };
     let forgotten = Seen { source_forgotten: true, ..silent };
     for (seen, expected) in [
-        (silent, Moving::Await(SOURCE_IS_SILENT)),
+        (silent, Moving::AwaitMember(Part::Source)),
         (forgotten, Moving::Enter(Phase::Switching)),
         (Seen { may_switch: false, ..forgotten }, Moving::Await("the word to switch")),
         (Seen { phase: Phase::Placing, copy: Some(copy), ..forgotten }, Moving::PlaceCopy),
@@ -281,7 +280,7 @@ fn copy_that_was_verified_is_switched_to_where_the_member_of_its_source_is_forgo
             Seen { phase: Phase::Closing, verified: false, ..forgotten },
             Moving::Stuck(Part::Source, SOURCE_IS_FORGOTTEN),
         ),
-        (Seen { copy: None, ..silent }, Moving::Await(COPY_IS_SILENT)),
+        (Seen { copy: None, ..silent }, Moving::AwaitMember(Part::Copy)),
         (Seen { copy: None, copy_forgotten: true, ..silent }, Moving::Stuck(Part::Copy, COPY_IS_FORGOTTEN)),
     ] {
         assert_eq!(next(&seen), expected, "{seen:?}");
@@ -306,13 +305,13 @@ fn copy_that_was_verified_is_removed_only_while_the_member_of_its_source_answers
     };
     let forgotten = Seen { source_forgotten: true, ..silent };
     for (seen, expected) in [
-        (silent, Moving::Await(SOURCE_IS_SILENT)),
+        (silent, Moving::AwaitMember(Part::Source)),
         (Seen { source: Some(source), ..silent }, Moving::RemoveCopy),
         (forgotten, Moving::Stuck(Part::Copy, IS_ALL_THERE_IS)),
-        (Seen { copy: None, ..forgotten }, Moving::Await(COPY_IS_SILENT)),
+        (Seen { copy: None, ..forgotten }, Moving::AwaitMember(Part::Copy)),
         (Seen { copy: Some(SeenLeaf::default()), ..forgotten }, Moving::Enter(Phase::Cancelled)),
         // Half a copy is none.
-        (Seen { verified: false, ..silent }, Moving::Await(SOURCE_IS_SILENT)),
+        (Seen { verified: false, ..silent }, Moving::AwaitMember(Part::Source)),
         (Seen { verified: false, ..forgotten }, Moving::RemoveCopy),
         (Seen { copy: None, copy_forgotten: true, source: Some(source), ..silent }, Moving::ReturnSource),
     ] {

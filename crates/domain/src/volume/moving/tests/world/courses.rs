@@ -28,7 +28,7 @@ impl World {
             [(true, true, true), (true, true, false), (true, false, true), (false, true, true)]
         {
             let step = next(&self.seen(source, copy, may_switch));
-            if matches!(step, Moving::Await(_) | Moving::AwaitSourceMember | Moving::Stuck(..) | Moving::Nothing) {
+            if matches!(step, Moving::Await(_) | Moving::AwaitMember(_) | Moving::Stuck(..) | Moving::Nothing) {
                 continue;
             }
             let mut after = *self;

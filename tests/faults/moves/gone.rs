@@ -361,6 +361,28 @@ fn copy_that_holds_all_is_switched_to_once_the_member_of_its_source_is_forgotten
     });
 }
 
+/// Else pods would end for nothing.
+#[test]
+fn move_whose_copy_is_in_a_member_that_is_forgotten_says_so_while_pods_are_waited_for() {
+    virtual_time::run(1, async {
+        let story = story_in("Waiting").await;
+        leaves(&story, 1);
+        sleep(SEEN).await;
+        assert_ne!(told(&condition(&story, "Stalled")).0[1], "MemberUnreachable", "{}", story.status());
+        is_forgotten(&story, 1);
+        sleep(SEEN).await;
+        let stalled = condition(&story, "Stalled");
+        let (state, message) = told(&stalled);
+        assert_eq!((story.phase().as_str(), state), ("Waiting", ["True", "MemberUnreachable"]), "{message}");
+        assert!(message.contains("member m1: the host has forgotten the member of the copy"), "{message}");
+        calls_off(&story);
+        sleep(SEEN).await;
+        assert!(of(&story).is_null(), "{}\n{}", story.status(), story.trace());
+        assert_eq!(story.found(), Ok((0, DATA.to_owned())), "{}", story.trace());
+        assert_eq!(story.bench.guard.wrong(), [""; 0]);
+    });
+}
+
 /// What was copied is no more than half, perhaps.
 #[test]
 fn move_whose_source_is_in_a_member_that_is_forgotten_says_so_and_can_be_called_off() {

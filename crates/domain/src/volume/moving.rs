@@ -55,13 +55,10 @@ pub fn next(seen: &Seen) -> Moving {
     if matches!(seen.phase, Phase::Finishing | Phase::Succeeded) {
         return finished(seen);
     }
-    let Some(copy) = &seen.copy else {
-        return if seen.copy_forgotten {
-            Moving::Stuck(Part::Copy, COPY_IS_FORGOTTEN)
-        } else {
-            Moving::AwaitMember(Part::Copy)
-        };
-    };
+    if seen.copy_forgotten {
+        return Moving::Stuck(Part::Copy, COPY_IS_FORGOTTEN);
+    }
+    let Some(copy) = &seen.copy else { return Moving::AwaitMember(Part::Copy) };
     // A copy that was verified needs the source no more: nobody could have that since.
     let source = if seen.verified { seen.left_of_source() } else { seen.source };
     match (seen.phase, &source) {

@@ -243,13 +243,15 @@ async fn users_of(seen: &mut Seen, halves: [&Result<Box<Half>>; 2]) -> Result<Us
 }
 
 /// While pods are waited for, nobody asks the member of the copy again and again. But where the watches know of no volume there any more that
-/// says where its claim belongs, it is looked at: its user is told before his pods have ended for nothing.
+/// says where its claim belongs, or there is no such member, it is looked at: its user is told before his pods have ended for nothing.
 fn may_be_lost(job: &Job, phase: Phase, side: &Side, hash: VolumeHash) -> bool {
-    let members = job.movers.members.all();
-    let leaf = members.as_ref().ok().and_then(|members| members.get(&side.member)?.leaf().ok());
+    let Some(members) = job.movers.members.all().ok().filter(|_| matches!(phase, Phase::Waiting | Phase::Isolating))
+    else {
+        return false;
+    };
     let id = VolumeId { member: side.member.clone(), leaf: LeafName::Hashed(hash) };
     let is_known = |leaf: &MemberClient| leaf.rows.volumes_of(&id).iter().any(|volume| volume.place.is_some());
-    matches!(phase, Phase::Waiting | Phase::Isolating) && leaf.is_some_and(|leaf| !is_known(leaf))
+    members.get(&side.member).is_none_or(|member| member.leaf().is_ok_and(|leaf| !is_known(leaf)))
 }
 
 /// Not looked at where what is next does not go by it.

@@ -287,6 +287,17 @@ fn copy_that_was_verified_is_switched_to_where_the_member_of_its_source_is_forgo
     }
 }
 
+/// Also while nobody looks at the copy.
+#[test]
+fn nobody_waits_for_pods_to_end_where_the_member_of_the_copy_is_forgotten() {
+    let source = SeenLeaf { home: true, whole: true, mark: Mark::Closed, volume: Some(KEPT), ..SeenLeaf::default() };
+    for phase in [Phase::Closing, Phase::Waiting, Phase::Isolating, Phase::Copying] {
+        let copy = (!phase.goes_by_copy()).then(SeenLeaf::default);
+        let seen = Seen { phase, copy, copy_forgotten: true, ..copying(source, SeenLeaf::default()) };
+        assert_eq!(next(&seen), Moving::Stuck(Part::Copy, COPY_IS_FORGOTTEN), "{seen:?}");
+    }
+}
+
 /// That may be gone for good, and the copy all that there is.
 #[test]
 fn copy_that_was_verified_is_removed_only_while_the_member_of_its_source_answers() {

@@ -122,6 +122,15 @@ fn move_ends_once_the_member_of_its_source_is_forgotten_and_says_what_stays_ther
         sleep(SURE).await;
         assert_eq!((story.left(), story.kept(0)), (Vec::new(), vec![DATA.to_owned()]), "{}", story.trace());
         assert_eq!(story.found(), Ok((1, DATA.to_owned())));
+        let kept = condition(&story, "SourceDeleted");
+        let again = format!("the source is kept, in a member that the host knows again: member m0: volume {source}");
+        assert_eq!(told(&kept), (["False", "Kept"], again.as_str()));
+        story.bench.host.change(MOVES, SHOP, "to", |of| of["spec"]["deleteSourceAfter"] = json!("0s")).unwrap();
+        sleep(AWAY).await;
+        assert_eq!(
+            (held(&story, 0, &source), told(&condition(&story, "SourceDeleted")).0),
+            (None, ["True", "Deleted"])
+        );
         assert_eq!(story.bench.guard.wrong(), [""; 0]);
     });
 }

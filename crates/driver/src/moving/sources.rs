@@ -22,7 +22,7 @@ pub(super) async fn delete(movers: &Movers) {
     let mut told = movers.known.told();
     loop {
         told.mark_unchanged();
-        let due = movers.known.all().into_iter().filter(|(_, of)| is_due(of));
+        let due = movers.known.all().into_iter().filter(|(_, of)| is_due(of) || is_known_again(movers, of));
         let due: BTreeMap<String, VolumeMove> = due.collect();
         pauses.retain(|uid, _| due.contains_key(uid));
         for (uid, of) in due {
@@ -44,20 +44,31 @@ fn is_due(of: &VolumeMove) -> bool {
     moves::is_over(of) && moves::source_is_due(of)
 }
 
+/// It was said to stay where nobody looks for it, and its member is there after all.
+fn is_known_again(movers: &Movers, of: &VolumeMove) -> bool {
+    let from = of.status.as_ref().and_then(|status| status.from.as_ref());
+    let members = movers.members.all().ok();
+    let member = from.zip(members.as_ref()).and_then(|(from, members)| members.get(&from.member));
+    moves::is_over(of) && moves::source_is_forgotten(of) && member.is_some_and(|member| member.leaf().is_ok())
+}
+
 /// It is removed, or the move says why it is not.
 async fn settle(movers: &Movers, of: &VolumeMove) -> Result<()> {
     // Its user may have changed his mind.
-    let Some(now) = moves::read(&movers.host, of).await?.filter(is_due) else { return Ok(()) };
+    let is_meant = |now: &VolumeMove| is_due(now) || moves::is_over(now) && moves::source_is_forgotten(now);
+    let Some(now) = moves::read(&movers.host, of).await?.filter(is_meant) else { return Ok(()) };
+    let is_due = is_due(&now);
     let (reason, message) = match Box::pin(give_up(movers, &now)).await {
         Ok(told) => told,
+        Err(error) if !is_due => return Err(error),
         Err(error) => (moves::KEPT, format!("the source is kept: {error}")),
     };
     let is_gone = [moves::DELETED, moves::GONE].contains(&reason);
     let Some(change) = moves::source_deleted(&now, is_gone, reason, &message) else { return Ok(()) };
-    tracing::info!(of = moves::name(&now), reason, message, "the time to keep the source of a move has passed");
+    tracing::info!(of = moves::name(&now), reason, message, is_due, "what becomes of the source of a move is told");
     moves::change_status(&movers.host, &now, change).await?;
     match reason {
-        moves::KEPT | moves::FORGOTTEN => tell::tell(&movers.host, &now, "SourceKept", message, true).await,
+        moves::KEPT | moves::FORGOTTEN if is_due => tell::tell(&movers.host, &now, "SourceKept", message, true).await,
         _ if is_gone => tell::tell(&movers.host, &now, "SourceDeleted", message, false).await,
         _ => {}
     }
@@ -96,6 +107,9 @@ async fn give_up(movers: &Movers, of: &VolumeMove) -> Result<(&'static str, Stri
     };
     if VolumeRow::new(&volume).uid() != source.uid {
         return Err(Error::Refused(format!("{of_member} was made again by somebody, and may hold anything")));
+    }
+    if !moves::source_is_due(of) {
+        return Ok((moves::KEPT, format!("the source is kept, in a member that the host knows again: {of_member}")));
     }
     if !kept::is_given_up(leaf, &volume) {
         is_not_needed(movers, of, source).await?;

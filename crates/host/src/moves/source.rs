@@ -64,9 +64,37 @@ pub fn fate_of_source(of: &VolumeMove) -> String {
     match (told_of_source(of), source_is_kept_until(of)) {
         (Some(told), _) if told.status == "True" => format!("is gone: {}", told.message),
         (Some(told), _) if told.reason == DELETING => format!("is being removed: {}", told.message),
-        (Some(told), _) if told.reason == FORGOTTEN => told_now(told),
+        (Some(told), Some(until)) if told.reason == FORGOTTEN => {
+            let now = told_now(told);
+            format!("{now}; where the host knows that member again, it is removed with its data from {until:.0} on")
+        }
+        (Some(told), None) if told.reason == FORGOTTEN => told_now(told),
         (Some(told), Some(_)) if source_is_due(of) => told_now(told),
         (_, Some(until)) => format!("is kept until {until:.0}, and then removed with its data"),
         (_, None) => "is kept until somebody discards it".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn fate_of_a_source_in_a_member_that_is_forgotten_says_when_it_would_be_removed_all_the_same() {
+        let of = |after: Option<&str>| -> VolumeMove {
+            let at = "2026-01-01T00:00:00Z";
+            let told = json!({"type": SOURCE_DELETED, "status": "False", "reason": FORGOTTEN, "message": "the source stays as it is",
+                "lastTransitionTime": at});
+            let spec = json!({"claimName": "data", "to": {"member": "m1"}, "deleteSourceAfter": after});
+            let status = json!({"phase": "Succeeded", "completionTime": at, "conditions": [told]});
+            let metadata = json!({"name": "to", "namespace": "shop"});
+            let kind = json!({"apiVersion": "kosmos.csi.io/v1alpha1", "kind": "VolumeMove", "metadata": metadata, "spec": spec, "status": status});
+            serde_json::from_value(kind).unwrap()
+        };
+        assert_eq!(fate_of_source(&of(None)), "stays as it is");
+        let fate = fate_of_source(&of(Some("72h")));
+        assert!(fate.starts_with("stays as it is; ") && fate.ends_with("from 2026-01-04T00:00:00Z on"), "{fate}");
     }
 }

@@ -16,11 +16,12 @@ use tokio::{
     time::Instant,
 };
 use tower::{BoxError, Layer, Service, ServiceExt};
+use tracing::Instrument;
 
 use super::{
     Breaker,
     measure::{Answers, Measure, Measured, Reading},
-    with_causes, writes,
+    traces, with_causes, writes,
 };
 use crate::metrics::Metrics;
 
@@ -84,14 +85,20 @@ where
 
     fn call(&mut self, request: Request<Body>) -> Answer<Measured<B>> {
         let (inner, bounds) = (Arc::clone(&self.inner), self.bounds.clone());
-        Box::pin(async move {
+        let (verb, resource) = (verb_of(request.method(), request.uri()), route(request.uri().path()).0);
+        let span = traces::request(&bounds.cluster, verb, resource);
+        let told = span.clone();
+        let answer = async move {
             let (measure, read) = (bounds.measure.clone(), how(&request));
             let measure = if request.extensions().get::<Aside>().is_some() { measure.aside() } else { measure };
-            let answer = bounds.send(inner, request).await?;
+            let answer = bounds.send(inner, request).await;
+            traces::answered(&told, &answer);
+            let answer = answer?;
             // Whoever would read a list in pieces, or a watch by line, reads a refusal as a whole.
             let read = if answer.status().is_success() { read } else { Reading::Whole };
             Ok(answer.map(|body| measure.of(body, read)))
-        })
+        };
+        Box::pin(answer.instrument(span))
     }
 }
 

@@ -12,6 +12,7 @@ pub mod metrics;
 mod named;
 mod relist;
 mod restored;
+pub mod traces;
 mod writes;
 
 use std::{

@@ -12,7 +12,7 @@ use tower::{Layer, Service};
 use tracing::{Instrument, Span, field::Empty};
 
 use super::v1;
-use cluster::metrics::Metrics;
+use cluster::{metrics::Metrics, traces::CALL};
 
 #[derive(Clone, Debug)]
 pub struct RpcObserver(pub Metrics);
@@ -46,7 +46,15 @@ where
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
         let method = method(request.uri().path());
-        let span = tracing::info_span!("rpc", method, volume.name = Empty, volume.id = Empty, pvc = Empty);
+        let span = tracing::info_span!(
+            CALL,
+            method,
+            volume.name = Empty,
+            volume.id = Empty,
+            pvc = Empty,
+            otel.status_code = Empty,
+            rpc.grpc.status_code = Empty,
+        );
         let call = Call::begin(method, self.metrics.clone(), span.clone());
         let answering = span.in_scope(|| self.inner.call(request));
         let watched = async move {
@@ -100,7 +108,25 @@ impl Call {
             }
             _ => tracing::info!(code = name, milliseconds, message, "answered"),
         }
+        // For traces: the line above says it to people.
+        self.span.record("rpc.grpc.status_code", i32::from(code));
+        if is_a_fault(code) {
+            self.span.record("otel.status_code", "ERROR");
+        }
     }
+}
+
+/// Of this end, as traces know it: what the caller has asked for wrongly, or too early, is none.
+fn is_a_fault(code: Code) -> bool {
+    matches!(
+        code,
+        Code::Unknown
+            | Code::DeadlineExceeded
+            | Code::Unimplemented
+            | Code::Internal
+            | Code::Unavailable
+            | Code::DataLoss
+    )
 }
 
 /// Sidecars ask these again and again, and an answer that is well says nothing to who reads the log.

@@ -26,6 +26,7 @@ use tokio::{
     task::{Id, JoinSet},
     time::{Instant, sleep, timeout},
 };
+use tracing::Instrument;
 
 use domain::{
     error::{Error, Result},
@@ -37,7 +38,7 @@ use host::{
     volumes::HostVolumes,
 };
 use leaf::moving::ends::Keys;
-use member::{Registry, Writes};
+use member::{Registry, Writes, traces::TRACES};
 
 pub use obstacles::Obstacles;
 
@@ -215,7 +216,10 @@ impl Job {
             return Ok(Went::Over);
         }
         match moves::phase_of(&self.of) {
-            None => return begin::begin(self).await,
+            None => {
+                let span = tracing::trace_span!(target: TRACES, "step of a move", of = self.name(), step = "Begin");
+                return begin::begin(self).instrument(span).await;
+            }
             Some(Phase::Refused) => {
                 self.of = moves::release(&self.movers.host, &self.of).await?;
                 return Ok(Went::Over);
@@ -245,7 +249,8 @@ impl Job {
                 Ok(is_stuck(&seen, part, what))
             }
             step => {
-                let went = Box::pin(act::take(self, step, &mut seen)).await?;
+                let span = tracing::trace_span!(target: TRACES, "step of a move", of = self.name(), ?step);
+                let went = Box::pin(act::take(self, step, &mut seen)).instrument(span).await?;
                 self.reusable = look::Reusable::after(step, seen);
                 Ok(match (went, circles) {
                     (Went::On, Some(what)) => Went::Waits(what),

@@ -24,8 +24,8 @@ use std::{
 use kube::Client;
 use tokio::sync::{Notify, watch};
 
-pub use cluster::Writes;
 use cluster::{Connection, metrics::MemberNow, with_causes};
+pub use cluster::{Writes, traces};
 use domain::error::{Error, Result};
 use leaf::MemberClient;
 use placement::{Candidate, Offer, Standing};

@@ -37,6 +37,7 @@ use kube::{
 };
 use serde_json::Value;
 use tokio::time::{Instant, sleep_until};
+use tracing::Instrument;
 
 use super::{
     Settings,
@@ -50,7 +51,7 @@ use super::{
 pub(super) use allowance::Tellings;
 pub(super) use change::Turns;
 pub(super) use claims::claims_of;
-use cluster::with_causes;
+use cluster::{traces::TRACES, with_causes};
 use config_sync::Synced;
 use copy::{Made, copy};
 pub(super) use events::relay as relay_events;
@@ -198,8 +199,24 @@ impl Pods<'_> {
     /// Goes as far as it can be gone now.
     async fn look(&self, place: &Place, looks: u32) -> kube::Result<Next> {
         let (pod, there) = (self.view.pods.get(place), self.there.get(place));
-        match (self.decide(pod.as_deref(), there.as_deref()), &pod, &there) {
-            (PodStep::Nothing, ..) => return Ok(Next::Settled),
+        let step = self.decide(pod.as_deref(), there.as_deref());
+        if step == PodStep::Nothing {
+            return Ok(Next::Settled);
+        }
+        let span = tracing::trace_span!(
+            target: TRACES, "step of a pod", member = self.member.name, pod = %place, step = step.name()
+        );
+        self.take(step, place, (pod.as_deref(), there.as_deref()), looks).instrument(span).await
+    }
+
+    async fn take(
+        &self,
+        step: PodStep,
+        place: &Place,
+        (pod, there): (Option<&Value>, Option<&Value>),
+        looks: u32,
+    ) -> kube::Result<Next> {
+        match (step, pod, there) {
             (PodStep::Tell, Some(pod), Some(there)) => return self.tell(pod, there).await,
             (PodStep::Change, Some(pod), Some(there)) => {
                 if let Some(wait) = self.turns.waits(place) {

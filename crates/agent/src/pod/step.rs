@@ -38,6 +38,24 @@ pub(super) enum PodStep {
     Tell,
 }
 
+impl PodStep {
+    /// Without what it is about.
+    pub(super) fn name(&self) -> &'static str {
+        match self {
+            Self::Nothing => "Nothing",
+            Self::Copy => "Copy",
+            Self::Refuse(_) => "Refuse",
+            Self::RemoveCopy(_) => "RemoveCopy",
+            Self::EndPod => "EndPod",
+            Self::TellOfEnd => "TellOfEnd",
+            Self::FailPod => "FailPod",
+            Self::AddContainer => "AddContainer",
+            Self::Change => "Change",
+            Self::Tell => "Tell",
+        }
+    }
+}
+
 /// The UID of the host's pod that a member's pod is a copy of; none where it is not one of ours.
 pub(super) fn copy_of<'a>(there: &'a Value, host: &str) -> Option<&'a str> {
     let ours = mark(there, "labels", MANAGED_BY) == DRIVER && mark(there, "labels", HOST) == host;

@@ -2,6 +2,8 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
+use tracing::Instrument;
+
 use super::{
     Deadline, Provisioner, Volume,
     abandon::{self, holds, in_use, leaf_volume_is_left},
@@ -21,7 +23,7 @@ use domain::{
     },
 };
 use leaf::row::ClaimRow;
-use member::Member;
+use member::{Member, traces::phase};
 
 /// A claim for which no node is selected goes on to the next member after a refusal: no scheduler does it for it.
 pub async fn create(provisioner: &Provisioner, spec: &VolumeSpec, deadline: &Deadline) -> Result<Volume> {
@@ -41,7 +43,8 @@ pub async fn create(provisioner: &Provisioner, spec: &VolumeSpec, deadline: &Dea
                 None => return Err(abandon::withdraw(provisioner, spec, claim, hash, deadline).await),
             },
         };
-        let member = place::place(provisioner, spec, owner.as_ref(), hash, deadline).await?;
+        let choice = place::place(provisioner, spec, owner.as_ref(), hash, deadline);
+        let member = choice.instrument(phase("choose member", None)).await?;
         if let Some(refusal) = refusals.remove(&member.name) {
             return Err(refusal);
         }
@@ -120,7 +123,7 @@ async fn settle(provisioner: &Provisioner, job: &VolumeCreation<'_>) -> Result<V
         match (&step, row) {
             (Creation::Create, _) => {
                 never_had(provisioner, job).await?;
-                job.make(binder, &mut attempt).await?;
+                job.make(binder, &mut attempt).instrument(job.phase("make leaf claim")).await?;
             }
             (Creation::Ready { volume }, Some(row)) => {
                 if job.give_attributes(&row).await.map_err(Error::while_a_leaf_may_exist)? {
@@ -129,7 +132,8 @@ async fn settle(provisioner: &Provisioner, job: &VolumeCreation<'_>) -> Result<V
                 if before.is_some() {
                     job.leaf.capacity.disprove_refusal(&row.class, job.spec.request.required);
                 }
-                return job.finish(&row, volume, binder).await.map_err(Error::while_a_leaf_may_exist);
+                let finished = job.finish(&row, volume, binder).instrument(job.phase("mark")).await;
+                return finished.map_err(Error::while_a_leaf_may_exist);
             }
             (Creation::Accepted, Some(row)) => {
                 job.want_after_all(&row).await.map_err(Error::while_a_leaf_may_exist)?;
@@ -139,7 +143,8 @@ async fn settle(provisioner: &Provisioner, job: &VolumeCreation<'_>) -> Result<V
             (Creation::Differs, _) => return Err(job.differs().await),
             (Creation::Lost, _) => return Err(job.lost()),
             (_, row) => {
-                let gone_on = go_on(provisioner, job, &step, row, binder, &mut attempt).await;
+                let gone_on = go_on(provisioner, job, &step, row, binder, &mut attempt);
+                let gone_on = gone_on.instrument(job.phase("wait until bound")).await;
                 if let Some(no_capacity) = gone_on.map_err(Error::while_a_leaf_may_exist)? {
                     return Err(refusal::give_up(provisioner, job, no_capacity).await);
                 }

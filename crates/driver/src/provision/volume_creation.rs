@@ -1,5 +1,7 @@
 //! One CreateVolume in the member it was decided for: each step towards a leaf that can be used.
 
+use tracing::Span;
+
 use super::{
     Deadline, Provisioner, Volume,
     attempt::Attempt,
@@ -22,6 +24,7 @@ use leaf::{
     marks, ownership,
     row::{ClaimRow, Consumer},
 };
+use member::traces::phase;
 
 /// One CreateVolume under way in the member it was decided for.
 pub(super) struct VolumeCreation<'a> {
@@ -37,6 +40,10 @@ pub(super) struct VolumeCreation<'a> {
 impl VolumeCreation<'_> {
     pub(super) fn row(&self) -> Option<ClaimRow> {
         self.leaf.rows.row_at(self.hash, &self.place).claim
+    }
+
+    pub(super) fn phase(&self, name: &'static str) -> Span {
+        phase(name, Some(&self.leaf.member))
     }
 
     /// Makes the leaf claim, where nothing is.

@@ -8,6 +8,7 @@ use std::{
 };
 
 use tokio::time::{Instant, sleep, sleep_until};
+use tracing::Instrument;
 
 use super::{
     Reconciler,
@@ -30,7 +31,7 @@ use host::{
     volume::{GivenOut, HostVolume, LiveVolume},
 };
 use leaf::{MemberClient, identity::Meant, row::ClaimRow};
-use member::Member;
+use member::{Member, traces};
 
 const TICK: Duration = Duration::from_secs(1);
 /// From news to a look at it: more may come, and the host's own removals pass quickly.
@@ -203,13 +204,18 @@ fn look_whether_due(
 async fn mark(reconciler: &Reconciler, member: &Member, backlog: &mut MemberBacklog) {
     let now = Instant::now();
     let due = backlog.marks.iter().filter(|(_, due)| **due <= now).map(|(handle, _)| handle.clone());
-    for handle in due.take(MARKS).collect::<Vec<_>>() {
-        backlog.marks.remove(&handle);
-        if let Err(error) = mark_one(reconciler, member, &handle).await {
-            tracing::debug!(%handle, %error, "a leaf is not marked yet");
-            backlog.marks.insert(handle, now + MISSED);
+    let due: Vec<_> = due.take(MARKS).collect();
+    let span = traces::round("mark leaves", &member.name, due.len());
+    let marking = async {
+        for handle in due {
+            backlog.marks.remove(&handle);
+            if let Err(error) = mark_one(reconciler, member, &handle).await {
+                tracing::debug!(%handle, %error, "a leaf is not marked yet");
+                backlog.marks.insert(handle, now + MISSED);
+            }
         }
-    }
+    };
+    marking.instrument(span).await;
 }
 
 async fn mark_one(reconciler: &Reconciler, member: &Member, handle: &str) -> Result<()> {
@@ -231,15 +237,20 @@ async fn heal_all(reconciler: &Reconciler, member: &Member, backlog: &mut Member
     ill.extend(&backlog.odd);
     backlog.ill.retain(|hash, _| ill.contains(hash));
     backlog.allowance.forget_but(&ill);
-    for (_, hash, looks) in due(ill, &mut backlog.ill) {
-        if !heal_one(reconciler, leaf, hash, looks, &mut backlog.allowance).await {
-            continue;
+    let due = due(ill, &mut backlog.ill);
+    let span = traces::round("heal leaves", &member.name, due.len());
+    let healing = async {
+        for (_, hash, looks) in due {
+            if !heal_one(reconciler, leaf, hash, looks, &mut backlog.allowance).await {
+                continue;
+            }
+            if !repairs(reconciler, leaf, hash).iter().any(|repair| heal::is_due(reconciler, repair, &repair.row())) {
+                backlog.odd.remove(&hash);
+            }
+            backlog.ill.insert(hash, (looks + 1, Instant::now() + pause(looks + 1)));
         }
-        if !repairs(reconciler, leaf, hash).iter().any(|repair| heal::is_due(reconciler, repair, &repair.row())) {
-            backlog.odd.remove(&hash);
-        }
-        backlog.ill.insert(hash, (looks + 1, Instant::now() + pause(looks + 1)));
-    }
+    };
+    healing.instrument(span).await;
 }
 
 /// Those that are to be looked at now: since when, and how often they were. Who has waited longest comes first.
@@ -287,15 +298,19 @@ async fn tell_of_missed(reconciler: &Reconciler, member: &Member, backlog: &mut 
     let due = backlog.missed.iter().filter(|(_, due)| **due <= now);
     let mut due: Vec<_> = due.map(|(handle, due)| (*due, handle.clone())).collect();
     due.sort_unstable();
-    for (_, handle) in due {
-        if !reconciler.may_tell_of_leaf(&member.name) {
-            return;
+    let span = traces::round("look for leaves", &member.name, due.len());
+    let looking = async {
+        for (_, handle) in due {
+            if !reconciler.may_tell_of_leaf(&member.name) {
+                return;
+            }
+            match look_for(reconciler, member, &handle).await.unwrap_or(Some(AGAIN)) {
+                None => drop(backlog.missed.remove(&handle)),
+                Some(pause) => drop(backlog.missed.insert(handle, Instant::now() + pause)),
+            }
         }
-        match look_for(reconciler, member, &handle).await.unwrap_or(Some(AGAIN)) {
-            None => drop(backlog.missed.remove(&handle)),
-            Some(pause) => drop(backlog.missed.insert(handle, Instant::now() + pause)),
-        }
-    }
+    };
+    looking.instrument(span).await;
 }
 
 /// When a handle is to be looked at again. What is told of a leaf of which nothing is seen was read just now in both clusters; that

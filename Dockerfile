@@ -19,11 +19,13 @@ RUN set -eu; \
         apt-get install --yes --no-install-recommends "$gcc" "libc6-dev-$TARGETARCH-cross"; \
     fi
 COPY . .
+# otlp: the program can send traces
+ARG FEATURES=
 RUN set -eu; \
     cpu=$(cat /cpu); \
     triple=$cpu-unknown-linux-gnu; \
     export "CARGO_TARGET_$(echo "$triple" | tr a-z- A-Z_)_LINKER=$cpu-linux-gnu-gcc"; \
-    cargo build --locked --target "$triple" --release --bin kosmos-csi --no-default-features; \
+    cargo build ${FEATURES:+--features "$FEATURES"} --locked --target "$triple" --release --bin kosmos-csi --no-default-features; \
     install "target/$triple/release/kosmos-csi" /kosmos-csi
 
 # What follows runs on the processor that the image is for, or on one that is emulated: it copies files.

@@ -164,9 +164,10 @@ book: ## The documentation as a book, target/book; mdBook is built the first tim
 	@docs/book.sh $(TARGET)/book
 
 .PHONY: image
-image: ## The container images IMAGE=localhost/kosmos-csi TAG=<version>, IMAGE-node for real nodes and IMAGE-mover: no container daemon needed
+image: ## The container images IMAGE=localhost/kosmos-csi TAG=<version>, IMAGE-node for real nodes and IMAGE-mover: no container daemon needed; FEATURES=otlp: they can send traces
 	@$(call say,release build)
-	@time $(CARGO) build --release --bin kosmos-csi --no-default-features
+	@test -n "$(FEATURES)" || time $(CARGO) build --release --bin kosmos-csi --no-default-features
+	@test -z "$(FEATURES)" || time $(CARGO) build --release --bin kosmos-csi --no-default-features --features "$(FEATURES)"
 	@$(CARGO) build --example clusters
 	@$(call say,images)
 	@$(CLUSTERS) image --program $(TARGET)/release/kosmos-csi --name "$(IMAGE)" --tag "$(TAG)" --folder $(TARGET)/images
@@ -205,7 +206,7 @@ lint-code:
 	@$(CARGO) fmt --all --check
 	@for patch in tests/faults/planted/*.patch; do git apply --check "$$patch" || { \
 		echo "$$patch plants a bug, and no longer fits the code: write it anew"; exit 1; }; done
-	@time $(CARGO) clippy --workspace --all-targets -- -D warnings
+	@time $(CARGO) clippy --workspace --all-targets --features otlp -- -D warnings
 
 .PHONY: build
 build:

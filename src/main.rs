@@ -7,9 +7,9 @@ use std::{num::NonZero, process::ExitCode, thread::available_parallelism};
 use arguments::{Arguments, Command};
 use clap::{CommandFactory, Parser};
 use commands::{
-    args::{Role, operator},
+    args::{Process, Role, operator},
     run::{self, Misuse},
-    telemetry::{self, LogFormat},
+    telemetry::{self, LogFormat, Traces},
 };
 use domain::printable::printable;
 use tokio::runtime::{Builder, Runtime};
@@ -56,18 +56,18 @@ async fn play(command: Command) -> ExitCode {
     // Two providers may be compiled in by dependencies; without a choice the first TLS connection would panic.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let ended = match command {
-        Command::Role(Role::Controller(controller)) => {
-            telemetry::start(controller.common.process.log_format);
-            run::controller(controller).await
-        }
-        Command::Role(Role::VirtualNode(node)) => {
-            telemetry::start(node.process.log_format);
-            run::virtual_node(node).await
-        }
-        Command::Role(Role::Node(node)) => {
-            telemetry::start(node.process.log_format);
-            run::node(node).await
-        }
+        Command::Role(Role::Controller(controller)) => match tell("controller", &controller.common.process) {
+            Ok(traces) => run::controller(controller, traces).await,
+            Err(misuse) => Err(misuse.into()),
+        },
+        Command::Role(Role::VirtualNode(node)) => match tell("virtual-node", &node.process) {
+            Ok(traces) => run::virtual_node(node, traces).await,
+            Err(misuse) => Err(misuse.into()),
+        },
+        Command::Role(Role::Node(node)) => match tell("node", &node.process) {
+            Ok(traces) => run::node(node, traces).await,
+            Err(misuse) => Err(misuse.into()),
+        },
         Command::Role(Role::Mover(command)) => {
             telemetry::start(LogFormat::Text);
             run::mover(command).await
@@ -79,10 +79,10 @@ async fn play(command: Command) -> ExitCode {
         Command::Role(Role::Operator(command)) => return operate(&command).await,
         Command::Completion { shell } => return complete(shell),
         #[cfg(all(feature = "dev", target_os = "linux"))]
-        Command::Dev(arguments) => {
-            telemetry::start(arguments.process.log_format);
-            dev::run(arguments).await
-        }
+        Command::Dev(arguments) => match tell("dev", &arguments.process) {
+            Ok(traces) => dev::run(arguments, traces).await,
+            Err(misuse) => Err(misuse.into()),
+        },
         #[cfg(not(all(feature = "dev", target_os = "linux")))]
         Command::Dev { .. } => {
             eprintln!(
@@ -99,6 +99,11 @@ async fn play(command: Command) -> ExitCode {
             if error.is::<Misuse>() { MISUSE.into() } else { ExitCode::FAILURE }
         }
     }
+}
+
+/// Begins the log, and traces where they are asked for.
+fn tell(role: &str, process: &Process) -> Result<Traces, Misuse> {
+    telemetry::serve(role, process.log_format, process.otlp_endpoint.as_deref()).map_err(Misuse)
 }
 
 fn complete(shell: clap_complete::Shell) -> ExitCode {

@@ -193,6 +193,23 @@ async fn admin_address_that_is_taken_is_named() {
     assert!(!folder.path().join("csi.sock").exists(), "no socket is left");
 }
 
+/// What is set for all pods of a cluster is not meant for this program, which goes on.
+#[cfg(not(feature = "otlp"))]
+#[tokio::test]
+async fn program_without_traces_refuses_who_asks_it_for_them() {
+    let folder = folder();
+    let (socket, host) = (endpoint(folder.path()), Host::nowhere(folder.path()));
+    let collector = "--otlp-endpoint=http://127.0.0.1:4317";
+    let words = ["--otlp-endpoint", "sends no traces", "FEATURES=otlp"];
+    is_misuse(&["controller", &socket, &host, collector], &words).await;
+    is_misuse(&["virtual-node", &host, collector], &words).await;
+    is_misuse(&["node", "--node-name=worker", "--member=cluster38", collector], &words).await;
+    let missing = ["controller", "--endpoint=/missing/csi.sock"];
+    let (code, printed) = run(&missing, &[("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:4317")]).await;
+    let told = printed.lines().filter(|line| line.contains("OTEL_EXPORTER_OTLP_ENDPOINT")).count();
+    assert!(code == MISUSE && told == 1 && printed.contains("/missing"), "{printed}");
+}
+
 #[tokio::test]
 async fn unknown_words_are_misuse_and_help_is_help() {
     let (code, printed) = run(&[], &[]).await;
@@ -203,6 +220,7 @@ async fn unknown_words_are_misuse_and_help_is_help() {
         (vec!["controller", "--log-format=xml"], "--log-format"),
         (vec!["controller", "--shutdown-grace=soon"], "--shutdown-grace"),
         (vec!["controller", "--admin-address=8080"], "--admin-address"),
+        (vec!["controller", "--otlp-endpoint=https://collector:4317"], "--otlp-endpoint"),
         (vec!["controller", "--members-namespace=Not_One"], "--members-namespace"),
     ] {
         is_misuse(&arguments, &[word]).await;

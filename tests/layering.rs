@@ -13,6 +13,7 @@ mod size;
 mod systems;
 
 use std::{
+    collections::BTreeSet,
     fs,
     path::{Path, PathBuf},
     process::Command,
@@ -64,13 +65,24 @@ fn files(folder: &str) -> Vec<PathBuf> {
     found
 }
 
-/// The names of all that a crate is built from, without what its tests use.
-fn built_from(name: &str) -> Vec<String> {
+/// The names and versions of all that a crate is built from, without what its tests use.
+fn tree(name: &str, features: &str) -> BTreeSet<(String, String)> {
     let arguments = ["tree", "--offline", "--edges=normal", "--prefix=none", "--format={p}", "--package", name];
-    let output = Command::new(env!("CARGO")).args(arguments).current_dir(root()).output().unwrap();
+    let more = ["--features", features];
+    let output = Command::new(env!("CARGO")).args(arguments).args(more).current_dir(root()).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let tree = String::from_utf8(output.stdout).unwrap();
-    tree.lines().filter_map(|line| line.split(' ').next()).map(str::to_owned).collect()
+    let mut packages = BTreeSet::new();
+    for line in tree.lines() {
+        let mut words = line.split(' ').map(str::to_owned);
+        packages.extend(words.next().zip(words.next()));
+    }
+    packages
+}
+
+/// Their names.
+fn built_from(name: &str) -> Vec<String> {
+    tree(name, "").into_iter().map(|(there, _)| there).collect()
 }
 
 #[test]
@@ -80,6 +92,25 @@ fn no_crate_is_built_from_what_its_layer_does_not_know() {
         assert!(tree.iter().any(|there| there == name), "{name}: {tree:?}");
         let known: Vec<_> = tree.iter().filter(|there| unknown.contains(&there.as_str())).collect();
         assert!(known.is_empty(), "{name} is built from {known:?}");
+    }
+}
+
+/// The others make spans, and know nobody who collects them.
+#[test]
+fn traces_are_sent_by_one_crate_where_its_feature_is_asked_for_and_by_the_grpc_that_is_there() {
+    for name in CRATES {
+        let manifest = fs::read_to_string(root().join("crates").join(name).join("Cargo.toml")).unwrap();
+        let known: Vec<&str> =
+            manifest.lines().filter(|row| row.contains("opentelemetry") && row.contains(" = {")).collect();
+        assert_eq!(known.is_empty(), name != "commands", "{name}: {known:?}");
+        assert!(known.iter().all(|row| row.ends_with("optional = true }")), "{name}: {known:?}");
+    }
+    let is_of_traces = |(name, _): &(String, String)| name.contains("opentelemetry");
+    assert!(!tree("kosmos-csi", "").iter().any(is_of_traces), "a program has them that nobody asked for");
+    let with = tree("kosmos-csi", "otlp");
+    assert!(with.iter().any(is_of_traces));
+    for once in ["hyper", "prost", "tonic", "tracing"] {
+        assert_eq!(with.iter().filter(|(name, _)| name == once).count(), 1, "{once}");
     }
 }
 

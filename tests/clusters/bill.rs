@@ -2,6 +2,7 @@
 //! files are from, and by their digests the files that are from none. It says the same wherever the same image is packed.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -70,6 +71,8 @@ fn of_crate(name: &str, version: &str) -> Value {
 fn crates() -> Result<BTreeSet<(String, String)>> {
     let tree = Command::new(env!("CARGO"))
         .args(["tree", "--package", OURS, "--edges", "normal", "--no-default-features"])
+        // As `make image` was told.
+        .args(["--features", &env::var("FEATURES").unwrap_or_default()])
         .args(["--prefix", "none", "--format", "{p}", "--locked", "--offline"])
         .current_dir(env!("CARGO_MANIFEST_DIR"))
         .output()

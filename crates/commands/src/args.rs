@@ -14,7 +14,7 @@ use std::{
 
 use clap::Subcommand;
 
-use crate::telemetry::LogFormat;
+use crate::telemetry::{LogFormat, collector};
 use address::{address_and_port, https_address, loopback_and_port};
 use domain::volume::{
     DRIVER,
@@ -73,6 +73,11 @@ pub struct Process {
     /// How log lines are written
     #[arg(long, env = "KOSMOS_CSI_LOG_FORMAT", value_enum, default_value = "text")]
     pub log_format: LogFormat,
+
+    /// Where to send traces of what this process does: the OTLP/gRPC port of an OpenTelemetry collector, such as
+    /// http://collector.monitoring:4317; OTEL_EXPORTER_OTLP_ENDPOINT is read as well. Without either none are sent
+    #[arg(long, env = "KOSMOS_CSI_OTLP_ENDPOINT", value_parser = collector, value_name = "http://HOST:PORT")]
+    pub otlp_endpoint: Option<String>,
 }
 
 #[derive(Debug, clap::Args)]

@@ -28,6 +28,7 @@ use tokio_util::sync::CancellationToken;
 use commands::{
     args::{Common, Controller, KosmosClusters, Members, Process},
     run::{Misuse, Signals, bounded, controller},
+    telemetry::Traces,
 };
 use csi::{client::Client, server::Socket};
 use simulate::{Cluster, storage::Settings};
@@ -65,14 +66,14 @@ fn default_folder() -> PathBuf {
     std::env::temp_dir().join("kosmos-csi-dev")
 }
 
-pub async fn run(arguments: Arguments) -> anyhow::Result<()> {
+pub async fn run(arguments: Arguments, traces: Traces) -> anyhow::Result<()> {
     let signals = Signals::new()?;
     let folder = Folder::open(&arguments.dir)?;
     tracing::info!(version = env!("CARGO_PKG_VERSION"), dir = %folder.path().display(), "kosmos-csi dev starts");
     let socket = Socket::bind(&folder.socket()).await.map_err(Misuse)?;
     let stop = CancellationToken::new();
     let grace = arguments.process.shutdown_grace;
-    bounded(signals, stop.clone(), grace, play(arguments, &folder, socket, stop)).await?;
+    bounded(signals, stop.clone(), grace, traces, play(arguments, &folder, socket, stop)).await?;
     tracing::info!("stopped");
     Ok(())
 }

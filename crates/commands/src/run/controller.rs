@@ -12,11 +12,11 @@ use super::{
     driver::Driver,
     endpoint, first_failure, raise_open_files, serve_admin,
 };
-use crate::args::Controller;
+use crate::{args::Controller, telemetry::Traces};
 use cluster::{Dial, metrics::Metrics};
 use csi::server::{self, Socket};
 
-pub async fn controller(arguments: Controller) -> anyhow::Result<()> {
+pub async fn controller(arguments: Controller, traces: Traces) -> anyhow::Result<()> {
     let signals = Signals::new()?;
     let path = endpoint(arguments.common.endpoint.as_deref())?;
     let path = path.ok_or_else(|| Misuse("no socket to serve: give --endpoint unix:///path/to/csi.sock".to_owned()))?;
@@ -28,7 +28,7 @@ pub async fn controller(arguments: Controller) -> anyhow::Result<()> {
     let stop = CancellationToken::new();
     let grace = arguments.common.process.shutdown_grace;
     let ready = watch::Sender::new(false);
-    bounded(signals, stop.clone(), grace, serve(arguments, socket, ui, ready, stop)).await?;
+    bounded(signals, stop.clone(), grace, traces, serve(arguments, socket, ui, ready, stop)).await?;
     tracing::info!("stopped");
     Ok(())
 }

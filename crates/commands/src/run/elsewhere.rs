@@ -4,9 +4,12 @@
 use std::future::{Ready, ready};
 
 use super::Misuse;
-use crate::args::{Node, mover::Mover};
+use crate::{
+    args::{Node, mover::Mover},
+    telemetry::Traces,
+};
 
-pub fn node(_: Node) -> Ready<anyhow::Result<()>> {
+pub fn node(_: Node, _: Traces) -> Ready<anyhow::Result<()>> {
     ready(Err(unplayed("node").into()))
 }
 
@@ -43,7 +46,7 @@ mod tests {
     async fn role_of_linux_is_refused_elsewhere_by_its_name() {
         let Role::Node(of_node) = typed("kosmos-csi node --node-name=worker --member=cluster38") else { panic!() };
         let Role::Mover(of_mover) = typed("kosmos-csi mover send") else { panic!() };
-        for (refused, role) in [(node(of_node).await, "node"), (mover(of_mover).await, "mover")] {
+        for (refused, role) in [(node(of_node, Traces::default()).await, "node"), (mover(of_mover).await, "mover")] {
             let error = refused.unwrap_err();
             let said = error.to_string();
             assert!(error.is::<Misuse>() && said.starts_with(&format!("`kosmos-csi {role}` runs on Linux")), "{said}");

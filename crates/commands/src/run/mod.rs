@@ -17,6 +17,7 @@ pub mod volume_stats;
 use std::{
     net::SocketAddr,
     path::{Path, PathBuf},
+    pin::pin,
     time::Duration,
 };
 
@@ -30,7 +31,7 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-use crate::admin;
+use crate::{admin, telemetry::Traces};
 use cluster::metrics::Metrics;
 pub use controller::controller;
 #[cfg(not(target_os = "linux"))]
@@ -78,20 +79,32 @@ impl Signals {
     }
 }
 
-/// Runs a role until it ends by itself, the grace after a first signal is over, or a second signal comes.
-pub async fn bounded<F>(signals: Signals, stop: CancellationToken, grace: Duration, work: F) -> anyhow::Result<()>
+/// Runs a role until it ends by itself, the grace after a first signal is over, or a second signal comes. What is left of the grace is for
+/// its last traces.
+pub async fn bounded<F>(
+    signals: Signals,
+    stop: CancellationToken,
+    grace: Duration,
+    traces: Traces,
+    work: F,
+) -> anyhow::Result<()>
 where
     F: Future<Output = anyhow::Result<()>>,
 {
-    let too_long = async {
+    let mut too_long = pin!(async {
         stop.cancelled().await;
         tokio::time::sleep(grace).await;
-    };
-    tokio::select! {
+    });
+    let ended = tokio::select! {
         ended = work => ended,
         () = signals.stop(stop.clone()) => anyhow::bail!("a second signal came: stopped at once"),
-        () = too_long => anyhow::bail!("requests under way did not finish within {}", humantime::format_duration(grace)),
+        () = &mut too_long => anyhow::bail!("requests under way did not finish within {}", humantime::format_duration(grace)),
+    };
+    tokio::select! {
+        () = traces.end() => {}
+        () = too_long => {}
     }
+    ended
 }
 
 /// A connection is an open file, and each member takes some: a thousand of them more than the 1024 that a process has to itself on many

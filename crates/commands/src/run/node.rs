@@ -8,7 +8,10 @@ use tokio::{sync::watch, task::JoinSet};
 use tokio_util::sync::CancellationToken;
 
 use super::{Misuse, Signals, bounded, endpoint, first_failure, serve_admin};
-use crate::args::{Node, Registration};
+use crate::{
+    args::{Node, Registration},
+    telemetry::Traces,
+};
 use cluster::metrics::Metrics;
 use csi::{
     identity::Identity,
@@ -19,7 +22,7 @@ use csi::{
 use domain::volume::DRIVER;
 use mount::{Linux, Machine, Permitted};
 
-pub async fn node(arguments: Node) -> anyhow::Result<()> {
+pub async fn node(arguments: Node, traces: Traces) -> anyhow::Result<()> {
     let signals = Signals::new()?;
     let folder = own_folder(&arguments.kubelet_dir)?;
     let path = endpoint(arguments.endpoint.as_deref())?.unwrap_or_else(|| folder.join("csi.sock"));
@@ -27,7 +30,7 @@ pub async fn node(arguments: Node) -> anyhow::Result<()> {
     let socket = Socket::bind(&path).await.map_err(Misuse)?;
     let stop = CancellationToken::new();
     let grace = arguments.process.shutdown_grace;
-    bounded(signals, stop.clone(), grace, run(arguments, &folder, (path, socket), stop)).await?;
+    bounded(signals, stop.clone(), grace, traces, run(arguments, &folder, (path, socket), stop)).await?;
     tracing::info!("stopped");
     Ok(())
 }

@@ -11,7 +11,10 @@ use super::{
     controller::follow_readiness,
     first_failure, raise_open_files, serve_admin,
 };
-use crate::args::{self, KubeletApi, VirtualNode};
+use crate::{
+    args::{self, KubeletApi, VirtualNode},
+    telemetry::Traces,
+};
 use agent::{
     Agent, KubeletAddress, NodeMode, Settings,
     kubelet_api::{Authority, Credentials, Server, Shown},
@@ -25,14 +28,14 @@ use cluster::{
 use host::Host;
 use member::{Registry, Scope, source::Account};
 
-pub async fn virtual_node(arguments: VirtualNode) -> anyhow::Result<()> {
+pub async fn virtual_node(arguments: VirtualNode, traces: Traces) -> anyhow::Result<()> {
     let signals = Signals::new()?;
     check_folder(arguments.members.members_dir.as_deref())?;
     tracing::info!(version = env!("CARGO_PKG_VERSION"), "kosmos-csi virtual-node starts");
     raise_open_files();
     let stop = CancellationToken::new();
     let grace = arguments.process.shutdown_grace;
-    bounded(signals, stop.clone(), grace, Box::pin(run(arguments, stop))).await?;
+    bounded(signals, stop.clone(), grace, traces, Box::pin(run(arguments, stop))).await?;
     tracing::info!("stopped");
     Ok(())
 }

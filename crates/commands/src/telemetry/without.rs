@@ -1,0 +1,18 @@
+//! A program that is built without the feature `otlp` sends no traces, and says so to whoever asks for them.
+
+use super::Part;
+
+/// None.
+#[derive(Debug, Default)]
+pub struct Traces(());
+
+impl Traces {
+    #[expect(clippy::unused_async, reason = "the one that sends traces waits")]
+    pub async fn end(self) {}
+}
+
+pub(super) fn begin<S>(_: &str, _: &str) -> Result<(Part<S>, Traces), String> {
+    Err("this program sends no traces, and images are made without that: build it with the feature `otlp` (`make image FEATURES=otlp` in a \
+         checkout), or leave this out"
+        .to_owned())
+}

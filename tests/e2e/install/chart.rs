@@ -103,7 +103,8 @@ fn bring_or_take(switches: &[(&str, &[&str], &[&str])]) {
 #[test]
 fn images_come_from_where_they_are_said_to_and_pods_are_as_their_cluster_wants_them() {
     #[rustfmt::skip] // one switch, one line
-    let switches: [(&str, &[&str], &[&str]); 13] = [
+    let switches: [(&str, &[&str], &[&str]); 14] = [
+        ("tracing.endpoint=http://collector:4317,node.enabled=true,node.members[0].name=a", &["--log-format=text\n            - --otlp-endpoint=http://collector:4317\n"], &[]),
         ("logs.format=json,logs.level=debug", &["--log-format=json", "value: \"warn,kosmos_csi=debug,kube_client=off\""], &["--log-format=text"]),
         ("logs.level=warn\\,kosmos_csi=trace", &["value: \"warn,kosmos_csi=trace\""], &["kube_client=off"]),
         ("global.imageRegistry=mirror.example:5000/cache/", &["image: mirror.example:5000/cache/kosmos-csi:0.1.0", "image: mirror.example:5000/cache/sig-storage/csi-provisioner:"], &["localhost", "registry.k8s.io"]),

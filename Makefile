@@ -30,6 +30,8 @@ QUICK += --test sanity
 endif
 # The simulator's own tests are a tenth of what `make check` builds: it has them while somebody changes the simulator.
 SAME_SIMULATOR := $(if $(shell git status --porcelain crates/simulate 2>&1),,--exclude simulate)
+# Those of another program than the one that images have.
+TRACES := --workspace --features otlp --test traces --test secrets
 # Tests that need the programs of real clusters, but no clusters.
 WITH_TOOLS := --workspace --test browser --test mover --test tools --test interface --test dev-kubectl --test simulated
 # Each test of these has a thread and waits there for its turn on a fleet, so most of them have been running for long,
@@ -109,6 +111,11 @@ test: ## Everything, also on real clusters; installs and builds what that needs 
 		END { printf "\n== after %d min %d s\n", seconds / 60, seconds % 60; \
 			printf "%d passed, %d failed%s\n", passed, failed, ignored ? ", " ignored " ignored" : "" }' $(LOG); \
 	exit $$code
+
+.PHONY: traces
+traces: ## Traces, by a program that is built for them
+	@$(call say,traces)
+	@time $(DRAWN) $(TRACES) --no-fail-fast -- $(AS_DRAWN)
 
 .PHONY: e2e
 e2e: tools ## The driver on real clusters; ONLY=<part of a name> picks tests
@@ -222,6 +229,8 @@ all-tests:
 	@$(call say,tests without clusters)
 	@code=0; time { $(call beside,$(PLAYED)); \
 		$(DRAWN) $(QUICK) --no-fail-fast -- $(AS_DRAWN) || code=1; $(beside_ends); }; \
+	$(call say,traces); \
+	time $(DRAWN) $(TRACES) --no-fail-fast -- $(AS_DRAWN) || code=1; \
 	$(call say,tests with the tools of clusters); \
 	time $(DRAWN) $(WITH_TOOLS) --no-fail-fast -- $(AS_DRAWN) || code=1; \
 	$(call say,tests on real clusters); \

@@ -6,12 +6,12 @@ use prost_reflect::{DescriptorPool, DynamicMessage, MethodDescriptor, prost::Mes
 use tonic::{
     Request, Response, Status,
     client::Grpc,
-    codec::{Codec, DecodeBuf, Decoder, EncodeBuf, Encoder},
     transport::{Channel, Endpoint},
 };
 
 use super::{
     PATIENCE,
+    bytes::Bytes,
     fill::{self, Story},
     methods,
 };
@@ -82,44 +82,4 @@ async fn unary(channel: &Channel, path: &str, message: &DynamicMessage) -> Resul
     let mut request = Request::new(message.encode_to_vec());
     request.set_timeout(PATIENCE / 10);
     client.unary(request, path.parse().unwrap(), Bytes).await
-}
-
-/// Messages as they are on the wire.
-#[derive(Clone, Copy, Debug)]
-struct Bytes;
-
-impl Codec for Bytes {
-    type Encode = Vec<u8>;
-    type Decode = Vec<u8>;
-    type Encoder = Self;
-    type Decoder = Self;
-
-    fn encoder(&mut self) -> Self {
-        *self
-    }
-
-    fn decoder(&mut self) -> Self {
-        *self
-    }
-}
-
-impl Encoder for Bytes {
-    type Item = Vec<u8>;
-    type Error = Status;
-
-    fn encode(&mut self, item: Vec<u8>, buffer: &mut EncodeBuf<'_>) -> Result<(), Status> {
-        std::io::Write::write_all(&mut prost_reflect::prost::bytes::BufMut::writer(buffer), &item)?;
-        Ok(())
-    }
-}
-
-impl Decoder for Bytes {
-    type Item = Vec<u8>;
-    type Error = Status;
-
-    fn decode(&mut self, buffer: &mut DecodeBuf<'_>) -> Result<Option<Vec<u8>>, Status> {
-        let mut bytes = Vec::new();
-        std::io::Read::read_to_end(&mut prost_reflect::prost::bytes::Buf::reader(buffer), &mut bytes)?;
-        Ok(Some(bytes))
-    }
 }

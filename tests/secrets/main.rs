@@ -4,7 +4,11 @@
 #![allow(unreachable_pub, reason = "a binary of its own")]
 #![expect(clippy::unwrap_used, reason = "its helpers are part of tests")]
 
+mod bytes;
 mod call;
+#[allow(dead_code, reason = "spans are looked at by who tests traces")]
+#[path = "../traces/collector.rs"]
+mod collector;
 mod fill;
 mod moves;
 mod process;
@@ -42,7 +46,11 @@ async fn secrets_are_never_told() {
     });
     host.create("secrets", by_secret).unwrap();
     let members = [&servers[1], &servers[2]].map(|server| kubeconfig(server, TOKEN));
-    let driver = process::Driver::start(folder.path(), &kubeconfig(&servers[0], HOST_TOKEN), &members);
+    let collector = collector::Collector::default();
+    let traces = format!("--otlp-endpoint={}", collector.serve(&mut inside).await);
+    // Any other program refuses it.
+    let more: &[String] = if cfg!(feature = "otlp") { &[traces] } else { &[] };
+    let driver = process::Driver::start(folder.path(), &kubeconfig(&servers[0], HOST_TOKEN), &members, more);
     for name in ["m0", "m4"] {
         driver.sees_member(name).await;
     }
@@ -57,6 +65,9 @@ async fn secrets_are_never_told() {
     let log = driver.end().await;
     assert!(log.lines().count() > 500 && log.contains("TRACE"), "the log is not all there is:\n{log}");
     told.push(("log".to_owned(), log));
+    let traces = collector.text();
+    assert_eq!(traces.contains("CreateVolume") && traces.contains("step of a move"), cfg!(feature = "otlp"));
+    told.push(("traces".to_owned(), traces));
     for cluster in [&host, &member, &other] {
         told.extend(told_by(cluster));
     }

@@ -30,7 +30,7 @@ pub struct Driver {
 
 impl Driver {
     /// With kubeconfigs of the host and of the members m0 and m4.
-    pub fn start(folder: &Path, host: &str, [member, other]: &[String; 2]) -> Self {
+    pub fn start(folder: &Path, host: &str, [member, other]: &[String; 2], more: &[String]) -> Self {
         let members = folder.join("members");
         std::fs::create_dir(&members).unwrap();
         std::fs::write(folder.join("host.kubeconfig"), host).unwrap();
@@ -46,6 +46,7 @@ impl Driver {
             .args([format!("--kubeconfig={}", at("host.kubeconfig")), format!("--members-dir={}", at("members"))])
             .args([format!("--admin-address={admin}"), "--members-namespace=kosmos-csi".to_owned()])
             .args(["--leaf-namespace=kosmos-csi-leaves", "--shutdown-grace=1s", "--mover-image=mover"])
+            .args(more)
             .env_clear()
             .env("RUST_LOG", "trace")
             .stdin(Stdio::null())

@@ -14,6 +14,7 @@ use std::{
 };
 
 use tokio::time::Instant;
+use tracing::Instrument;
 
 use super::Reconciler;
 use domain::{
@@ -21,6 +22,7 @@ use domain::{
     volume::{VolumeHash, VolumeId},
 };
 use leaf::{MemberClient, forgotten::NeverGivenOut, row::ClaimRow};
+use member::traces;
 
 /// A provisioner calls again after five minutes at most.
 const FORGOTTEN: Duration = Duration::from_mins(15);
@@ -154,7 +156,8 @@ async fn withdraw_leaf(reconciler: &Reconciler, leaf: &MemberClient, hash: Volum
         host_claim = made_for.as_ref().map(|made_for| made_for.claim.to_string()),
         "withdraws a leaf claim of which the host was never told: nobody asks for it any more"
     );
-    leaf::forgotten::withdraw(leaf, hash, &forgotten).await
+    let span = traces::phase("withdraw a forgotten leaf", Some(&leaf.member));
+    leaf::forgotten::withdraw(leaf, hash, &forgotten).instrument(span).await
 }
 
 /// Whether the host's claim waits for it still, or a volume of the host's is made of it.

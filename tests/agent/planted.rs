@@ -13,7 +13,7 @@ use simulate::{
 };
 use tokio::time::sleep;
 
-use super::{NAMESPACE, NODE, SHOP, World, lock, standing, story, until};
+use super::{NAMESPACE, NODE, SHOP, World, give_secrets, lock, run_with_secret, standing, story, until};
 
 const OTHER: &str = "kube-system";
 
@@ -304,5 +304,30 @@ fn copy_that_says_something_else_all_the_time_at_any_length_is_told_of_every_few
         assert!(!status.to_string().contains("\\u001b"), "it steers a terminal");
         assert!(status["conditions"].as_array().unwrap().len() <= 32, "{}", status["conditions"]);
         assert_eq!(status["containerStatuses"].as_array().unwrap().len(), 1, "{}", status["containerStatuses"]);
+    });
+}
+
+/// As where somebody there has removed it, and its quota of ConfigMaps is full since.
+#[test]
+fn namespace_that_takes_no_mark_keeps_no_secret_from_being_kept_up_to_date_and_a_new_one_says_why_it_waits() {
+    story(1, async {
+        let (world, full) = (standing(1).await, Arc::new(Mutex::new(true)));
+        let is_full = Arc::clone(&full);
+        world.member.faults().set(move |asked| {
+            let is_mark = asked.verb == Verb::Create && asked.body["metadata"]["name"] == "kosmos-csi.secrets";
+            if is_mark && *lock(&is_full) { Action::Answer { code: 403, reason: "Forbidden" } } else { Action::Pass }
+        });
+        give_secrets(&world, "true");
+        run_with_secret(&world);
+        until("it says why it waits", || world.says("web", "NoRight", "a Secret of namespace shop")).await;
+        *lock(&full) = false;
+        until("it runs", || world.phase("web") == "Running").await;
+        *lock(&full) = true;
+        world.member.delete("configmaps", SHOP, "kosmos-csi.secrets").unwrap();
+        world.host.change("secrets", SHOP, "keys", |secret| secret["data"] = json!({"a": "Yg=="})).unwrap();
+        let follows = || world.member.get("secrets", SHOP, "keys").is_some_and(|secret| secret["data"]["a"] == "Yg==");
+        until("it follows", follows).await;
+        give_secrets(&world, "false");
+        until("nothing is left of it", || world.member.get("secrets", SHOP, "keys").is_none()).await;
     });
 }

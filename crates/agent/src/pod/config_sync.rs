@@ -199,12 +199,11 @@ impl Pods<'_> {
             Err(error) => return denied(error, kind, namespace, &self.member.name),
         };
         let written = match &there {
-            None => {
-                if kind == Kind::Secret {
-                    self.mark_namespace(namespace).await?;
-                }
-                self.create_kept(kind, namespace, wanted).await
-            }
+            None if kind == Kind::Secret => match self.mark_namespace(namespace).await {
+                Ok(()) => self.create_kept(kind, namespace, wanted).await,
+                refused => refused,
+            },
+            None => self.create_kept(kind, namespace, wanted).await,
             Some(there) if !self.is_ours(there) => {
                 let message = format!(
                     "member {} has a {kind} {namespace}/{name} already that is no copy of this host's: {}",

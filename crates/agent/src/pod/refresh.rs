@@ -130,12 +130,24 @@ impl Pods<'_> {
                 continue;
             }
             if !marked.contains(&namespace) {
-                self.mark_namespace(&namespace).await?;
+                self.mark_again(&namespace).await?;
             }
             holding.insert(namespace);
             there.extend(secrets);
         }
         Ok(there)
+    }
+
+    /// One that takes no mark, as by its quota or because it ends, keeps no other from being looked at: what it has is known by `holding`.
+    async fn mark_again(&self, namespace: &str) -> kube::Result<()> {
+        match self.mark_namespace(namespace).await {
+            Err(kube::Error::Api(status)) => {
+                let (member, message) = (&self.member.name, status.message);
+                tracing::debug!(member, namespace, message, "takes no mark that there are Secrets of this host");
+                Ok(())
+            }
+            marked => marked,
+        }
     }
 
     /// It may have been opened since that was listed. Each namespace is asked about once; none: not at this look any more.

@@ -20,15 +20,24 @@ const VOLUMES: &str = "persistentvolumes";
 
 async fn provisioned() -> (Arc<Bench>, Caller) {
     let bench = Bench::serving(1, &fixture::steady(STEP)).await;
-    let mut caller = Caller::new(&bench, Script::new("data"));
-    assert_eq!(caller.provision().await, Ending::Provisioned);
-    sleep(Duration::from_secs(5)).await;
+    let caller = provisioned_too(&bench, "data").await;
     (bench, caller)
 }
 
+async fn provisioned_too(bench: &Arc<Bench>, claim: &str) -> Caller {
+    let mut caller = Caller::new(bench, Script::new(claim));
+    assert_eq!(caller.provision().await, Ending::Provisioned);
+    sleep(Duration::from_secs(5)).await;
+    caller
+}
+
 fn grow(bench: &Bench, size: &str) {
+    grow_claim(bench, "data", size);
+}
+
+fn grow_claim(bench: &Bench, claim: &str, size: &str) {
     let size = |leaf: &mut Value| leaf["status"]["capacity"]["storage"] = json!(size);
-    bench.members[0].change(CLAIMS, SHOP, "data", size).unwrap();
+    bench.members[0].change(CLAIMS, SHOP, claim, size).unwrap();
 }
 
 fn told(bench: &Bench) -> Vec<String> {
@@ -101,6 +110,29 @@ fn what_stays_wrong_is_told_of_all_also_of_more_than_a_member_may_tell_at_once()
         sleep(Duration::from_mins(4)).await;
         assert_eq!(lost(&bench), 800, "each volume says so");
     });
+}
+
+/// Whichever of both comes first.
+#[test]
+fn size_that_is_changed_all_the_time_keeps_no_other_from_being_told() {
+    for (often, once) in [("data", "other"), ("other", "data")] {
+        virtual_time::run(1, async {
+            let (bench, _caller) = provisioned().await;
+            let _other = provisioned_too(&bench, "other").await;
+            for size in 100..120 {
+                grow_claim(&bench, often, &format!("{size}Gi"));
+                sleep(PROMPT).await;
+            }
+            assert_eq!(told(&bench).len(), 10, "{often}");
+            grow_claim(&bench, once, "64Gi");
+            sleep(PROMPT).await;
+            let of_it = format!("leaf claim shop/{once} has 64Gi there");
+            assert!(told(&bench).iter().any(|said| said.contains(&of_it)), "{:?}", told(&bench));
+            sleep(Duration::from_mins(2)).await;
+            let last = format!("leaf claim shop/{often} has 119Gi there");
+            assert!(told(&bench).iter().any(|said| said.contains(&last)), "{:?}", told(&bench));
+        });
+    }
 }
 
 fn stray(count: u32) -> String {

@@ -51,7 +51,7 @@ const NEXT_EVENT: Duration = Duration::from_millis(500);
 /// All members together have so many times that.
 const OF_ALL: u32 = 4;
 
-/// Of one volume, of what somebody does to its leaf claim: who deletes it again and again takes no other one's events.
+/// Of one volume, whatever of it: who does something to its leaf claim again and again takes no other one's events.
 const EVENTS_OF_A_VOLUME: u32 = 10;
 const NEXT_EVENT_OF_A_VOLUME: Duration = Duration::from_mins(1);
 /// So many of them are remembered.
@@ -82,8 +82,8 @@ impl MemberBudgets {
     }
 }
 
-/// Of events about the leaves of each member. What stays as it is until a person acts has its own, which nobody takes by what he does to his
-/// claims.
+/// Of events about the leaves of each member. What stays as it is until a person acts has its own, which leaves that are deleted and made anew
+/// take nothing of; and one volume has so many of both.
 #[derive(Debug)]
 pub(super) struct LeafEvents {
     stays: MemberBudgets,
@@ -101,12 +101,19 @@ impl LeafEvents {
         self.stays.has_some(member, now)
     }
 
+    /// Whether its own budget would let something of this volume be told.
+    pub(super) fn has_some_of(&mut self, volume: &str, now: Instant) -> bool {
+        self.volumes.get_mut(volume).is_none_or(|own| own.has_some(now))
+    }
+
     /// `volume`: the UID of the volume of the host that the event is about.
     pub(super) fn take(&mut self, member: &str, volume: &str, reason: &str, now: Instant) -> bool {
-        if !["LeafDeleted", "LeafHealed", "LeafReleased"].contains(&reason) {
-            return self.stays.take(member, now);
-        }
-        self.passes.has_some(member, now) && self.take_of(volume, now) && self.passes.take(member, now)
+        let passes = ["LeafDeleted", "LeafHealed", "LeafReleased"].contains(&reason);
+        self.of(passes).has_some(member, now) && self.take_of(volume, now) && self.of(passes).take(member, now)
+    }
+
+    fn of(&mut self, passes: bool) -> &mut MemberBudgets {
+        if passes { &mut self.passes } else { &mut self.stays }
     }
 
     fn take_of(&mut self, volume: &str, now: Instant) -> bool {
@@ -129,7 +136,10 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn member_has_its_budget_of_events_and_takes_none_of_anothers_until_all_have_had_four_times_that() {
         let (now, mut events) = (Instant::now(), LeafEvents::new());
-        let mut taken = |member: &str, now| (0..1000).filter(|_| events.take(member, "v", "LeafLost", now)).count();
+        let mut taken = |member: &str, now| {
+            let volumes = (0..1000).map(|number| format!("{member}-{number}"));
+            volumes.filter(|volume| events.take(member, volume, "LeafLost", now)).count()
+        };
         for member in ["a", "b", "c", "d"] {
             assert_eq!(taken(member, now), 500, "{member}");
         }
@@ -147,8 +157,22 @@ mod tests {
         assert_eq!(taken("other", "LeafReleased"), 10);
         let of_many: usize = (0..1000).map(|volume| taken(&volume.to_string(), "LeafDeleted")).sum();
         assert_eq!(of_many, 500 - 20, "a member has so many");
-        assert_eq!(taken("his", "LeafLost"), 500);
-        assert!(!events.has_some("m", now) && events.has_some("another", now));
+        assert_eq!(taken("lost", "LeafLost"), 10);
+        assert!(events.has_some("m", now));
+    }
+
+    /// He puts a finalizer on his leaf claim and deletes it, takes it off, and again: each time another claim is waited for.
+    #[tokio::test(start_paused = true)]
+    async fn volume_of_which_something_else_stays_wrong_all_the_time_takes_no_event_of_another() {
+        let (now, mut events) = (Instant::now(), LeafEvents::new());
+        let mut taken = |volume: &str, reason, now| (0..1000).filter(|_| events.take("m", volume, reason, now)).count();
+        assert_eq!(taken("his", "LeafWaits", now), 10);
+        assert_eq!(taken("his", "LeafResized", now), 0, "it is of one volume, whatever is told of it");
+        assert_eq!(taken("other", "LeafLost", now), 10);
+        assert_eq!(taken("his", "LeafWaits", now + NEXT_EVENT_OF_A_VOLUME), 1);
+        let later = now + NEXT_EVENT_OF_A_VOLUME;
+        assert!(events.has_some("m", later) && events.has_some("another", later));
+        assert!(!events.has_some_of("his", later) && events.has_some_of("a third", later));
     }
 
     #[tokio::test(start_paused = true)]

@@ -324,6 +324,9 @@ async fn look_for(reconciler: &Reconciler, member: &Member, handle: &str) -> Res
         let is_kept = shared::tell(reconciler, leaf, &row, &volumes).await;
         return Ok(Some(if is_kept { AGAIN } else { MISSED }));
     }
+    if volumes.iter().any(|volume| !reconciler.may_tell_of(volume)) {
+        return Ok(Some(MISSED));
+    }
     let mut again = None;
     for volume in &volumes {
         let live = host::volume::read(&reconciler.host, &volume.name).await?;

@@ -92,6 +92,11 @@ impl Reconciler {
         self.leaf_events().has_some(member, Instant::now())
     }
 
+    /// The same of this volume, once its member has some.
+    fn may_tell_of(&self, volume: &HostVolume) -> bool {
+        self.leaf_events().has_some_of(&volume.uid, Instant::now())
+    }
+
     fn leaf_events(&self) -> MutexGuard<'_, LeafEvents> {
         self.leaf_events.lock().unwrap_or_else(PoisonError::into_inner)
     }

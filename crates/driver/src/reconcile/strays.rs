@@ -1,7 +1,11 @@
 //! What a member's people change without the host: leaves that have another size than the host's volume says, and leaves that
 //! no volume of the host has. Both are told of, and nothing is done about them.
 
-use std::{collections::BTreeSet, time::Duration};
+use std::{
+    collections::BTreeSet,
+    ops::Bound::{self, Excluded, Unbounded},
+    time::Duration,
+};
 
 use tokio::{task::yield_now, time::Instant};
 
@@ -44,22 +48,27 @@ impl Drop for Strays<'_> {
     }
 }
 
-/// `resized`: those of which that is not told yet, as their member had many events, or the host did not answer.
+/// `resized`: those of which that is not told yet, as they or their member had many events, or the host did not answer. One that has to wait
+/// keeps no other waiting.
 pub(super) async fn tell_of_sizes(reconciler: &Reconciler, leaf: &MemberClient, resized: &mut BTreeSet<VolumeHash>) {
     resized.extend(leaf.rows.take_resized());
+    let mut after: Bound<VolumeHash> = Unbounded;
     while reconciler.may_tell_of_leaf(&leaf.member) {
-        let Some(hash) = resized.first().copied() else { return };
+        let Some(hash) = resized.range((after, Unbounded)).next().copied() else { return };
+        let mut is_told = true;
         for repair in repairs(reconciler, leaf, hash) {
             match tell_of_size(reconciler, &repair).await {
-                Ok(true) => {}
-                Ok(false) => return,
+                Ok(told) => is_told &= told,
                 Err(error) => {
                     tracing::debug!(member = leaf.member, %error, "the size of a leaf is not compared yet");
                     return;
                 }
             }
         }
-        resized.remove(&hash);
+        if is_told {
+            resized.remove(&hash);
+        }
+        after = Excluded(hash);
     }
 }
 
@@ -68,6 +77,10 @@ async fn tell_of_size(reconciler: &Reconciler, repair: &Repair<'_>) -> Result<bo
     let Some(claim) = repair.row().claim else { return Ok(true) };
     let mut is_told = true;
     for known in reconciler.volumes.with(repair.handle()) {
+        if !reconciler.may_tell_of(&known) {
+            is_told = false;
+            continue;
+        }
         let Some(live) = host::volume::read(&reconciler.host, &known.name).await? else { continue };
         let Some(of) = live.claim.as_ref().filter(|_| live.capacity != claim.capacity()) else { continue };
         let asked = host::claim::read(&reconciler.host, of, &known.name).await?.and_then(|claim| claim.size);

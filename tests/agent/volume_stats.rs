@@ -292,6 +292,13 @@ fn readers_that_are_silent_keep_no_other_from_being_asked_by_who_asks_once() {
         lock(&readers).named.insert(names[2].clone(), Reader::says(&[("u", "data", 70)]));
         let (reader, told) = stats::ask_each(&client, &names, patience).await.unwrap();
         assert_eq!((reader.as_str(), told.volumes.len()), ("kosmos-csi-stats-c", 1));
+        let unable = json!({"volumes": [], "unread": ["list pods: HTTP 403: no right"]});
+        lock(&readers).named.insert(names[0].clone(), Reader::Says(format!("{unable}\n")));
+        let (reader, told) = stats::ask_each(&client, &names, patience).await.unwrap();
+        assert_eq!((reader.as_str(), told.volumes.len()), ("kosmos-csi-stats-c", 1), "a is passed over");
+        lock(&readers).named.insert(names[2].clone(), Reader::Silent);
+        let (reader, told) = stats::ask_each(&client, &names, patience).await.unwrap();
+        assert_eq!((reader.as_str(), told.unread.len()), ("kosmos-csi-stats-a", 1), "no other says anything");
     });
 }
 

@@ -29,12 +29,12 @@ pub async fn ask(
         if left < patience / 2 {
             break;
         }
-        let late = |_| Err(format!("no answer within {} s", patience.as_secs()));
+        let late = |_| Err(format!("no answer within {:.0} s", left.as_secs_f64()));
         match timeout(left, said(client, reader)).await.unwrap_or_else(late) {
-            Ok(told) if told.volumes.is_empty() && !told.unread.is_empty() => {
+            Ok(told) if tells(&told) => return Ok((reader.clone(), told)),
+            Ok(told) => {
                 unable.get_or_insert_with(|| (reader.clone(), told));
             }
-            Ok(told) => return Ok((reader.clone(), told)),
             Err(reason) => reasons.push(format!("pod {NAMESPACE}/{reader}: {reason}")),
         }
         silent(reader);
@@ -42,21 +42,31 @@ pub async fn ask(
     unable.ok_or_else(|| reasons.into_iter().next().unwrap_or_default())
 }
 
-/// The same for who asks once, and has the patience for each: one that says nothing keeps no other from being asked.
+/// The same for who asks once, and has the patience for each: one that says nothing, or can tell of nothing, keeps no other from being asked.
 pub async fn ask_each(client: &Client, readers: &[String], patience: Duration) -> Result<(String, Told), String> {
-    let (mut left, mut first) = (readers.to_vec(), None);
+    let (mut left, mut unable, mut first) = (readers.to_vec(), None, None);
     loop {
         let mut silent = Vec::new();
         let said = ask(client, &left, patience, |reader| silent.push(reader.to_owned())).await;
         left.retain(|reader| !silent.contains(reader));
         match said {
-            Err(reason) if left.is_empty() => return Err(first.unwrap_or(reason)),
+            Ok((reader, told)) if tells(&told) => return Ok((reader, told)),
+            Ok(told) => {
+                unable.get_or_insert(told);
+            }
             Err(reason) => {
                 first.get_or_insert(reason);
             }
-            told => return told,
+        }
+        if left.is_empty() {
+            return unable.ok_or_else(|| first.unwrap_or_default());
         }
     }
+}
+
+/// Also that there are no volumes.
+fn tells(told: &Told) -> bool {
+    !told.volumes.is_empty() || told.unread.is_empty()
 }
 
 async fn said(client: &Client, reader: &str) -> Result<Told, String> {

@@ -334,3 +334,26 @@ async fn account_that_other_hosts_may_have_been_given_by_hand_is_taken_away_by_f
     clusters.does(REMOVE).await;
     assert!(member.get("serviceaccounts", NAMESPACE, &own).is_none(), "a claim says whose it is as its writer likes");
 }
+
+/// Whoever makes pods there writes what a copy has on them.
+#[tokio::test]
+async fn pods_in_a_member_without_an_agent_are_for_who_administers_it_to_end() {
+    for (add, end) in [
+        (format!("{ADD} --volumes-only"), "No agent of this host has an account there"),
+        (ADD.to_owned(), "The agent ends those whose pods have gone"),
+    ] {
+        let clusters = Clusters::new(1);
+        clusters.does(&add).await;
+        let (host, member) = (&clusters.host, &clusters.members[0]);
+        let labels = json!({"app.kubernetes.io/managed-by": "kosmos.csi.io", "kosmos.csi.io/host": identity(host)});
+        let of = json!({"kosmos.csi.io/pod-uid": "x"});
+        let planted = json!({"name": "bait", "namespace": "shop", "labels": labels, "annotations": of});
+        let spec = json!({"containers": [{"name": "c", "image": "i"}]});
+        member.create("namespaces", json!({"metadata": {"name": "shop"}})).unwrap();
+        member.create("pods", json!({"metadata": planted, "spec": spec})).unwrap();
+        let told = format!("it has one copied pod of the host (shop/bait). {end}");
+        clusters.refuses(REMOVE, &[told.as_str(), "--force"]).await;
+        member.delete("pods", "shop", "bait").unwrap();
+        clusters.does(REMOVE).await;
+    }
+}

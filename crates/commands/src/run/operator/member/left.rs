@@ -34,6 +34,8 @@ use member::source::Account;
 const BY_FORCE: &str = "say --force to remove it all the same";
 const COPIES_END: &str =
     "The agent ends those whose pods have gone: type this again then. With --force nobody ends them any more";
+const COPIES_STAY: &str = "No agent of this host has an account there, so nobody ends them: who administers the member deletes them, as somebody there has made \
+                           them or their agent has gone. Type this again then. With --force they stay";
 const OWN_END: &str = "The driver ends them itself: type this again then. A consumer (kosmos-csi-consumer-…) that is there for \
                        longer than a quarter of an hour somebody there has made: who administers the member deletes it. With --force nobody ends them any more";
 
@@ -59,7 +61,7 @@ pub(super) async fn told(
         )));
     }
     if let Some(way) = way(flags, host, agents, admin, Account::VirtualNode, dial).await?
-        && let Some(why) = running(way).await
+        && let Some(why) = running(way, has_agent(flags, host, admin).await?).await
     {
         return Ok(Some(why));
     }
@@ -138,14 +140,24 @@ async fn way(
     Ok(Some(known.map(|known| Way { leaf: known.leaf, is_certain: definition.secret.is_some() })))
 }
 
-async fn running(way: Result<Way, String>) -> Option<String> {
+/// Whether an agent may have an account there. The administrator looks there also where none has.
+async fn has_agent(flags: &Remove, host: &Host, admin: Option<&Admin>) -> anyhow::Result<bool> {
+    if admin.is_none() {
+        return Ok(true);
+    }
+    let named = connect::members_as(host, &flags.members, Account::VirtualNode).await?;
+    Ok(named.contains_key(&flags.name))
+}
+
+async fn running(way: Result<Way, String>, has_agent: bool) -> Option<String> {
     let there = match way {
         Ok(way) => copies::there(&way.leaf, way.is_certain).await,
         Err(why) => Err(why),
     };
     match there {
         Ok(There { copies, .. }) if !copies.is_empty() => {
-            Some(format!("it has {}. {COPIES_END}", counted_as("copied pods", &copies)))
+            let end = if has_agent { COPIES_END } else { COPIES_STAY };
+            Some(format!("it has {}. {end}", counted_as("copied pods", &copies)))
         }
         Ok(There { own, .. }) if !own.is_empty() => Some(format!(
             "it has {}, which move volumes or wait for them. {OWN_END}",

@@ -15,7 +15,7 @@ use super::{
     member_pod::MemberPod,
     node::{self, MemberState, Nodes},
     object,
-    pod::{Holds, Pods, Tellings, Told, Turns, relay_events},
+    pod::{Holds, Pods, Tellings, Told, Turns, Uncompared, relay_events},
     view::{HostCache, MemberCache},
 };
 use cluster::{Versions, newest, with_causes};
@@ -47,11 +47,12 @@ impl MemberAgent {
     pub(super) async fn serve(&self, member: &Member) {
         let mut nodes = Nodes::new(self.host.clone(), Arc::clone(&self.view));
         let (mut told, holds, tellings) = (Told::default(), Holds::default(), Tellings::default());
+        let uncompared = Uncompared::default();
         loop {
             if let Ok(leaf) = member.leaf() {
                 let client = leaf.client.clone();
                 let too_much = tokio::select! {
-                    reason = self.work(member, &client, &mut nodes, &mut told, (&holds, &tellings)) => Some(reason),
+                    reason = self.work(member, &client, &mut nodes, &mut told, (&holds, &tellings, &uncompared)) => Some(reason),
                     () = closed(member, &client) => None,
                 };
                 if let Some(reason) = too_much {
@@ -84,7 +85,7 @@ impl MemberAgent {
         client: &Client,
         nodes: &mut Nodes,
         told: &mut Told,
-        (holds, tellings): (&Holds, &Tellings),
+        (holds, tellings, uncompared): (&Holds, &Tellings, &Uncompared),
     ) -> String {
         let there = self.view.subscribe(&self.member);
         let everything = watcher::Config::default;
@@ -100,6 +101,7 @@ impl MemberAgent {
             turns: &turns,
             holds,
             tellings,
+            uncompared,
         };
         let work = async {
             tokio::join!(

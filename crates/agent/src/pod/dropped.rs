@@ -1,19 +1,68 @@
 //! Fields of a pod that its member does not know, as an older API server or one whose feature is off leaves them out of what it makes,
 //! without a word. A copy without them may be less confined than its pod asks for, or not do what it does.
 
-use serde_json::Value;
+use std::{
+    collections::HashMap,
+    sync::{Mutex, MutexGuard, PoisonError},
+};
 
-use super::{super::object::text, Pods, rejection::PodRejection};
+use serde_json::{Value, json};
+
+use super::{
+    super::object::{Place, text},
+    Pods,
+    rejection::PodRejection,
+    step::copy_of,
+};
 
 /// So many are named.
 const NAMED: usize = 5;
 
-/// The copy as it was made, once its pod has been told what that lacks.
-pub(super) async fn tell(pods: &Pods<'_>, pod: &Value, asked: &Value, made: Value) -> Value {
-    if let Some(why) = told(&pods.member.name, asked, &made) {
+/// What copies were asked to be, until what was made is seen: the answer to that may be lost. By the places of their pods.
+#[derive(Debug, Default)]
+pub(crate) struct Uncompared(Mutex<HashMap<Place, Asked>>);
+
+#[derive(Debug)]
+struct Asked {
+    pod_uid: Box<str>,
+    /// As text: a tree would take several times that.
+    spec: Box<str>,
+}
+
+impl Uncompared {
+    pub(super) fn keep(&self, pod: &Value, asked: &Value) {
+        let asked = Asked { pod_uid: text(pod, "/metadata/uid").into(), spec: asked["spec"].to_string().into() };
+        self.all().insert(Place::of(pod), asked);
+    }
+
+    pub(super) fn has(&self, pod: &Value) -> bool {
+        self.all().get(&Place::of(pod)).is_some_and(|asked| *asked.pod_uid == *text(pod, "/metadata/uid"))
+    }
+
+    pub(super) fn forget(&self, place: &Place) {
+        self.all().remove(place);
+    }
+
+    fn asked_of(&self, pod: &Value) -> Option<Value> {
+        let all = self.all();
+        let asked = all.get(&Place::of(pod)).filter(|asked| *asked.pod_uid == *text(pod, "/metadata/uid"))?;
+        let spec: Value = serde_json::from_str(&asked.spec).ok()?;
+        Some(json!({"spec": spec}))
+    }
+
+    fn all(&self) -> MutexGuard<'_, HashMap<Place, Asked>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Tells a pod once what its copy lacks. `made`: what the member has said just now that is there.
+pub(super) async fn compare(pods: &Pods<'_>, pod: &Value, made: &Value) {
+    let is_its = copy_of(made, &pods.host.id.0) == Some(text(pod, "/metadata/uid"));
+    let Some(asked) = pods.uncompared.asked_of(pod) else { return };
+    if let Some(why) = told(&pods.member.name, &asked, made).filter(|_| is_its) {
         pods.warn(pod, &why).await;
     }
-    made
+    pods.uncompared.forget(&Place::of(pod));
 }
 
 /// What is told of them; none where all are there. `asked` and `made`: the copy as it was sent, and as it was made.
@@ -83,8 +132,6 @@ fn says_something(value: &Value) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
 
     fn asked() -> Value {

@@ -22,6 +22,7 @@ mod namespace;
 mod refresh;
 mod refusal;
 mod rejection;
+mod removal;
 mod retold;
 mod status;
 mod step;
@@ -33,7 +34,7 @@ use std::time::Duration;
 use futures::{StreamExt, stream::FuturesUnordered};
 use kube::{
     Client,
-    api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions},
+    api::{Patch, PatchParams, PostParams},
 };
 use serde_json::Value;
 use tokio::time::{Instant, sleep_until};
@@ -54,6 +55,7 @@ pub(super) use claims::claims_of;
 use cluster::{traces::TRACES, with_causes};
 use config_sync::Synced;
 use copy::{Made, copy};
+pub(super) use dropped::Uncompared;
 pub(super) use events::relay as relay_events;
 pub(super) use hold::Holds;
 use host::{Host, events::News as HostEvent};
@@ -89,6 +91,7 @@ pub(super) struct Pods<'a> {
     pub(super) turns: &'a Turns,
     pub(super) holds: &'a Holds,
     pub(super) tellings: &'a Tellings,
+    pub(super) uncompared: &'a Uncompared,
 }
 
 impl Pods<'_> {
@@ -199,8 +202,12 @@ impl Pods<'_> {
     /// Goes as far as it can be gone now.
     async fn look(&self, place: &Place, looks: u32) -> kube::Result<Next> {
         let (pod, there) = (self.view.pods.get(place), self.there.get(place));
+        if pod.is_none() {
+            self.uncompared.forget(place);
+        }
         let step = self.decide(pod.as_deref(), there.as_deref());
-        if step == PodStep::Nothing {
+        let is_compared = there.is_none() || !pod.as_ref().is_some_and(|pod| self.uncompared.has(pod));
+        if step == PodStep::Nothing && is_compared {
             return Ok(Next::Settled);
         }
         let span = tracing::trace_span!(
@@ -217,6 +224,8 @@ impl Pods<'_> {
         looks: u32,
     ) -> kube::Result<Next> {
         match (step, pod, there) {
+            // No watch's word on a copy is kept whole.
+            (_, Some(pod), Some(_)) if self.uncompared.has(pod) => {}
             (PodStep::Tell, Some(pod), Some(there)) => return self.tell(pod, there).await,
             (PodStep::Change, Some(pod), Some(there)) => {
                 if let Some(wait) = self.turns.waits(place) {
@@ -228,6 +237,9 @@ impl Pods<'_> {
         }
         let pod = read(&object::pods(&self.host.client, &place.namespace), &place.name).await?;
         let there = read(&object::pods(self.client, &place.namespace), &place.name).await?;
+        if let (Some(pod), Some(there)) = (&pod, &there) {
+            dropped::compare(self, pod, there).await;
+        }
         let step = self.decide(pod.as_ref(), there.as_ref());
         tracing::debug!(member = self.member.name, pod = %place, ?step, "next step of a pod");
         match (step, &pod, &there) {
@@ -236,8 +248,8 @@ impl Pods<'_> {
             (PodStep::TellOfEnd, Some(pod), Some(there)) => ending::tell(self, pod, there).await,
             (PodStep::Refuse(why), Some(pod), _) => self.refuse(pod, &why).await,
             (PodStep::Copy, Some(pod), _) => self.begin(pod, looks).await,
-            (PodStep::RemoveCopy(grace), _, Some(there)) => self.remove_copy(there, grace).await,
-            (PodStep::EndPod, Some(pod), _) => self.end(pod).await,
+            (PodStep::RemoveCopy(grace), _, Some(there)) => removal::of_copy(self, there, grace).await,
+            (PodStep::EndPod, Some(pod), _) => removal::of_pod(self, pod).await,
             (PodStep::AddContainer, Some(pod), Some(there)) => {
                 let told = self.tell(pod, there).await?;
                 Ok(told.sooner(debug::add(self, pod, there, looks).await?))
@@ -289,10 +301,12 @@ impl Pods<'_> {
         let made = copy(pod, &Made { host: &self.host.id.0, claims, handles, given, node, address });
         let place = Place::of(pod);
         let pods = object::pods(self.client, &place.namespace);
-        match pods.create(&PostParams::default(), &parsed(made.clone())?).await {
+        self.uncompared.keep(pod, &made);
+        match pods.create(&PostParams::default(), &parsed(made)?).await {
             Ok(there) => {
                 tracing::info!(member = self.member.name, pod = %place, "is copied");
-                let there = dropped::tell(self, pod, &made, object::whole(there)).await;
+                let there = object::whole(there);
+                dropped::compare(self, pod, &there).await;
                 self.tell(pod, &there).await
             }
             // A namespace that was just made takes no pods before its account is there.
@@ -302,16 +316,8 @@ impl Pods<'_> {
                 self.wait(pod, &PodRejection::of_member(&self.member.name, &status.message), MUCH_LATER).await
             }
             Err(error) => {
-                let uid = text(pod, "/metadata/uid");
-                self.holds.is_unclear(uid);
-                // Where it was made, nobody else compares it with what was asked for.
-                match read(&pods, &place.name).await {
-                    Ok(Some(there)) if step::copy_of(&there, &self.host.id.0) == Some(uid) => {
-                        let there = dropped::tell(self, pod, &made, there).await;
-                        self.tell(pod, &there).await
-                    }
-                    _ => Err(error),
-                }
+                self.holds.is_unclear(text(pod, "/metadata/uid"));
+                Err(error)
             }
         }
     }
@@ -366,41 +372,9 @@ impl Pods<'_> {
         Ok(Next::Settled)
     }
 
-    async fn remove_copy(&self, there: &Value, grace: Option<u64>) -> kube::Result<Next> {
-        let place = Place::of(there);
-        tracing::info!(member = self.member.name, pod = %place, "the copy is deleted");
-        let parameters = DeleteParams {
-            grace_period_seconds: grace.and_then(|seconds| u32::try_from(seconds).ok()),
-            ..with_uid(there)
-        };
-        let pods = object::pods(self.client, &place.namespace);
-        ignore_conflict(pods.delete(&place.name, &parameters).await.map(drop))?;
-        Ok(Next::After(MUCH_LATER))
-    }
-
-    /// As a kubelet does once a pod's containers have ended.
-    async fn end(&self, pod: &Value) -> kube::Result<Next> {
-        let place = Place::of(pod);
-        tracing::info!(member = self.member.name, pod = %place, "has ended");
-        if object::items(pod, "/metadata/finalizers").next().is_some() && !step::is_over(pod) {
-            // Whoever holds it wants to know that before he lets it go.
-            return self.write(pod, status::terminated(pod, &now())).await;
-        }
-        let parameters = DeleteParams { grace_period_seconds: Some(0), ..with_uid(pod) };
-        let pods = object::pods(&self.host.client, &place.namespace);
-        ignore_conflict(pods.delete(&place.name, &parameters).await.map(drop))?;
-        Ok(Next::After(MUCH_LATER))
-    }
-
     async fn fail(&self, pod: &Value, why: PodRejection) -> kube::Result<Next> {
         self.write(pod, status::failed(pod, &why, &now())).await?;
         self.warn(pod, &why).await;
         Ok(Next::Settled)
     }
-}
-
-/// This object and no other one of its name.
-fn with_uid(seen: &Value) -> DeleteParams {
-    let uid = Some(text(seen, "/metadata/uid").to_owned());
-    DeleteParams { preconditions: Some(Preconditions { uid, resource_version: None }), ..DeleteParams::default() }
 }

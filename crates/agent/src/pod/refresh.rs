@@ -23,7 +23,7 @@ use super::{
     config_sync::{MARKER, RENEW_AT, is_due, rewritten},
     names::{Kind, named, token_secret, tokens},
     refusal::refusal,
-    with_uid,
+    removal::with_uid,
 };
 use cluster::with_causes;
 use domain::volume::DRIVER;

@@ -1,0 +1,42 @@
+//! Copies that are deleted in a member, and pods of the host whose copies have ended.
+
+use kube::api::{DeleteParams, Preconditions};
+use serde_json::Value;
+
+use super::{
+    super::{
+        node::{ignore_conflict, now},
+        object::{self, Place, text},
+    },
+    MUCH_LATER, Next, Pods, status, step,
+};
+
+pub(super) async fn of_copy(pods: &Pods<'_>, there: &Value, grace: Option<u64>) -> kube::Result<Next> {
+    let place = Place::of(there);
+    tracing::info!(member = pods.member.name, pod = %place, "the copy is deleted");
+    let parameters =
+        DeleteParams { grace_period_seconds: grace.and_then(|seconds| u32::try_from(seconds).ok()), ..with_uid(there) };
+    let copies = object::pods(pods.client, &place.namespace);
+    ignore_conflict(copies.delete(&place.name, &parameters).await.map(drop))?;
+    Ok(Next::After(MUCH_LATER))
+}
+
+/// As a kubelet does once a pod's containers have ended.
+pub(super) async fn of_pod(pods: &Pods<'_>, pod: &Value) -> kube::Result<Next> {
+    let place = Place::of(pod);
+    tracing::info!(member = pods.member.name, pod = %place, "has ended");
+    if object::items(pod, "/metadata/finalizers").next().is_some() && !step::is_over(pod) {
+        // Whoever holds it wants to know that before he lets it go.
+        return pods.write(pod, status::terminated(pod, &now())).await;
+    }
+    let parameters = DeleteParams { grace_period_seconds: Some(0), ..with_uid(pod) };
+    let there = object::pods(&pods.host.client, &place.namespace);
+    ignore_conflict(there.delete(&place.name, &parameters).await.map(drop))?;
+    Ok(Next::After(MUCH_LATER))
+}
+
+/// This object and no other one of its name.
+pub(super) fn with_uid(seen: &Value) -> DeleteParams {
+    let uid = Some(text(seen, "/metadata/uid").to_owned());
+    DeleteParams { preconditions: Some(Preconditions { uid, resource_version: None }), ..DeleteParams::default() }
+}

@@ -199,6 +199,11 @@ impl ClaimRow {
         self.mark == Mark::Used
     }
 
+    /// A volume of the host led to it, or a node of the host has it.
+    pub fn was_had(&self) -> bool {
+        self.had_volume() || !self.life.published.is_unpublished()
+    }
+
     pub fn is_withdrawn(&self) -> bool {
         self.mark == Mark::Withdrawn
     }

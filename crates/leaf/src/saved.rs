@@ -125,6 +125,11 @@ impl Saved {
         MadeFor::told(&self.annotations)
     }
 
+    /// Whether a volume of the host led to the claim.
+    pub(super) fn had_volume(&self) -> bool {
+        self.annotations.contains_key(ownership::HAD_VOLUME)
+    }
+
     /// What the claim said of a move.
     pub(super) fn mark(&self) -> Option<MoveMark> {
         MoveMark::parse(self.annotations.get(ownership::MOVE)?)

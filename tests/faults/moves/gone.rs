@@ -352,6 +352,28 @@ fn copy_that_holds_all_stays_where_the_member_of_its_source_is_restored_from_a_b
     });
 }
 
+/// As where somebody has made the host's volume lead to the copy while its move was called off, and the source's member is there after all.
+#[test]
+fn copy_that_pods_had_stays_although_the_member_of_its_source_comes_back_as_it_was() {
+    virtual_time::run(1, async {
+        let story = story_in("Ready").await;
+        is_silent(&story, 0);
+        calls_off(&story);
+        leaves(&story, 0);
+        is_forgotten(&story, 0);
+        sleep(SEEN).await;
+        let handle = text(&of(&story), "/status/to/handle").to_owned();
+        let is_had = |claim: &mut Value| claim["metadata"]["annotations"]["kosmos.csi.io/had-pv"] = json!(handle);
+        story.bench.members[1].change(CLAIMS, SHOP, CLAIM, is_had).unwrap();
+        sleep(SEEN).await;
+        comes_back(&story, 0);
+        sleep(AWAY).await;
+        let stalled = condition(&story, "Stalled");
+        assert!(told(&stalled).1.contains("pods may have written on it since"), "{stalled}\n{}", story.trace());
+        assert_eq!((story.phase().as_str(), held_by_copy(&story).as_deref()), ("Cancelling", Some(DATA)));
+    });
+}
+
 /// The source was out of everybody's reach from before it was copied.
 #[test]
 fn copy_that_holds_all_is_switched_to_once_the_member_of_its_source_is_forgotten() {

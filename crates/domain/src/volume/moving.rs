@@ -32,6 +32,8 @@ const IS_ALL_THERE_IS: &str = "the copy holds all that was in the source, and th
 const SOURCE_HAS_GONE: &str = "the copy holds all that was in the source, whose volume is not in its member any more: it is not removed. \
     status.to.handle leads to it; without the finalizer kosmos.csi.io/move on this object it stays there as it is, as long as no member \
     has a volume for status.from.handle";
+const COPY_WAS_HAD: &str = "the host's volume was made to lead to the copy, and pods may have written on it since: it is not removed. Take the \
+    finalizer kosmos.csi.io/move off this object: it is an ordinary leaf then where the host's volume leads to it, and else it stays as it is";
 const SOURCE_MAY_BE_OLDER: &str = "the copy holds all that was in the source, and the volume of that is not as this move has left it, as \
     where its member was restored from a backup: it may hold less, and the copy is not removed. status.to.handle leads to it; where the \
     source is the one to keep, take the finalizer kosmos.csi.io/move off this object, and the copy goes some minutes later";
@@ -248,7 +250,8 @@ pub fn forgotten(part: Part, leads_here: bool, leaf: &SeenLeaf) -> Moving {
 /// cluster may have its name, or it may have been restored from a backup.
 fn is_all_there_is(seen: &Seen) -> Option<Moving> {
     // What came late is kept by nobody.
-    let is_there = seen.copy.and_then(|copy| copy.volume).is_some_and(|volume| volume.retained && volume.moving);
+    let is_kept = |volume: SeenVolume| volume.retained && volume.moving;
+    let is_there = seen.copy.is_some_and(|copy| !copy.had && copy.volume.is_some_and(is_kept));
     if !is_there {
         return None;
     }
@@ -286,6 +289,7 @@ fn without_copy(copy: Option<&SeenLeaf>) -> Option<Moving> {
         Some(copy) if copy.stray => Some(Moving::RemoveCopyStray),
         // What is there is that one's.
         Some(copy) if copy.taken => None,
+        Some(copy) if copy.had => Some(Moving::Stuck(Part::Copy, COPY_WAS_HAD)),
         Some(copy) if copy.home || copy.yard || copy.volume.is_some() => Some(Moving::RemoveCopy),
         Some(_) => None,
     }

@@ -191,7 +191,7 @@ impl Forgotten<'_> {
             // A copy that a backup tool has made of such a claim carries no finalizer of ours.
             _ => return Ok(false),
         };
-        if part == Part::Copy && !leads_here && sight.claim().is_some_and(|claim| was_had(&ClaimRow::new(claim))) {
+        if part == Part::Copy && !leads_here && sight.claim().is_some_and(|claim| ClaimRow::new(claim).was_had()) {
             self.tell_of_newer(movers, &live).await;
             return Ok(false);
         }
@@ -243,7 +243,7 @@ impl Forgotten<'_> {
 
     /// No node had it, and the host's volume is seen to lead to another leaf.
     async fn is_needless(&self, movers: &Movers, sight: &Sight) -> Result<bool> {
-        if sight.claim().is_some_and(|claim| was_had(&ClaimRow::new(claim))) {
+        if sight.claim().is_some_and(|claim| ClaimRow::new(claim).was_had()) {
             return Ok(false);
         }
         let Some(live) = self.live(movers, sight).await? else { return Ok(false) };
@@ -286,11 +286,6 @@ impl Forgotten<'_> {
             None => Ok(before),
         }
     }
-}
-
-/// A volume of the host led to it, or a node of the host has it.
-fn was_had(claim: &ClaimRow) -> bool {
-    claim.had_volume() || !claim.life.published.is_unpublished()
 }
 
 /// Where nothing says which move it was.

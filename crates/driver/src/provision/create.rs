@@ -211,7 +211,7 @@ async fn go_on(
 /// backup may know of no volume.
 async fn remove_unused(provisioner: &Provisioner, job: &VolumeCreation<'_>, row: &ClaimRow) -> Result<bool> {
     let id = job.spec.id(&job.leaf.member, &job.leaf.host, &row.place);
-    if row.had_volume() || !row.life.published.is_unpublished() {
+    if row.was_had() {
         return Ok(false);
     }
     if host::volume::uses(&provisioner.host, &job.spec.name, &id.to_string()).await? {

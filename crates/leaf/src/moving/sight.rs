@@ -317,6 +317,7 @@ impl Sight {
             taken: self.is_taken,
             whole: self.is_whole(),
             lost: self.volume.is_none() && self.claim().is_some_and(|claim| ClaimRow::new(claim).is_lost()),
+            had: self.was_had(),
             leaving: self.yard.as_ref().is_some_and(is_leaving),
             mark: match mark.filter(|mark| mark.uid == of.uid).map(|mark| mark.part) {
                 Some(Part::Source) => Mark::Closed,
@@ -338,6 +339,11 @@ impl Sight {
             }),
             ..SeenLeaf::default()
         }
+    }
+
+    fn was_had(&self) -> bool {
+        let saved = || self.volume.as_ref().and_then(Saved::of).is_some_and(|saved| saved.had_volume());
+        self.claim().map_or_else(saved, |claim| ClaimRow::new(claim).was_had())
     }
 
     /// Its volume says that it is this claim's. Whoever may write claims in a member may label any as a leaf's, but volumes are

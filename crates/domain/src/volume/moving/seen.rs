@@ -40,6 +40,8 @@ pub struct SeenLeaf {
     pub taken: bool,
     /// Its volume has gone, and nobody gives its claim another one.
     pub lost: bool,
+    /// A volume of the host led to it, or a node of the host has it.
+    pub had: bool,
     pub mark: Mark,
     /// A node of the host has it, or a pod of the member keeps its claim.
     pub used: bool,

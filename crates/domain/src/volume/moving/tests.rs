@@ -6,7 +6,7 @@ mod world;
 use std::collections::HashSet;
 
 use super::{
-    COPY_IS_FORGOTTEN, End, IS_ALL_THERE_IS, Mark, Moving, Part, Phase, SOURCE_HAS_GONE, SOURCE_IS_BACK,
+    COPY_IS_FORGOTTEN, COPY_WAS_HAD, End, IS_ALL_THERE_IS, Mark, Moving, Part, Phase, SOURCE_HAS_GONE, SOURCE_IS_BACK,
     SOURCE_IS_FORGOTTEN, SOURCE_MAY_BE_OLDER, Seen, SeenLeaf, SeenVolume, forgotten, next,
 };
 use world::{Bounds, World};
@@ -355,6 +355,27 @@ fn copy_that_was_verified_is_removed_only_while_its_source_is_seen_to_be_what_it
         // Half a copy is none.
         let undone = next(&Seen { verified: false, ..seen });
         assert!(!matches!(undone, Moving::Stuck(..)), "{undone:?} {seen:?}");
+    }
+}
+
+/// Somebody has made the host's volume lead to it before the move was over, and pods have written on it.
+#[test]
+fn copy_that_pods_had_is_not_removed_whatever_is_seen_of_its_source() {
+    let copy = SeenLeaf { home: true, whole: true, had: true, volume: Some(KEPT), ..SeenLeaf::default() };
+    let source = SeenLeaf { yard: true, whole: true, mark: Mark::Isolated, volume: Some(KEPT), ..SeenLeaf::default() };
+    let had = Moving::Stuck(Part::Copy, COPY_WAS_HAD);
+    let left = Seen { phase: Phase::Cancelling, called_off: true, verified: true, ..copying(source, copy) };
+    let older = SeenLeaf { volume: Some(SeenVolume { remade: true, ..KEPT }), ..source };
+    for (seen, expected) in [
+        (left, had),
+        (Seen { phase: Phase::Cancelled, ..left }, had),
+        (Seen { source: None, ..left }, had),
+        (Seen { source: None, source_forgotten: true, ..left }, had),
+        (Seen { source: Some(older), ..left }, had),
+        (Seen { source: Some(SeenLeaf::default()), verified: false, ..left }, had),
+        (Seen { copy: Some(SeenLeaf { end: End::Failed, ..copy }), ..left }, Moving::RemoveEnds),
+    ] {
+        assert_eq!(next(&seen), expected, "{seen:?}");
     }
 }
 

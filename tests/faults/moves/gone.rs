@@ -170,6 +170,47 @@ fn move_that_waits_for_a_member_for_more_than_a_minute_says_since_when_and_what_
     }
 }
 
+/// Else whoever administers the host would do it because the move waits.
+#[test]
+fn nobody_is_told_that_a_member_can_be_forgotten_which_alone_may_hold_the_data() {
+    let words = "so do not say that while that member may come back";
+    for (forgotten, is_called_off) in [(1, true), (0, true), (0, false)] {
+        virtual_time::run(1, async {
+            let story = story_in("Ready").await;
+            is_silent(&story, 1 - forgotten);
+            leaves(&story, forgotten);
+            is_forgotten(&story, forgotten);
+            if is_called_off {
+                calls_off(&story);
+            }
+            sleep(SEEN).await;
+            let stalled = condition(&story, "Stalled");
+            let (state, message) = told(&stalled);
+            assert_eq!(state, ["True", "MemberUnreachable"], "{forgotten}: {message}\n{}", story.trace());
+            let silent = format!("member m{}: ", 1 - forgotten);
+            assert!(message.contains(&silent) && message.contains(words), "{forgotten} {is_called_off}: {message}");
+        });
+    }
+}
+
+#[test]
+fn copy_whose_volume_is_gone_is_not_said_to_hold_all_while_the_member_of_its_source_is_silent() {
+    virtual_time::run(1, async {
+        let story = story_in("Ready").await;
+        is_silent(&story, 0);
+        let member = &story.bench.members[1];
+        let claim = member.get(CLAIMS, SHOP, CLAIM).unwrap();
+        let volume = text(&claim, "/spec/volumeName");
+        member.change(VOLUMES, "", volume, |volume| volume["metadata"]["finalizers"] = json!([])).unwrap();
+        member.delete(VOLUMES, "", volume).unwrap();
+        sleep(SEEN).await;
+        let stalled = condition(&story, "Stalled");
+        let (state, message) = told(&stalled);
+        assert_eq!(state, ["True", "LeafStuck"], "{message}\n{}", story.trace());
+        assert!(message.contains("member m1: ") && message.contains("Do not forget that member"), "{message}");
+    });
+}
+
 #[test]
 fn move_that_is_called_off_ends_once_the_member_of_its_copy_is_forgotten_and_not_before() {
     virtual_time::run(1, async {

@@ -24,6 +24,13 @@ pub const YARD: &str = "kosmos-csi-movers";
 
 const SOURCE_IS_FORGOTTEN: &str = "the host has forgotten the member of the source, and nothing more is copied from there. Call the move \
     off, by deleting it: what was copied so far is removed then, and the host has nothing else of the data";
+const COPY_HAS_GONE: &str = "the volume of the copy has gone, and what was copied with it; the source is whole. Call the move off, by deleting \
+    it, and ask for it again";
+const BOTH_HAVE_GONE: &str = "the volume of the copy has gone, and what was copied with it, and the leaf volume of the source is not there either";
+const COPY_HAS_GONE_AND_SOURCE_IS_UNSEEN: &str = "the volume of the copy has gone, and what was copied with it, and the member of the source \
+    does not answer: what is there is all that the host has of the data. Do not forget that member; call the move off, by deleting it";
+const COPY_HAS_GONE_AND_SOURCE_IS_FORGOTTEN: &str = "the volume of the copy has gone, and what was copied with it, and the source is in a \
+    member that the host has forgotten: add that again, or call the move off, by deleting it";
 const COPY_IS_FORGOTTEN: &str = "the host has forgotten the member of the copy: call the move off, by deleting it";
 /// Where that is called off.
 const IS_ALL_THERE_IS: &str = "the copy holds all that was in the source, and the host has forgotten the member of that: it is not removed. \
@@ -65,18 +72,16 @@ pub fn next(seen: &Seen) -> Moving {
     let source = if seen.verified { seen.left_of_source() } else { seen.source };
     match (seen.phase, &source) {
         (Phase::Preparing, _) => prepared(copy),
-        (_, None) if seen.source_forgotten => Moving::Stuck(Part::Source, SOURCE_IS_FORGOTTEN),
-        (_, None) => Moving::AwaitMember(Part::Source),
         // It was made to stay while it was prepared.
-        (Phase::Closing | Phase::Copying | Phase::Placing | Phase::Ready, Some(source))
+        (Phase::Closing | Phase::Copying | Phase::Placing | Phase::Ready, _)
             if copy.volume.is_none() && !copy.taken =>
         {
-            without_its_volume(source, copy)
+            without_its_volume(seen, copy)
         }
         // It is not looked at then, but where the watches show no volume of it.
-        (Phase::Waiting | Phase::Isolating, Some(source)) if copy.lost && !copy.taken => {
-            without_its_volume(source, copy)
-        }
+        (Phase::Waiting | Phase::Isolating, _) if copy.lost && !copy.taken => without_its_volume(seen, copy),
+        (_, None) if seen.source_forgotten => Moving::Stuck(Part::Source, SOURCE_IS_FORGOTTEN),
+        (_, None) => Moving::AwaitMember(Part::Source),
         (Phase::Closing, Some(source)) => to_close(source).unwrap_or(Moving::Enter(Phase::Waiting)),
         // Somebody in the member may have taken the mark off.
         (Phase::Waiting, Some(source)) => to_close(source).unwrap_or_else(|| freed(source)),
@@ -164,21 +169,15 @@ fn copied(verified: bool, source: &SeenLeaf, copy: &SeenLeaf) -> Moving {
 }
 
 /// Nobody would make its claim anew, or bind it, and nothing is copied into another one by a move that may say that all of it is there.
-fn without_its_volume(source: &SeenLeaf, copy: &SeenLeaf) -> Moving {
-    if source.has_end() || copy.has_end() {
-        return Moving::RemoveEnds;
+fn without_its_volume(seen: &Seen, copy: &SeenLeaf) -> Moving {
+    let has_end = copy.has_end() || seen.source.is_some_and(|source| source.has_end());
+    match seen.source {
+        _ if has_end => Moving::RemoveEnds,
+        None if seen.source_forgotten => Moving::Stuck(Part::Copy, COPY_HAS_GONE_AND_SOURCE_IS_FORGOTTEN),
+        None => Moving::Stuck(Part::Copy, COPY_HAS_GONE_AND_SOURCE_IS_UNSEEN),
+        Some(source) if source.volume.is_none() => Moving::Stuck(Part::Copy, BOTH_HAVE_GONE),
+        Some(_) => Moving::Stuck(Part::Copy, COPY_HAS_GONE),
     }
-    if source.volume.is_none() {
-        return Moving::Stuck(
-            Part::Copy,
-            "the volume of the copy has gone, and what was copied with it, and the leaf volume of the source is not there either",
-        );
-    }
-    Moving::Stuck(
-        Part::Copy,
-        "the volume of the copy has gone, and what was copied with it; the source is whole. Call the move off, by deleting it, and ask for it \
-         again",
-    )
 }
 
 fn placed(source: &SeenLeaf, copy: &SeenLeaf) -> Moving {

@@ -19,6 +19,10 @@ use host::{
 };
 use leaf::moving::ends::{Mover, State};
 
+/// What becomes of it once the member is forgotten.
+const NOTHING_IS_LEFT: &str =
+    "the host may have nothing of the data then, so do not say that while that member may come back";
+const CANNOT_GO_ON: &str = "the move cannot go on then, and has to be called off";
 /// As many are named.
 const NAMED: usize = 5;
 
@@ -80,29 +84,42 @@ impl Looked {
                 format!("The volume is in that member, and the source, {source}, is kept"),
                 "the move ends, and the volume stays where it is",
             ),
-            (Phase::Cancelling | Phase::Cancelled, false) if self.seen.verified => (
+            (_, true) if self.seen.may_be_all(part) => (
+                "The copy holds all that was in the source, which is not seen to be what it was".to_owned(),
+                NOTHING_IS_LEFT,
+            ),
+            (Phase::Cancelling | Phase::Cancelled, false) if !self.seen.may_be_all(part) => (
                 "The move is called off, and the copy, which holds all that was in the source, stays meanwhile"
                     .to_owned(),
                 "the copy stays then too",
             ),
             (Phase::Cancelling | Phase::Cancelled, false) => (
                 format!("The move is called off, and the source is to be in member {from} as it was"),
-                "what was copied so far is removed, and the host has nothing else of the data",
+                if self.seen.verified {
+                    NOTHING_IS_LEFT
+                } else {
+                    "what was copied so far is removed, and the host has nothing else of the data"
+                },
             ),
             (Phase::Cancelling | Phase::Cancelled, true) => (
                 "The move is called off, and what was made for the copy is to be removed".to_owned(),
                 "the move ends, and that stays as it is",
             ),
-            (_, false) if self.seen.verified => {
+            (_, false) if !self.seen.may_be_all(part) => {
                 ("The copy holds all that is in the source".to_owned(), "the move goes on with the copy")
             }
             (_, false) => (
                 "Nothing is lost meanwhile".to_owned(),
                 "the move cannot go on then, and what was copied so far goes once it is called off",
             ),
+            (_, true) if self.seen.source_forgotten => (
+                "The source is in a member that the host has forgotten: add that again, or call the move off, by deleting it"
+                    .to_owned(),
+                CANNOT_GO_ON,
+            ),
             (_, true) => (
                 "The move can be called off, by deleting it: the volume stays where it was".to_owned(),
-                "the move cannot go on then, and has to be called off",
+                CANNOT_GO_ON,
             ),
         };
         [now, then.to_owned()]

@@ -1,6 +1,6 @@
 //! What a move goes by: what is there, as it was read just now.
 
-use super::phase::Phase;
+use super::{mark::Part, phase::Phase};
 
 /// What is there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -93,6 +93,14 @@ pub enum End {
 }
 
 impl Seen {
+    /// Nothing but this leaf is known to hold the data, perhaps: whoever says that its member is gone for good is to know that.
+    pub fn may_be_all(&self, part: Part) -> bool {
+        match part {
+            Part::Copy => self.verified && !self.source.is_some_and(|source| source.is_as_it_was_left()),
+            Part::Source | Part::IsolatedSource => !self.verified || self.copy.is_none_or(|copy| copy.volume.is_none()),
+        }
+    }
+
     /// What is to be done with there: nothing in a member that is forgotten, whatever it holds. None: it does not answer.
     pub(super) fn left_of_source(&self) -> Option<SeenLeaf> {
         self.source.or_else(|| self.source_forgotten.then(SeenLeaf::default))

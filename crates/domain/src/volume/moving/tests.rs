@@ -160,6 +160,32 @@ fn copying(source: SeenLeaf, copy: SeenLeaf) -> Seen {
     }
 }
 
+/// Whoever administers the host is told so, before he says that its member is gone for good.
+#[test]
+fn leaf_that_may_be_all_there_is_of_the_data_is_told_by_what_is_seen_of_the_other_one() {
+    let source = SeenLeaf { yard: true, whole: true, volume: Some(KEPT), ..SeenLeaf::default() };
+    let copy = SeenLeaf { home: true, ..source };
+    let none = SeenLeaf::default();
+    let older = SeenLeaf { volume: Some(SeenVolume { remade: true, ..KEPT }), ..source };
+    for phase in [Phase::Ready, Phase::Cancelling] {
+        let both = Seen { phase, verified: true, ..copying(source, copy) };
+        for (seen, part, expected) in [
+            (Seen { source: None, ..both }, Part::Source, false),
+            (Seen { source: None, copy: Some(none), ..both }, Part::Source, true),
+            (Seen { source: None, copy: None, copy_forgotten: true, ..both }, Part::Source, true),
+            (Seen { source: None, verified: false, ..both }, Part::Source, true),
+            (Seen { copy: None, ..both }, Part::Copy, false),
+            (Seen { copy: None, source: None, source_forgotten: true, ..both }, Part::Copy, true),
+            (Seen { copy: None, source: Some(none), ..both }, Part::Copy, true),
+            (Seen { copy: None, source: Some(older), ..both }, Part::Copy, true),
+            // Half a copy is none.
+            (Seen { copy: None, source: None, verified: false, ..both }, Part::Copy, false),
+        ] {
+            assert_eq!(seen.may_be_all(part), expected, "{part:?} {seen:?}");
+        }
+    }
+}
+
 /// Else nobody would let go of that claim, and it could not be made anew.
 #[test]
 fn mover_that_keeps_a_claim_which_somebody_deletes_is_ended() {
@@ -210,6 +236,12 @@ fn copy_that_has_lost_its_volume_is_never_given_out_and_a_person_is_asked_to_act
             );
             let both = Seen { source: Some(SeenLeaf { volume: None, ..source }), ..seen };
             assert!(matches!(next(&both), Moving::Stuck(Part::Copy, why) if !why.contains("whole")), "{both:?}");
+            let unseen = Seen { source: None, ..seen };
+            let words = "does not answer: what is there is all that the host has of the data";
+            assert!(matches!(next(&unseen), Moving::Stuck(Part::Copy, why) if why.contains(words)), "{unseen:?}");
+            let forgotten = Seen { source_forgotten: true, ..unseen };
+            let words = "in a member that the host has forgotten";
+            assert!(matches!(next(&forgotten), Moving::Stuck(Part::Copy, why) if why.contains(words)), "{forgotten:?}");
             let copied = SeenLeaf { end: End::Copied(1), ..lost };
             assert_eq!(next(&Seen { copy: Some(copied), ..seen }), Moving::RemoveEnds, "{seen:?}");
             let undone = next(&Seen { called_off: true, ..seen });

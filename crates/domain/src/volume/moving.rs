@@ -44,8 +44,13 @@ const COPY_WAS_HAD: &str = "the host's volume was made to lead to the copy, and 
 const SOURCE_MAY_BE_OLDER: &str = "the copy holds all that was in the source, and the volume of that is not as this move has left it, as \
     where its member was restored from a backup: it may hold less, and the copy is not removed. status.to.handle leads to it; where the \
     source is the one to keep, take the finalizer kosmos.csi.io/move off this object, and the copy goes some minutes later";
+const SOURCE_IS_LEAVING: &str = "the copy holds all that was in the source, whose volume somebody in its member has deleted, and which is on its \
+    way out: the copy is not removed. Have the host's volume lead to status.to.handle, and only then take the finalizer kosmos.csi.io/move \
+    off this object";
 const SOURCE_IS_BACK: &str = "the source is where pods may have it, as its member was restored from a backup, or somebody there has given \
     it back: it may hold what the copy does not. Look at both, and call the move off, by deleting it: the copy stays until you say so";
+const SOURCE_IS_GIVEN_BACK: &str = "the source is where pods may have it, as somebody in its member has given it back: it may hold what the copy \
+    does not. Call the move off, by deleting it: the source is the volume again, and the copy goes";
 
 pub fn next(seen: &Seen) -> Moving {
     let is_undoing = matches!(seen.phase, Phase::Cancelling | Phase::Cancelled);
@@ -183,7 +188,7 @@ fn without_its_volume(seen: &Seen, copy: &SeenLeaf) -> Moving {
 fn placed(source: &SeenLeaf, copy: &SeenLeaf) -> Moving {
     match () {
         () if source.has_end() || copy.has_end() => Moving::RemoveEnds,
-        () if source.is_back() => Moving::Stuck(Part::Source, SOURCE_IS_BACK),
+        () if source.is_back() => with_source_back(source),
         () if copy.is_lent() => Moving::PlaceCopy,
         () if copy.home && copy.whole => Moving::Enter(Phase::Ready),
         () => Moving::Await("the copy's leaf claim is made where pods look for it"),
@@ -193,13 +198,18 @@ fn placed(source: &SeenLeaf, copy: &SeenLeaf) -> Moving {
 fn ready(seen: &Seen, source: &SeenLeaf, copy: &SeenLeaf) -> Moving {
     match () {
         () if source.has_end() || copy.has_end() => Moving::RemoveEnds,
-        () if source.is_back() => Moving::Stuck(Part::Source, SOURCE_IS_BACK),
+        () if source.is_back() => with_source_back(source),
         () if !source.is_out_of_reach() || !copy.home || !copy.whole || !copy.is_retained() => {
             Moving::Await("both leaves are as they have to be")
         }
         () if seen.may_switch => Moving::Enter(Phase::Switching),
         () => Moving::Await("the word to switch"),
     }
+}
+
+fn with_source_back(source: &SeenLeaf) -> Moving {
+    let what = if source.is_as_it_was_left() { SOURCE_IS_GIVEN_BACK } else { SOURCE_IS_BACK };
+    Moving::Stuck(Part::Source, what)
 }
 
 /// The user's pods wait for nothing of this.
@@ -259,6 +269,9 @@ fn is_all_there_is(seen: &Seen) -> Option<Moving> {
         None => Some(Moving::AwaitMember(Part::Source)),
         Some(source) if source.is_as_it_was_left() => None,
         Some(source) if source.volume.is_none() => Some(Moving::Stuck(Part::Copy, SOURCE_HAS_GONE)),
+        Some(source) if source.volume.is_some_and(|volume| volume.leaving) => {
+            Some(Moving::Stuck(Part::Copy, SOURCE_IS_LEAVING))
+        }
         Some(_) => Some(Moving::Stuck(Part::Copy, SOURCE_MAY_BE_OLDER)),
     }
 }

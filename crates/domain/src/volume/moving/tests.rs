@@ -7,7 +7,8 @@ use std::collections::HashSet;
 
 use super::{
     COPY_IS_FORGOTTEN, COPY_WAS_HAD, End, IS_ALL_THERE_IS, Mark, Moving, Part, Phase, SOURCE_HAS_GONE, SOURCE_IS_BACK,
-    SOURCE_IS_FORGOTTEN, SOURCE_MAY_BE_OLDER, Seen, SeenLeaf, SeenVolume, forgotten, next,
+    SOURCE_IS_FORGOTTEN, SOURCE_IS_GIVEN_BACK, SOURCE_IS_LEAVING, SOURCE_MAY_BE_OLDER, Seen, SeenLeaf, SeenVolume,
+    forgotten, next,
 };
 use world::{Bounds, World};
 
@@ -379,7 +380,7 @@ fn copy_that_was_verified_is_removed_only_while_its_source_is_seen_to_be_what_it
         (SeenLeaf { volume: None, ..source }, gone),
         (before, older),
         (with(SeenVolume { remade: true, ..KEPT }), older),
-        (with(SeenVolume { leaving: true, ..KEPT }), older),
+        (with(SeenVolume { leaving: true, ..KEPT }), Moving::Stuck(Part::Copy, SOURCE_IS_LEAVING)),
         (with(SeenVolume { retained: false, ..KEPT }), older),
     ] {
         let seen = Seen { phase: Phase::Cancelling, called_off: true, verified: true, ..copying(source, copy) };
@@ -433,6 +434,22 @@ fn copy_that_was_verified_is_switched_to_where_its_source_is_gone_from_a_member_
         let seen = Seen { phase: Phase::Ready, verified: true, ..copying(source, copy) };
         assert_eq!(next(&seen), in_ready, "{seen:?}");
         assert_eq!(next(&Seen { phase: Phase::Placing, ..seen }), placing, "{seen:?}");
+    }
+}
+
+/// A source that somebody has given back is the one that is kept.
+#[test]
+fn copy_is_said_to_stay_beside_a_source_that_is_back_only_where_calling_the_move_off_leaves_it() {
+    let copy =
+        SeenLeaf { home: true, whole: true, volume: Some(SeenVolume { lent: false, ..KEPT }), ..SeenLeaf::default() };
+    for (returned, told, undone) in [
+        (true, SOURCE_IS_GIVEN_BACK, Moving::RemoveCopy),
+        (false, SOURCE_IS_BACK, Moving::Stuck(Part::Copy, SOURCE_MAY_BE_OLDER)),
+    ] {
+        let source = SeenLeaf { volume: Some(SeenVolume { lent: false, returned, ..KEPT }), ..copy };
+        let seen = Seen { phase: Phase::Ready, verified: true, ..copying(source, copy) };
+        assert_eq!(next(&seen), Moving::Stuck(Part::Source, told));
+        assert_eq!(next(&Seen { phase: Phase::Cancelling, ..seen }), undone);
     }
 }
 

@@ -335,6 +335,30 @@ fn source_is_not_said_to_be_gone_by_another_cluster_that_has_the_name_of_its_mem
     });
 }
 
+/// Its member answers, and says what is there.
+#[test]
+fn source_that_was_made_again_in_a_member_that_is_known_again_is_not_said_to_be_forgotten() {
+    virtual_time::run(1, async {
+        let story = story_in("Ready").await;
+        let source = text(&of(&story), "/status/source/name").to_owned();
+        is_silent(&story, 0);
+        leaves(&story, 0);
+        approves(&story);
+        sleep(SEEN).await;
+        is_forgotten(&story, 0);
+        story.comes_to("Succeeded").await;
+        assert_eq!(told(&condition(&story, "SourceDeleted")).0, ["False", "MemberForgotten"]);
+        let other = |volume: &mut Value| volume["metadata"]["uid"] = json!("7a1d2e3f-0d4a-4b8e-9c51-5e0f2b7c4a5b");
+        story.bench.members[0].change(VOLUMES, "", &source, other).unwrap();
+        comes_back(&story, 0);
+        sleep(AWAY).await;
+        let kept = condition(&story, "SourceDeleted");
+        let (state, message) = told(&kept);
+        assert_eq!(state, ["False", "Kept"], "{message}");
+        assert!(message.contains("was made again by somebody"), "{message}");
+    });
+}
+
 #[test]
 fn copy_that_holds_all_stays_or_is_switched_to_where_the_member_of_its_source_comes_back_without_it() {
     for is_called_off in [true, false] {

@@ -106,7 +106,8 @@ async fn give_up(movers: &Movers, of: &VolumeMove) -> Result<(&'static str, Stri
         });
     };
     if VolumeRow::new(&volume).uid() != source.uid {
-        return Err(Error::Refused(format!("{of_member} was made again by somebody, and may hold anything")));
+        let message = format!("the source is kept: {of_member} was made again by somebody, and may hold anything");
+        return Ok((moves::KEPT, message));
     }
     if !moves::source_is_due(of) {
         return Ok((moves::KEPT, format!("the source is kept, in a member that the host knows again: {of_member}")));

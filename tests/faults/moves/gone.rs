@@ -335,6 +335,31 @@ fn source_is_not_said_to_be_gone_by_another_cluster_that_has_the_name_of_its_mem
     });
 }
 
+/// It may be another one, that has the name since.
+#[test]
+fn source_is_not_said_to_be_gone_by_a_cluster_of_which_the_move_does_not_know_that_it_had_it() {
+    virtual_time::run(1, async {
+        let story = story_in("Ready").await;
+        approves(&story);
+        story.comes_to("Succeeded").await;
+        let source = text(&of(&story), "/status/source/name").to_owned();
+        let as_before = |of: &mut Value| {
+            of["status"]["from"]["cluster"] = json!("");
+            of["spec"]["deleteSourceAfter"] = json!("0s");
+        };
+        story.bench.members[0].delete(VOLUMES, "", &source).unwrap();
+        while story.bench.members[0].get(VOLUMES, "", &source).is_some() {
+            sleep(STEP).await;
+        }
+        story.bench.host.change(MOVES, SHOP, "to", as_before).unwrap();
+        sleep(AWAY).await;
+        let kept = condition(&story, "SourceDeleted");
+        let (state, message) = told(&kept);
+        assert_eq!(state, ["False", "Kept"], "{message}");
+        assert!(message.contains("which cluster that member was then is not on record"), "{message}");
+    });
+}
+
 /// Its member answers, and says what is there.
 #[test]
 fn source_that_was_made_again_in_a_member_that_is_known_again_is_not_said_to_be_forgotten() {

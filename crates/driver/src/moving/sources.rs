@@ -99,10 +99,17 @@ async fn give_up(movers: &Movers, of: &VolumeMove) -> Result<(&'static str, Stri
     let leaf = member.leaf()?;
     let of_member = format!("member {}: volume {}", from.member, source.name);
     let Some(volume) = kept::read(leaf, &source.name).await? else {
-        return Ok(if moves::is_deleting_source(of) {
-            (moves::DELETED, format!("{of_member} is gone, with its data"))
-        } else {
-            (moves::GONE, format!("{of_member} is gone: who removed it, and whether with its data, is not on record"))
+        return Ok(match () {
+            () if moves::is_deleting_source(of) => (moves::DELETED, format!("{of_member} is gone, with its data")),
+            // Another cluster may have the name by now.
+            () if from.cluster.is_empty() => {
+                let unknown = "is not there now, and which cluster that member was then is not on record";
+                (moves::KEPT, format!("{of_member} {unknown}: nobody can tell whether the source is gone"))
+            }
+            () => (
+                moves::GONE,
+                format!("{of_member} is gone: who removed it, and whether with its data, is not on record"),
+            ),
         });
     };
     if VolumeRow::new(&volume).uid() != source.uid {

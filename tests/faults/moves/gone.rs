@@ -277,6 +277,24 @@ fn loses_source(story: &Story) {
     }
 }
 
+/// Its user would wait for ever, and hear nothing of it.
+#[test]
+fn move_whose_source_is_removed_in_its_member_while_it_is_copied_says_so_and_can_be_called_off() {
+    virtual_time::run(1, async {
+        let story = story_in("Copying").await;
+        loses_source(&story);
+        sleep(SEEN).await;
+        let stalled = condition(&story, "Stalled");
+        let (state, message) = told(&stalled);
+        assert_eq!(state, ["True", "LeafStuck"], "{message}\n{}", story.trace());
+        assert!(message.contains("member m0: claim and volume of the source have gone from there"), "{message}");
+        calls_off(&story);
+        sleep(SEEN).await;
+        assert!(of(&story).is_null(), "{}\n{}", story.status(), story.trace());
+        assert!(story.bench.members[1].list(VOLUMES).is_empty(), "{}", story.trace());
+    });
+}
+
 /// Under the name of one that was forgotten.
 fn is_another_cluster(story: &Story, member: usize) {
     let other = |namespace: &mut Value| namespace["metadata"]["uid"] = json!("5e0f2b7c-0d4a-4b8e-9c51-7a1d2e3f4a5b");

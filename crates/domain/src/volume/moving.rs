@@ -24,6 +24,10 @@ pub const YARD: &str = "kosmos-csi-movers";
 
 const SOURCE_IS_FORGOTTEN: &str = "the host has forgotten the member of the source, and nothing more is copied from there. Call the move \
     off, by deleting it: what was copied so far is removed then, and the host has nothing else of the data";
+/// Or copied by half.
+const UNCOPIED_SOURCE_HAS_GONE: &str = "claim and volume of the source have gone from there, and what was copied so far, where anything was, is \
+    all that the host has of the data. Restore both there under their names, or call the move off, by deleting it: what was copied is removed \
+    then";
 const COPY_HAS_GONE: &str = "the volume of the copy has gone, and what was copied with it; the source is whole. Call the move off, by deleting \
     it, and ask for it again";
 const BOTH_HAVE_GONE: &str = "the volume of the copy has gone, and what was copied with it, and the leaf volume of the source is not there either";
@@ -87,6 +91,9 @@ pub fn next(seen: &Seen) -> Moving {
         (Phase::Waiting | Phase::Isolating, _) if copy.lost && !copy.taken => without_its_volume(seen, copy),
         (_, None) if seen.source_forgotten => Moving::Stuck(Part::Source, SOURCE_IS_FORGOTTEN),
         (_, None) => Moving::AwaitMember(Part::Source),
+        (_, Some(source)) if !seen.verified && source.is_gone() && !source.taken && !source.stray => {
+            without_source(source, copy)
+        }
         (Phase::Closing, Some(source)) => to_close(source).unwrap_or(Moving::Enter(Phase::Waiting)),
         // Somebody in the member may have taken the mark off.
         (Phase::Waiting, Some(source)) => to_close(source).unwrap_or_else(|| freed(source)),
@@ -183,6 +190,14 @@ fn without_its_volume(seen: &Seen, copy: &SeenLeaf) -> Moving {
         Some(source) if source.volume.is_none() => Moving::Stuck(Part::Copy, BOTH_HAVE_GONE),
         Some(_) => Moving::Stuck(Part::Copy, COPY_HAS_GONE),
     }
+}
+
+/// Nothing more can be copied.
+fn without_source(source: &SeenLeaf, copy: &SeenLeaf) -> Moving {
+    if source.has_end() || copy.has_end() {
+        return Moving::RemoveEnds;
+    }
+    Moving::Stuck(Part::Source, UNCOPIED_SOURCE_HAS_GONE)
 }
 
 fn placed(source: &SeenLeaf, copy: &SeenLeaf) -> Moving {

@@ -264,7 +264,11 @@ impl Job {
         let what = match step {
             Moving::Await(what) => what,
             Moving::AwaitMember(part) => match self.awaits_member(seen, part) {
-                Some(told) => return Went::Stuck(MEMBER_UNREACHABLE, told),
+                Some(told) => {
+                    // It may be silent for good.
+                    self.slot = None;
+                    return Went::Stuck(MEMBER_UNREACHABLE, told);
+                }
                 None => "its member answers",
             },
             _ => "it goes on",

@@ -4,11 +4,11 @@ use serde_json::{Value, json};
 use simulate::text;
 use tokio::time::{Instant, sleep};
 
-use super::{CLAIM, CLAIMS, MOVED, MOVES, STEP, Story, play::Mood, users::stranger};
+use super::{CLAIM, CLAIMS, MOVED, MOVES, STEP, Story, play::Mood, rounds::is_silent, users::stranger};
 use crate::{
     bench::SHOP,
     caller::{Caller, Ending, Script},
-    virtual_time,
+    fixture, virtual_time,
 };
 
 /// Of the second claim and of its move.
@@ -72,6 +72,28 @@ fn move_waits_for_those_that_copy_and_its_pods_go_on_meanwhile() {
             assert!(counted.contains(line), "{counted}");
         }
         both_succeed(&story).await;
+    });
+}
+
+/// For as long as that is silent, which may be for good.
+#[test]
+fn move_that_waits_for_a_silent_member_keeps_no_other_from_copying() {
+    virtual_time::run(1, async {
+        let script = Script { places: vec![0], ..Script::new(CLAIM) };
+        let story = Story::in_members(3, &fixture::steady(STEP), script).await;
+        let mut second = Caller::new(&story.bench, Script { places: vec![0], ..Script::new(OTHER) });
+        assert_eq!(second.provision().await, Ending::Provisioned);
+        story.play.is(Mood::Linger);
+        story.asks(2, &json!({}));
+        story.comes_to("Copying").await;
+        is_silent(&story, 2);
+        asks_for_the_other(&story);
+        story.play.is(Mood::Well);
+        sleep(MOVED * 3).await;
+        assert_eq!(phases(&story), ["Copying", "Succeeded"], "{}", story.trace());
+        story.bench.guard.heal();
+        sleep(MOVED * 3).await;
+        assert_eq!(phases(&story), ["Succeeded"; 2], "{}", story.trace());
     });
 }
 

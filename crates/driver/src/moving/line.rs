@@ -79,6 +79,8 @@ pub(super) fn see_to(job: &mut Job, looked: &Looked) -> Result<()> {
             }
         }
     }
+    // It was let go of where a member was silent for long. Others may have it by now, and these movers are there all the same.
+    let _ = job.takes_slot();
     let carried = Arc::default();
     let joined = task::spawn(join(Box::pin(to(sender)?), Box::pin(to(receiver)?), Arc::clone(&carried)));
     job.line = Some(Line { attempt, joined, unreached, since: Instant::now(), carried });

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::{
     cache::Kept,
-    object::{Place, text, unpacked},
+    object::{Place, is_over, text, unpacked},
 };
 
 #[derive(Debug)]
@@ -37,7 +37,7 @@ impl Kept for HostPod {
         Self {
             node: text(&object, "/spec/nodeName").into(),
             uid: text(&object, "/metadata/uid").into(),
-            is_over: ["Succeeded", "Failed"].contains(&text(&object, "/status/phase")),
+            is_over: is_over(&object),
             text: object.to_string().into(),
         }
     }

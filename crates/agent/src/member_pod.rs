@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::{
     HOST, MANAGED_BY,
     cache::Kept,
-    object::{Place, is_leaving, items, mark, text, unpacked},
+    object::{Place, is_leaving, is_over, is_ready, items, mark, text, unpacked},
 };
 use domain::volume::{DRIVER, quantity};
 use leaf::ownership::COPY_OF;
@@ -149,9 +149,7 @@ impl Kept for MemberPod {
 }
 
 fn in_trouble(copy: &Value) -> bool {
-    let is_ready = items(copy, "/status/conditions").any(|one| one["type"] == "Ready" && one["status"] == "True");
-    let is_over = ["Succeeded", "Failed"].contains(&text(copy, "/status/phase"));
-    !is_ready && !is_over && !is_leaving(copy)
+    !is_ready(copy) && !is_over(copy) && !is_leaving(copy)
 }
 
 fn asked(pod: &Value) -> Amounts {

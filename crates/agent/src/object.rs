@@ -66,6 +66,16 @@ pub(super) fn is_leaving(object: &Value) -> bool {
     !text(object, "/metadata/deletionTimestamp").is_empty()
 }
 
+/// A pod whose containers have all ended for good.
+pub(super) fn is_over(pod: &Value) -> bool {
+    ["Succeeded", "Failed"].contains(&text(pod, "/status/phase"))
+}
+
+/// A pod or a node.
+pub(super) fn is_ready(object: &Value) -> bool {
+    items(object, "/status/conditions").any(|one| one["type"] == "Ready" && one["status"] == "True")
+}
+
 pub(super) type Objects = Api<DynamicObject>;
 
 fn everywhere<K: Resource<DynamicType = ()>>(client: &Client) -> Objects {

@@ -358,9 +358,7 @@ fn nodes_of<'a>(virtual_node: &VirtualNodeId, state: &'a MemberState) -> Vec<&'a
 }
 
 fn health(virtual_node: &VirtualNodeId, state: &MemberState) -> Health {
-    let ready = nodes_of(virtual_node, state)
-        .into_iter()
-        .any(|node| items(node, "/status/conditions").any(|one| one["type"] == "Ready" && one["status"] == "True"));
+    let ready = nodes_of(virtual_node, state).into_iter().any(object::is_ready);
     let member = &virtual_node.member;
     let (reason, message) = match (ready, &virtual_node.node) {
         (true, _) => ("MemberReady", format!("member {member} answers")),

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 pub(super) use super::super::member_pod::Amounts;
 use super::super::{
     member_pod::{MemberPod, add, amounts},
-    object::{items, text},
+    object::{is_ready, items, text},
 };
 use domain::volume::quantity;
 
@@ -18,8 +18,7 @@ const LONGEST: usize = 253 + 1 + 63;
 
 /// Ready, and open to new pods.
 pub(crate) fn is_open(node: &Value) -> bool {
-    let ready = items(node, "/status/conditions").any(|one| one["type"] == "Ready" && one["status"] == "True");
-    ready && node["spec"]["unschedulable"] != true
+    is_ready(node) && node["spec"]["unschedulable"] != true
 }
 
 /// Of these nodes, without what these pods ask for on them.

@@ -8,8 +8,8 @@ use std::{
 use serde_json::Value;
 
 use super::{
-    super::object::{Place, items, mark, text},
-    step::{copy_of, is_over},
+    super::object::{Place, is_over, items, mark, text},
+    step::copy_of,
 };
 use domain::volume::{DRIVER, VolumeId};
 

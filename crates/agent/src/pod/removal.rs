@@ -8,7 +8,7 @@ use super::{
         node::{ignore_conflict, now},
         object::{self, Place, text},
     },
-    MUCH_LATER, Next, Pods, status, step,
+    MUCH_LATER, Next, Pods, status,
 };
 
 pub(super) async fn of_copy(pods: &Pods<'_>, there: &Value, grace: Option<u64>) -> kube::Result<Next> {
@@ -25,7 +25,7 @@ pub(super) async fn of_copy(pods: &Pods<'_>, there: &Value, grace: Option<u64>) 
 pub(super) async fn of_pod(pods: &Pods<'_>, pod: &Value) -> kube::Result<Next> {
     let place = Place::of(pod);
     tracing::info!(member = pods.member.name, pod = %place, "has ended");
-    if object::items(pod, "/metadata/finalizers").next().is_some() && !step::is_over(pod) {
+    if object::items(pod, "/metadata/finalizers").next().is_some() && !object::is_over(pod) {
         // Whoever holds it wants to know that before he lets it go.
         return pods.write(pod, status::terminated(pod, &now())).await;
     }

@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::{
     super::{
         HOST, MANAGED_BY,
-        object::{Place, is_leaving, items, mark, text, way_out},
+        object::{Place, is_leaving, is_over, items, mark, text, way_out},
     },
     COPIED, ephemeral, given,
     refusal::{refusal, refused_number},
@@ -60,10 +60,6 @@ impl PodStep {
 pub(super) fn copy_of<'a>(there: &'a Value, host: &str) -> Option<&'a str> {
     let ours = mark(there, "labels", MANAGED_BY) == DRIVER && mark(there, "labels", HOST) == host;
     Some(mark(there, "annotations", COPY_OF)).filter(|uid| ours && !uid.is_empty())
-}
-
-pub(super) fn is_over(pod: &Value) -> bool {
-    ["Succeeded", "Failed"].contains(&text(pod, "/status/phase"))
 }
 
 /// Whether a pod has been told of its copy.

@@ -56,15 +56,15 @@ async fn play(command: Command) -> ExitCode {
     // Two providers may be compiled in by dependencies; without a choice the first TLS connection would panic.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let ended = match command {
-        Command::Role(Role::Controller(controller)) => match tell("controller", &controller.common.process) {
+        Command::Role(Role::Controller(controller)) => match begin("controller", &controller.common.process) {
             Ok(traces) => run::controller(controller, traces).await,
             Err(misuse) => Err(misuse.into()),
         },
-        Command::Role(Role::VirtualNode(node)) => match tell("virtual-node", &node.process) {
+        Command::Role(Role::VirtualNode(node)) => match begin("virtual-node", &node.process) {
             Ok(traces) => run::virtual_node(node, traces).await,
             Err(misuse) => Err(misuse.into()),
         },
-        Command::Role(Role::Node(node)) => match tell("node", &node.process) {
+        Command::Role(Role::Node(node)) => match begin("node", &node.process) {
             Ok(traces) => run::node(node, traces).await,
             Err(misuse) => Err(misuse.into()),
         },
@@ -79,7 +79,7 @@ async fn play(command: Command) -> ExitCode {
         Command::Role(Role::Operator(command)) => return operate(&command).await,
         Command::Completion { shell } => return complete(shell),
         #[cfg(all(feature = "dev", target_os = "linux"))]
-        Command::Dev(arguments) => match tell("dev", &arguments.process) {
+        Command::Dev(arguments) => match begin("dev", &arguments.process) {
             Ok(traces) => dev::run(arguments, traces).await,
             Err(misuse) => Err(misuse.into()),
         },
@@ -102,8 +102,8 @@ async fn play(command: Command) -> ExitCode {
 }
 
 /// Begins the log, and traces where they are asked for.
-fn tell(role: &str, process: &Process) -> Result<Traces, Misuse> {
-    telemetry::serve(role, process.log_format, process.otlp_endpoint.as_deref()).map_err(Misuse)
+fn begin(role: &str, process: &Process) -> Result<Traces, Misuse> {
+    telemetry::start_with_traces(role, process.log_format, process.otlp_endpoint.as_deref()).map_err(Misuse)
 }
 
 fn complete(shell: clap_complete::Shell) -> ExitCode {

@@ -25,8 +25,7 @@ pub enum LogFormat {
     Json,
 }
 
-/// Part of what takes note of a process.
-type Part<S> = Box<dyn Layer<S> + Send + Sync>;
+type BoxedLayer<S> = Box<dyn Layer<S> + Send + Sync>;
 
 /// Logs alone.
 pub fn start(format: LogFormat) {
@@ -35,7 +34,7 @@ pub fn start(format: LogFormat) {
 
 /// Logs, and traces of a role that goes on, where a collector is given or named by the standard variable. Fails where one is given and
 /// gets none.
-pub fn serve(role: &str, format: LogFormat, given: Option<&str>) -> Result<Traces, String> {
+pub fn start_with_traces(role: &str, format: LogFormat, given: Option<&str>) -> Result<Traces, String> {
     let standard = std::env::var(STANDARD).ok().filter(|address| !address.is_empty());
     let Some(address) = given.map(str::to_owned).or(standard) else {
         start(format);
@@ -78,7 +77,7 @@ fn filter() -> EnvFilter {
     EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("warn,kosmos_csi=info,kube_client=off"))
 }
 
-fn lines<S>(format: LogFormat) -> Part<S>
+fn lines<S>(format: LogFormat) -> BoxedLayer<S>
 where
     S: Subscriber + for<'a> LookupSpan<'a>,
 {

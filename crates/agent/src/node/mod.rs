@@ -237,7 +237,7 @@ impl Nodes {
                 NodeStep::PatchNode(change) => patch(&nodes, name, &change).await?,
                 NodeStep::CreateCsiNode(made) => create(&csi_nodes, made).await?,
                 NodeStep::PatchCsiNode(change) => patch(&csi_nodes, name, &change).await?,
-                NodeStep::Open(change) => {
+                NodeStep::Uncordon(change) => {
                     if !self.is_named(state).await? {
                         return Ok(None);
                     }

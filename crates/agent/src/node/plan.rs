@@ -27,8 +27,8 @@ pub(super) enum NodeStep {
     PatchNode(Value),
     CreateCsiNode(Value),
     PatchCsiNode(Value),
-    /// It takes pods again: where its member has left, and nobody has heard of it yet, it is not to.
-    Open(Value),
+    /// Only while its member has not left, which may not have been heard of yet.
+    Uncordon(Value),
     /// Somebody else's: it is left alone, and this is said.
     Foreign(String),
     /// It goes away, and is made anew then.
@@ -57,7 +57,7 @@ pub(super) fn step(
         return step;
     }
     let labelled = labelled(virtual_node, node).map(NodeStep::PatchNode);
-    labelled.or_else(|| opened(node).map(NodeStep::Open)).unwrap_or(NodeStep::Done)
+    labelled.or_else(|| uncordoned(node).map(NodeStep::Uncordon)).unwrap_or(NodeStep::Done)
 }
 
 fn foreign(virtual_node: &VirtualNodeId, kept_for: Option<&VirtualNodeId>) -> String {
@@ -252,7 +252,7 @@ fn labelled(virtual_node: &VirtualNodeId, node: &Value) -> Option<Value> {
 }
 
 /// A cordon of a person's stays.
-fn opened(node: &Value) -> Option<Value> {
+fn uncordoned(node: &Value) -> Option<Value> {
     let ours = !mark(node, "annotations", CORDONED).is_empty();
     let change = json!({"metadata": {"annotations": {CORDONED: null}}, "spec": {"unschedulable": null}});
     ours.then(|| patch_of(node, change))

@@ -19,7 +19,7 @@ use opentelemetry_sdk::{
 use tracing::{Metadata, Subscriber};
 use tracing_subscriber::{Layer, filter::FilterFn, registry::LookupSpan};
 
-use super::Part;
+use super::BoxedLayer;
 use cluster::traces::{CALL, TRACES};
 
 /// For the last traces, once all else has ended.
@@ -40,7 +40,7 @@ impl Traces {
     }
 }
 
-pub(super) fn begin<S>(role: &str, collector: &str) -> Result<(Part<S>, Traces), String>
+pub(super) fn begin<S>(role: &str, collector: &str) -> Result<(BoxedLayer<S>, Traces), String>
 where
     S: Subscriber + for<'a> LookupSpan<'a> + Send + Sync,
 {

@@ -1,8 +1,7 @@
 //! A program that is built without the feature `otlp` sends no traces, and says so to whoever asks for them.
 
-use super::Part;
+use super::BoxedLayer;
 
-/// None.
 #[derive(Debug, Default)]
 pub struct Traces(());
 
@@ -11,7 +10,7 @@ impl Traces {
     pub async fn end(self) {}
 }
 
-pub(super) fn begin<S>(_: &str, _: &str) -> Result<(Part<S>, Traces), String> {
+pub(super) fn begin<S>(_: &str, _: &str) -> Result<(BoxedLayer<S>, Traces), String> {
     Err("this program sends no traces, and images are made without that: build it with the feature `otlp` (`make image FEATURES=otlp` in a \
          checkout), or leave this out"
         .to_owned())

@@ -45,9 +45,9 @@ fn converge(virtual_node: &VirtualNodeId, node: &mut Option<Value>, csi_node: &m
                 merge(csi_node.as_mut().unwrap(), &patch);
                 "csi-patch"
             }
-            NodeStep::Open(patch) => {
+            NodeStep::Uncordon(patch) => {
                 merge(node.as_mut().unwrap(), &patch);
-                "open"
+                "uncordon"
             }
             NodeStep::Foreign(_) => "foreign",
             NodeStep::Wait => "wait",
@@ -203,7 +203,7 @@ fn node_that_leaves_is_closed_first_and_opened_when_its_member_returns() {
     let Leave::Cordon(patch) = leave(node.as_ref().unwrap()) else { panic!("it is not closed first") };
     merge(node.as_mut().unwrap(), &patch);
     assert_eq!(leave(node.as_ref().unwrap()), Leave::Remove);
-    assert_eq!(converge(&virtual_node(), &mut node, &mut csi_node), ["open"]);
+    assert_eq!(converge(&virtual_node(), &mut node, &mut csi_node), ["uncordon"]);
     assert!(node.as_ref().unwrap()["spec"].get("unschedulable").is_none());
     node.as_mut().unwrap()["spec"]["unschedulable"] = json!(true);
     assert!(converge(&virtual_node(), &mut node, &mut csi_node).is_empty(), "a person's cordon stays");

@@ -44,7 +44,7 @@ pub fn start_with_traces(role: &str, format: LogFormat, given: Option<&str>) -> 
     match collector(&address).and_then(|collector| traces::begin(role, &collector)) {
         Ok((layer, traces)) => {
             registry().with(lines(format).with_filter(filter())).with(layer).init();
-            tracing::info!(collector = address, "sends traces");
+            tracing::info!(collector = address, "traces are sent to it");
             Ok(traces)
         }
         Err(reason) => {

@@ -101,7 +101,7 @@ pub(crate) fn held(what: &str, never: &str, by: Option<&(String, i64)>) -> Line 
             line(what, state, *age <= LEASE_LATE)
         }
         Some((pod, age)) if *age > LEASE_LATE => {
-            line(what, format!("none: {pod} said for the last time {} ago that it is", span(*age)), false)
+            line(what, format!("none: {pod} last renewed its lease {} ago", span(*age)), false)
         }
         Some((pod, age)) => line(what, format!("{pod}, which said so {} ago", span(*age)), true),
     }
@@ -226,7 +226,10 @@ mod tests {
         for (seen, row) in [
             (Seen { has_driver_object: false, ..well() }, "driver             NOT WELL: CSIDriver"),
             (Seen { leader: None, ..well() }, "leader             NOT WELL: no controller has ever"),
-            (Seen { leader: Some(("c".to_owned(), 600)), ..well() }, "leader             NOT WELL: none: c said"),
+            (
+                Seen { leader: Some(("c".to_owned(), 600)), ..well() },
+                "leader             NOT WELL: none: c last renewed",
+            ),
             (
                 Seen { leader: Some((String::new(), 600)), ..well() },
                 "leader             NOT WELL: none just now: the last one was stopped 10m ago",

@@ -214,7 +214,7 @@ mod tests {
             (Seen { provisioner: None, ..with_members() }, "csi-provisioner   NOT WELL: it has never worked here"),
             (
                 Seen { attacher: Some(("a".to_owned(), 600)), ..with_members() },
-                "csi-attacher      NOT WELL: none: a said",
+                "csi-attacher      NOT WELL: none: a last renewed",
             ),
             (Seen { classes: vec![slip], ..with_members() }, "class fast        NOT WELL: unknown parameter"),
             (Seen { rooms: full, ..with_members() }, "class fast        NOT WELL: no member has room for it (m0, m1)"),

@@ -64,8 +64,8 @@ fn foreign(virtual_node: &VirtualNodeId, kept_for: Option<&VirtualNodeId>) -> St
     let (name, member) = (virtual_node.name(), &virtual_node.member);
     match kept_for {
         Some(other) => format!(
-            "Node {name} stands for a node of member {}, whose pods it has, and one of member {member} would be called so too: that one runs no \
-             pods of this host. Give one of both members another name, or that node",
+            "Node {name} stands for a node of member {}, whose pods it has, and one of member {member} would have the same name: that one \
+             runs no pods of this host. Give one of the two members another name, or one of the two nodes",
             other.member
         ),
         None => format!(
@@ -115,8 +115,8 @@ pub(super) fn ambiguous(
     let (first, owner) = virtual_nodes.iter().find_map(|one| Some((one.clone(), other(one)?)))?;
     virtual_nodes.retain(|one| other(one).is_none());
     Some(format!(
-        "node {} of member {} would be called {} here, as a node of member {owner} might be: it is left out, and so are others like it. Give one \
-         of both members another name, or that node",
+        "node {} of member {} would be called {} here, as a node of member {owner} might be: no virtual node stands for it, nor for \
+         others like it. Give one of the two members another name, or that node",
         first.node.as_deref().unwrap_or_default(),
         first.member,
         first.name()

@@ -19,7 +19,7 @@ pub struct Verify {
     #[arg(long, default_value = "0s", value_parser = humantime::parse_duration, value_name = "TIME")]
     pub wait: Duration,
 
-    /// The host makes no volumes of claims by csi-provisioner: it is not looked for
+    /// Do not look for csi-provisioner: the host makes no volumes of claims by it
     #[arg(long)]
     pub without_provisioner: bool,
 

@@ -196,7 +196,8 @@ async fn target(flags: &Add, admin: &Admin, dial: &Dial) -> anyhow::Result<(Targ
         && let Some((node, of)) = copies::namesake(&driver.host, name).await?
     {
         bail!(
-            "Node {node} stands for a node of member {of}, and one of member {name} could have that name: `member add` it under another one"
+            "Node {node} stands for a node of member {of}, and one of member {name} could have the same name: give this member another one \
+             in `member add`"
         );
     }
     let scope = Scope::of(flags, admin, &driver.host, &agents, driver.secret.as_ref()).await?;

@@ -35,7 +35,7 @@ use operator::{
     table::Table,
 };
 
-/// For each who tells how full volumes are.
+/// For each reader of volumes.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The lines so far.
@@ -242,7 +242,7 @@ async fn volume_stats(flags: &Check, host: &Host, client: &Client, sheet: &mut S
             let unread = told.unread.join("; ");
             sheet.failed(
                 line,
-                format!("volumes that pod {reader} tells of: {}, and it cannot of all: {unread}", told.volumes.len()),
+                format!("volumes that pod {reader} tells of: {}, which are not all: {unread}", told.volumes.len()),
             );
         }
         Err(reason) if flags.volume_stats => sheet.failed(line, reason),

@@ -34,10 +34,11 @@ use member::source::Account;
 const BY_FORCE: &str = "say --force to remove it all the same";
 const COPIES_END: &str =
     "The agent ends those whose pods have gone: type this again then. With --force nobody ends them any more";
-const COPIES_STAY: &str = "No agent of this host has an account there, so nobody ends them: who administers the member deletes them, as somebody there has made \
-                           them or their agent has gone. Type this again then. With --force they stay";
-const OWN_END: &str = "The driver ends them itself: type this again then. A consumer (kosmos-csi-consumer-…) that is there for \
-                       longer than a quarter of an hour somebody there has made: who administers the member deletes it. With --force nobody ends them any more";
+const COPIES_STAY: &str = "No agent of this host has an account there, so nobody ends them: somebody there has made them, or their \
+                           agent has gone. Who administers the member deletes them: type this again then. With --force they stay";
+const OWN_END: &str = "The driver ends them itself: type this again then. Where a consumer (kosmos-csi-consumer-…) is there for longer than \
+                       a quarter of an hour, somebody there has made it, and who administers the member deletes it. With --force \
+                       nobody ends them any more";
 
 /// None where it may be removed. Its administrator, where he is here, sees what no account of the host may see or is there to look for.
 pub(super) async fn told(
@@ -75,8 +76,8 @@ pub(super) async fn told(
         Ok(leaves) if leaves.is_empty() => missed(host, admin).await?,
         Ok(leaves) => Some(format!(
             "it has {}. `kosmos-csi doctor` tells of leaf claims and leaf snapshots that are orphans, and `kosmos-csi volume discard` of what \
-             moves have kept; contents of snapshots that have gone are for who administers the member, as are claims without the label \
-             {VOLUME}, which doctor does not know: he puts it back as its volume has it, or deletes the claim where it is none; {BY_FORCE}",
+             moves have kept; who administers the member deletes contents of snapshots that have gone. doctor does not know claims without \
+             the label {VOLUME}: he puts it back as the leaf volume has it, or deletes the claim where it is no leaf; {BY_FORCE}",
             leaves.join(", ")
         )),
         Err(reason) => Some(format!("whether leaves of this host are there cannot be seen ({reason}); {BY_FORCE}")),

@@ -21,8 +21,8 @@ const PATIENCE: Duration = Duration::from_mins(1);
 
 pub const ETCD: &str = "etcd";
 pub const API_SERVER: &str = "kube-apiserver";
-const CONTROLLERS: &str = "kube-controller-manager";
-const SCHEDULER: &str = "kube-scheduler";
+pub const CONTROLLERS: &str = "kube-controller-manager";
+pub const SCHEDULER: &str = "kube-scheduler";
 const CANARY: &str = "canary";
 /// Of etcd's folder.
 const BACKUP: &str = "etcd-backup";

@@ -12,11 +12,10 @@ use serde_json::json;
 
 use super::fault::Disk;
 use crate::{
-    clusters::{Cluster, Fleet, wait_for},
+    clusters::{Cluster, Fleet, control_plane::ETCD, wait_for},
     rig::PATIENCE,
 };
 
-const ETCD: &str = "etcd";
 const FILLER: &str = "filler";
 /// Of etcd, besides what it has already, in MiB: it takes as much at once for its next log.
 const ROOM: u32 = 96;

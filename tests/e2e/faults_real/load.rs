@@ -13,7 +13,7 @@ use serde_json::json;
 
 use super::{
     kept::OF_OTHER,
-    real_node,
+    pods, real_node,
     world::{KEPT, SINCE, World},
 };
 use crate::{
@@ -177,7 +177,7 @@ impl Load {
             world.host.bound_within(&self.local, within).await?;
         }
         if world.real.is_some() {
-            real_node::runs(&world.host, &self.near, within).await?;
+            pods::runs(&world.host, &self.near, within).await?;
         }
         Ok(())
     }

@@ -3,11 +3,8 @@
 use std::time::Duration;
 
 use super::fault::{A_WHILE, CONTROLLER, Disk, FOUND, Fault, HOST_WAITS, How, Link, MEMBER_WAITS, PODS_WAIT, Who};
+use crate::clusters::control_plane::{API_SERVER, CONTROLLERS, ETCD, SCHEDULER};
 
-const ETCD: &str = "etcd";
-const API_SERVER: &str = "kube-apiserver";
-const CONTROLLERS: &str = "kube-controller-manager";
-const SCHEDULER: &str = "kube-scheduler";
 const KUBELET: &str = "kubelet";
 const CONTAINERD: &str = "containerd";
 const PROVISIONER: &str = "host-csi-provisioner";

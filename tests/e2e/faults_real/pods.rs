@@ -39,12 +39,7 @@ impl<'a> Pods<'a> {
 
     /// One of a user runs, on a node that is ready.
     pub async fn runs(&self, host: &Place<'_>, name: &str, within: Duration) -> Result<()> {
-        wait_for(&format!("pod {name} runs"), within, || async {
-            let phase = host.pods().get(name).await?.status.and_then(|status| status.phase);
-            ensure!(phase.as_deref() == Some("Running"), "it is {phase:?}");
-            Ok(Some(()))
-        })
-        .await?;
+        runs(host, name, within).await?;
         self.agent.lock().await.ready(NODE, true, within).await
     }
 
@@ -53,6 +48,15 @@ impl<'a> Pods<'a> {
         gone(host, KEEPER).await?;
         self.agent.into_inner().end().await
     }
+}
+
+pub async fn runs(host: &Place<'_>, name: &str, within: Duration) -> Result<()> {
+    wait_for(&format!("pod {name} runs"), within, || async {
+        let phase = host.pods().get(name).await?.status.and_then(|status| status.phase);
+        ensure!(phase.as_deref() == Some("Running"), "it is {phase:?}");
+        Ok(Some(()))
+    })
+    .await
 }
 
 async fn uids(host: &Place<'_>, leaf: &Place<'_>) -> Result<[Option<String>; 2]> {

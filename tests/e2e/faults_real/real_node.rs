@@ -1,7 +1,5 @@
 //! The host's real node, where the driver's plugin mounts volumes of the member: pods that use one, of which one runs all the while.
 
-use std::time::Duration;
-
 use anyhow::{Result, ensure};
 use kube::{
     ResourceExt,
@@ -13,9 +11,9 @@ use tokio::sync::Mutex;
 use super::{
     MEMBER,
     kept::{Kept, class},
+    pods::runs,
 };
 use crate::{
-    clusters::wait_for,
     host_node::{HostNode, NEAR, storage_objects},
     objects::{Place, pod},
     rig::{PATIENCE, Rig},
@@ -74,13 +72,4 @@ pub async fn comes(host: &Place<'_>, name: &str, script: &str) -> Result<()> {
     let pod = serde_json::from_value(pod(name, &[name], script))?;
     host.pods().create(&PostParams::default(), &pod).await?;
     Ok(())
-}
-
-pub async fn runs(host: &Place<'_>, name: &str, within: Duration) -> Result<()> {
-    wait_for(&format!("pod {name} runs"), within, || async {
-        let phase = host.pods().get(name).await?.status.and_then(|status| status.phase);
-        ensure!(phase.as_deref() == Some("Running"), "it is {phase:?}");
-        Ok(Some(()))
-    })
-    .await
 }

@@ -128,13 +128,13 @@ impl MemberAgent {
         let _ = known_as.changed().await;
         let is_foreign = |pod: &Arc<MemberPod>| !pod.is_of_host(&self.host.id.0);
         loop {
-            let (KnownAs { aliases, beside_clustertree }, longer) = self.names(&known_as.borrow());
+            let (KnownAs { aliases, beside_clustertree }, longer_names) = self.names(&known_as.borrow());
             let state = MemberState {
                 nodes: there.nodes.all(),
                 foreign_pods: there.pods.all_kept().into_iter().filter(is_foreign).collect(),
                 version: version.clone(),
                 aliases,
-                longer,
+                longer_names,
                 clustertree: beside_clustertree,
                 secret: member.secret(),
             };

@@ -18,7 +18,7 @@ pub struct Seen {
     pub driver: Option<DriverObject>,
     /// Who works in the background, and how many seconds ago he said so; likewise the sidecars.
     pub leader: Option<(String, i64)>,
-    /// There is none to be looked for.
+    /// csi-provisioner is not looked for.
     pub without_provisioner: bool,
     pub provisioner: Option<(String, i64)>,
     pub attacher: Option<(String, i64)>,

@@ -70,7 +70,7 @@ pub(super) struct MemberState {
     /// Its other names: clustertree may know it by one of them.
     pub(super) aliases: Vec<String>,
     /// Members whose names begin with its own and a hyphen.
-    pub(super) longer: Vec<String>,
+    pub(super) longer_names: Vec<String>,
     /// Kosmos knows it, and clustertree keeps its nodes or will: whoever makes one runs its pods, so both must not.
     pub(super) clustertree: bool,
     /// The Secret that names it, where one does.
@@ -107,7 +107,7 @@ impl Nodes {
         let ours = guests.is_empty() && !state.clustertree;
         let mut virtual_nodes = if ours { virtual_nodes(member, mode, state) } else { Vec::new() };
         let has_node = |one: &VirtualNodeId| self.has_node_of(one);
-        if let Some(message) = plan::ambiguous(&state.longer, &mut virtual_nodes, has_node) {
+        if let Some(message) = plan::ambiguous(&state.longer_names, &mut virtual_nodes, has_node) {
             self.tell_of_all("NameTaken", message, &virtual_nodes).await;
         }
         if let Some(message) = plan::limit(member, &mut virtual_nodes) {
@@ -141,7 +141,7 @@ impl Nodes {
         node.is_some_and(|node| virtual_node_of(&node).as_ref() == Some(virtual_node))
     }
 
-    /// On the first of them that is there, or in the log alone where all are left out.
+    /// By an event on the first of them, once its Node is there; in the log alone where all are left out.
     async fn tell_of_all(&mut self, reason: &'static str, message: String, virtual_nodes: &[VirtualNodeId]) {
         let name = virtual_nodes.first().map(VirtualNodeId::name);
         let place = name.map(|name| Place { namespace: String::new(), name });
@@ -209,8 +209,8 @@ impl Nodes {
         found
     }
 
-    /// Takes steps until the Node is as it should be, of this architecture, or what clustertree lacks is added where none is told. The Node
-    /// then; none where it is not ours, or goes away.
+    /// Takes steps until the Node is as it should be. The Node then; none where it is not ours, or goes away. `architecture`: none for a
+    /// node of clustertree, to which only what it lacks is added.
     async fn converge(
         &mut self,
         virtual_node: &VirtualNodeId,

@@ -104,12 +104,12 @@ pub(super) fn limit(member: &str, virtual_nodes: &mut Vec<VirtualNodeId>) -> Opt
 /// A member names its nodes as it likes, also so that one would have the name of another member's: that one gets it whose own name is
 /// longer. Who has the Node already keeps it, as its pods are there. What is told of those that are left out.
 pub(super) fn ambiguous(
-    longer: &[String],
+    longer_names: &[String],
     virtual_nodes: &mut Vec<VirtualNodeId>,
     is_there: impl Fn(&VirtualNodeId) -> bool,
 ) -> Option<String> {
     let other = |virtual_node: &VirtualNodeId| {
-        let other = longer.iter().find(|other| may_be_called(other, &virtual_node.name()));
+        let other = longer_names.iter().find(|other| may_be_called(other, &virtual_node.name()));
         other.filter(|_| !is_there(virtual_node))
     };
     let (first, owner) = virtual_nodes.iter().find_map(|one| Some((one.clone(), other(one)?)))?;

@@ -47,11 +47,11 @@ impl Pods<'_> {
     /// Keeps everything up to date that pods of the host name there, and removes what no copy names any more, or what the host no
     /// longer gives, until it is dropped.
     pub(super) async fn keep_named(&self) {
-        let (mut unused, mut holding, mut everywhere) = (HashMap::new(), BTreeSet::new(), None::<Instant>);
+        let (mut unused, mut holding, mut last_thorough) = (HashMap::new(), BTreeSet::new(), None::<Instant>);
         loop {
-            let is_thorough = everywhere.is_none_or(|since| since.elapsed() >= EVERYWHERE);
+            let is_thorough = last_thorough.is_none_or(|since| since.elapsed() >= EVERYWHERE);
             match self.look_at_named(&mut unused, &mut holding, is_thorough).await {
-                Ok(()) if is_thorough => everywhere = Some(Instant::now()),
+                Ok(()) if is_thorough => last_thorough = Some(Instant::now()),
                 Ok(()) => {}
                 Err(error) => tracing::warn!(
                     member = self.member.name,

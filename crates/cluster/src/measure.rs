@@ -13,13 +13,14 @@ use std::{
 use hyper::body::{Body, Bytes, Frame, SizeHint};
 use tower::BoxError;
 
-use super::{Breaker, named::object_in};
+use super::{
+    Breaker,
+    named::{HEAD, object_in},
+};
 
 /// One event of a watch. etcd takes 1.5 MiB of an object, and what an API server makes of that as JSON has six letters for one of some
 /// (`<` is `\u003c`): whoever may write an object can have it be of 9 MiB.
 const LINE: usize = 10 << 20;
-/// Of a line, what tells which object it is about.
-const BEGINNING: usize = 2 << 10;
 /// All other answers of one cluster that are being read.
 const TOGETHER: usize = 64 << 20;
 /// The same where it is only asked who it is.
@@ -100,17 +101,17 @@ impl<B> Measured<B> {
                 let before = self.held;
                 self.held = if last == piece.len() { before + last } else { last };
                 let first = piece.split(|byte| *byte == b'\n').next().unwrap_or_default();
-                self.begins(first);
+                self.keep_beginning(first);
                 if before + first.len() <= LINE {
                     if last < piece.len() {
                         self.beginning.clear();
-                        self.begins(&piece[piece.len() - last..]);
+                        self.keep_beginning(&piece[piece.len() - last..]);
                     }
                     if self.held <= LINE {
                         return Ok(());
                     }
                 }
-                // Whose it is stands in the log alone: it may be nobody's whom the host serves.
+                // The object is named in the log alone: it may belong to nobody whom the host serves.
                 let (cluster, object) = (&*self.measure.cluster, object_in(&self.beginning).unwrap_or_default());
                 tracing::error!(
                     cluster,
@@ -129,9 +130,9 @@ impl<B> Measured<B> {
         Err(reason)
     }
 
-    /// Takes in what follows of a line.
-    fn begins(&mut self, more: &[u8]) {
-        let room = BEGINNING.saturating_sub(self.beginning.len());
+    /// Of a line, what tells which object it is about.
+    fn keep_beginning(&mut self, more: &[u8]) {
+        let room = HEAD.saturating_sub(self.beginning.len());
         self.beginning.extend_from_slice(&more[..more.len().min(room)]);
     }
 }

@@ -1,7 +1,7 @@
 //! Which object a text is about that is too long to be read.
 
 /// How much of it is looked at: kind, version and the first fields of the metadata.
-const HEAD: usize = 2 << 10;
+pub(super) const HEAD: usize = 2 << 10;
 /// Of Kubernetes.
 const LONGEST_NAME: usize = 253;
 

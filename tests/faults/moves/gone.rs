@@ -46,7 +46,7 @@ fn approves(story: &Story) {
     story.bench.host.change(MOVES, SHOP, "to", |of| of["spec"]["approved"] = json!(true)).unwrap();
 }
 
-fn calls_off(story: &Story) {
+pub(super) fn calls_off(story: &Story) {
     story.bench.host.delete(MOVES, SHOP, "to").unwrap();
 }
 

@@ -10,7 +10,7 @@ use simulate::{
 };
 use tokio::time::sleep;
 
-use super::{CLAIM, CLAIMS, MOVES, STEP, Story, VOLUMES, YARD, at_the_end, is_slow, killed::story_in};
+use super::{CLAIM, CLAIMS, MOVES, STEP, Story, VOLUMES, YARD, at_the_end, gone::calls_off, is_slow, killed::story_in};
 use crate::{
     bench::SHOP,
     caller::Script,
@@ -38,10 +38,6 @@ fn theirs(story: &Story) -> (Value, String) {
     let volume = story.bench.members[1].get(VOLUMES, "", THEIRS).unwrap();
     let labels = volume.pointer("/metadata/labels").cloned().unwrap_or_else(|| json!({}));
     (labels, text(&volume, "/spec/persistentVolumeReclaimPolicy").to_owned())
-}
-
-fn calls_off(story: &Story) {
-    story.bench.host.delete(MOVES, SHOP, "to").unwrap();
 }
 
 #[test]

@@ -258,17 +258,7 @@ fn copy_that_loses_its_volume_before_anything_is_in_it_is_begun_anew() {
         (lost, Moving::RemoveCopy),
         (SeenLeaf::default(), Moving::MakeCopy),
     ] {
-        let seen = Seen {
-            phase: Phase::Preparing,
-            called_off: false,
-            may_switch: true,
-            verified: false,
-            switched: false,
-            source: Some(SeenLeaf::default()),
-            copy: Some(copy),
-            source_forgotten: false,
-            copy_forgotten: false,
-        };
+        let seen = Seen { phase: Phase::Preparing, ..copying(SeenLeaf::default(), copy) };
         assert_eq!(next(&seen), expected, "{seen:?}");
     }
 }

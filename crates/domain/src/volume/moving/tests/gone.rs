@@ -17,14 +17,10 @@ fn nothing_is_awaited_of_a_member_of_which_the_host_was_told_that_it_is_gone_for
     let source = SeenLeaf { yard: true, whole: true, mark: Mark::Isolated, volume: Some(KEPT), ..SeenLeaf::default() };
     let silent = Seen {
         phase: Phase::Finishing,
-        called_off: false,
-        may_switch: true,
         verified: true,
         switched: true,
         source: None,
-        copy: Some(copy),
-        source_forgotten: false,
-        copy_forgotten: false,
+        ..copying(SeenLeaf::default(), copy)
     };
     let forgotten = Seen { source_forgotten: true, ..silent };
     for (seen, expected) in [
@@ -45,17 +41,8 @@ fn nothing_is_awaited_of_a_member_of_which_the_host_was_told_that_it_is_gone_for
 #[test]
 fn copy_that_was_verified_is_switched_to_where_the_member_of_its_source_is_forgotten() {
     let copy = SeenLeaf { home: true, whole: true, volume: Some(KEPT), ..SeenLeaf::default() };
-    let silent = Seen {
-        phase: Phase::Ready,
-        called_off: false,
-        may_switch: true,
-        verified: true,
-        switched: false,
-        source: None,
-        copy: Some(SeenLeaf { volume: Some(SeenVolume { lent: false, ..KEPT }), ..copy }),
-        source_forgotten: false,
-        copy_forgotten: false,
-    };
+    let placed = SeenLeaf { volume: Some(SeenVolume { lent: false, ..KEPT }), ..copy };
+    let silent = Seen { phase: Phase::Ready, verified: true, source: None, ..copying(SeenLeaf::default(), placed) };
     let forgotten = Seen { source_forgotten: true, ..silent };
     for (seen, expected) in [
         (silent, Moving::AwaitMember(Part::Source)),
@@ -97,13 +84,9 @@ fn copy_that_was_verified_is_removed_only_while_the_member_of_its_source_answers
     let silent = Seen {
         phase: Phase::Cancelling,
         called_off: true,
-        may_switch: true,
         verified: true,
-        switched: false,
         source: None,
-        copy: Some(copy),
-        source_forgotten: false,
-        copy_forgotten: false,
+        ..copying(SeenLeaf::default(), copy)
     };
     let forgotten = Seen { source_forgotten: true, ..silent };
     for (seen, expected) in [

@@ -246,7 +246,7 @@ impl Job {
             }
             Moving::Stuck(part, what) => {
                 (self.slot, self.line) = (None, None);
-                Ok(is_stuck(&seen, part, what))
+                Ok(stuck(&seen, part, what))
             }
             step => {
                 let span = tracing::trace_span!(target: TRACES, "step of a move", of = self.name(), ?step);
@@ -305,12 +305,11 @@ impl Job {
     }
 }
 
-fn is_stuck(seen: &look::Looked, part: Part, what: &str) -> Went {
-    let (side, is_forgotten) = match part {
-        Part::Copy => (&seen.status.to, seen.seen.copy_forgotten),
-        Part::Source | Part::IsolatedSource => (&seen.status.from, seen.seen.source_forgotten),
+fn stuck(seen: &look::Looked, part: Part, what: &str) -> Went {
+    let is_forgotten = match part {
+        Part::Copy => seen.seen.copy_forgotten,
+        Part::Source | Part::IsolatedSource => seen.seen.source_forgotten,
     };
-    let member = side.as_ref().map(|side| side.member.as_str()).unwrap_or_default();
     let reason = if is_forgotten { MEMBER_UNREACHABLE } else { LEAF_STUCK };
-    Went::Stuck(reason, format!("member {member}: {what}"))
+    Went::Stuck(reason, format!("member {}: {what}", seen.member_of(part)))
 }

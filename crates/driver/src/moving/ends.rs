@@ -30,6 +30,11 @@ impl Looked {
         half.as_ref().map(AsRef::as_ref).map_err(Clone::clone)
     }
 
+    /// Those that are looked at, the source's first.
+    fn halves(&self) -> impl Iterator<Item = &Half> {
+        [&self.source, &self.copy].into_iter().flatten().map(AsRef::as_ref)
+    }
+
     /// Its pod waits for something.
     fn starts(&self, role: Role) -> bool {
         let movers = self.half(role).map(|half| half.movers.as_slice()).unwrap_or_default();
@@ -46,8 +51,7 @@ impl Job {
     /// A member's scheduler gives a pod its node when its claim has its volume. One that went by a claim which had the same name, and is
     /// gone, makes nobody provide a volume. Claims are read before pods, so it counts at the second look.
     fn finds_stranded(&mut self, looked: &Looked) -> Option<String> {
-        let halves = [&looked.source, &looked.copy].into_iter().flatten().map(AsRef::as_ref);
-        let unprovided = halves.filter(|half| half.sight.waits_for_volume());
+        let unprovided = looked.halves().filter(|half| half.sight.waits_for_volume());
         let waits = |mover: &&Mover| mover.node.is_some() && matches!(mover.state, State::Starting(_));
         let there: Vec<_> =
             unprovided.flat_map(|half| half.movers.iter().filter(waits).map(move |mover| (half, mover))).collect();
@@ -62,8 +66,7 @@ impl Job {
         if self.ending_since.get_or_insert_with(Instant::now).elapsed() < LONG {
             return what.to_owned();
         }
-        let halves = [&looked.source, &looked.copy].into_iter().flatten().map(AsRef::as_ref);
-        let told = halves.flat_map(|half| half.movers.iter().map(move |mover| still_there(half, mover)));
+        let told = looked.halves().flat_map(|half| half.movers.iter().map(move |mover| still_there(half, mover)));
         std::iter::once(what.to_owned()).chain(told).collect::<Vec<_>>().join("; ")
     }
 }
@@ -151,8 +154,7 @@ fn wanted<'a>(job: &'a Job, looked: &'a Looked, role: Role) -> Result<Wanted<'a>
 
 /// What comes late of the attempt before is of no use from then on.
 pub(super) async fn remove(job: &mut Job, looked: &Looked) -> Result<Went> {
-    let halves = [&looked.source, &looked.copy].into_iter().flatten().map(AsRef::as_ref);
-    let there = halves.flat_map(|half: &Half| half.movers.iter().map(move |mover| (half, mover)));
+    let there = looked.halves().flat_map(|half| half.movers.iter().map(move |mover| (half, mover)));
     let there: Vec<_> = there.filter(|(_, mover)| !mover.is_leaving).collect();
     if there.is_empty() {
         return Ok(Went::Waits(job.awaits_their_end(looked)));

@@ -15,7 +15,7 @@ use domain::{
 use host::{
     Host,
     events::{About, News},
-    moves::{self, Progress, Side, VolumeMove},
+    moves::{self, Progress, VolumeMove},
 };
 use leaf::moving::ends::{Mover, State};
 
@@ -69,10 +69,18 @@ impl Looked {
         std::iter::once(what).chain(starting).collect::<Vec<_>>().join("; ")
     }
 
+    /// The name of the member that has this leaf.
+    pub(super) fn member_of(&self, part: Part) -> &str {
+        let side = match part {
+            Part::Copy => &self.status.to,
+            Part::Source | Part::IsolatedSource => &self.status.from,
+        };
+        side.as_ref().map(|side| side.member.as_str()).unwrap_or_default()
+    }
+
     /// How it stands while a member does not answer, and what becomes of it once that is forgotten.
     fn once_forgotten(&self, part: Part, source: &str) -> [String; 2] {
-        let member = |side: Option<&Side>| side.map(|side| side.member.clone()).unwrap_or_default();
-        let (from, to) = (member(self.status.from.as_ref()), member(self.status.to.as_ref()));
+        let (from, to) = (self.member_of(Part::Source), self.member_of(Part::Copy));
         let (now, then) = match (self.seen.phase, part == Part::Copy) {
             (Phase::Finishing | Phase::Succeeded, false) => (
                 format!(
@@ -139,15 +147,15 @@ impl Job {
 
     /// Whoever administers the host can end it. None: it may answer in a moment, or has answered with something else.
     pub(super) fn awaits_member(&mut self, looked: &Looked, part: Part) -> Option<String> {
-        let (half, side) = match part {
-            Part::Copy => (&looked.copy, &looked.status.to),
-            Part::Source | Part::IsolatedSource => (&looked.source, &looked.status.from),
+        let half = match part {
+            Part::Copy => &looked.copy,
+            Part::Source | Part::IsolatedSource => &looked.source,
         };
         let Err(why @ Error::Unreachable { .. }) = half else {
             self.silent = None;
             return None;
         };
-        let member = side.as_ref().map(|side| side.member.as_str()).unwrap_or_default();
+        let member = looked.member_of(part);
         let how =
             format!("`kosmos-csi member remove {member} --force` and `kosmos-csi member forget {member} --force`");
         // Another process may have told so.

@@ -329,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn claim_that_no_object_can_be_called_is_none() {
+    fn name_that_no_object_can_have_is_no_subdomain() {
         for name in ["data", "data-0", "0", "a.b-c.d", &"a".repeat(253)] {
             assert!(is_subdomain(name), "{name:?}");
         }

@@ -23,7 +23,7 @@ use process::Process;
 use requests::Requests;
 use waiting::Waiting;
 
-/// The host, where clusters are called by names. No member's can be this.
+/// What the host is called among the names of members. None of them can have this name.
 pub const HOST: &str = "(host)";
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]

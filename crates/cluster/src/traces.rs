@@ -24,7 +24,7 @@ pub fn round(name: &'static str, member: &str, count: usize) -> Span {
     tracing::trace_span!(target: TRACES, "round", otel.name = name, member, count)
 }
 
-/// A request to a cluster, as part of the work that makes it. What none is known for, such as renewing a lease, is a trace of nobody.
+/// A request to a cluster, as part of the work that makes it; none where it is part of none, as the renewal of a lease.
 pub(super) fn request(cluster: &str, verb: &'static str, resource: &str) -> Span {
     if verb == "watch" || Span::current().is_none() {
         return Span::none();

@@ -80,8 +80,8 @@ pub async fn tell(host: &Host, volume: &HostVolume, news: &News) {
     write_event(host, &volume.into(), news).await;
 }
 
-/// The same where `permits` does: of what a member can bring about as often as it likes. What was told a moment ago costs nothing. Whether
-/// it was told.
+/// The same about what a member can bring about as often as it likes: an event is written where `permits` says so, which is not asked of
+/// what was told a moment ago. Whether it was told.
 pub async fn tell_within(host: &Host, volume: &HostVolume, news: &News, permits: impl FnOnce() -> bool) -> bool {
     let name = event(&volume.into(), news).metadata.name.unwrap_or_default();
     if host.recent.has(&name) || permits() {

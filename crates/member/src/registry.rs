@@ -57,7 +57,7 @@ pub struct KnownAs {
     pub beside_clustertree: bool,
 }
 
-/// Of all members that serve, in one go: each would look through all of them.
+/// The names of all members that serve, gone through once: who asked for each would go through all of them each time.
 pub fn names(members: &BTreeMap<String, Arc<Member>>) -> BTreeMap<String, KnownAs> {
     let mut known = BTreeMap::<String, KnownAs>::new();
     for (name, member) in members {

@@ -65,7 +65,7 @@ impl Requests {
         self.unanswered.count(cluster, OfMember { member: cluster.to_owned() });
     }
 
-    /// What a member was asked that has left, nobody wants to know, and it would be told for ever.
+    /// Drops what is counted of members that have left: it would be told for ever.
     pub(super) fn forget_but(&self, members: &BTreeSet<String>) {
         self.answers.forget_but(members);
         self.unanswered.forget_but(members);

@@ -33,6 +33,7 @@ const LOOKS: usize = 20;
 /// Of these, for those of which no volume of the host is known: nothing true is kept waiting by marks that somebody made up.
 const OF_OTHERS: usize = 5;
 
+/// Which was looked at last, of each member: of those of which a volume of the host is known, and of the others.
 type Last = BTreeMap<(String, bool), VolumeHash>;
 
 /// A leaf, and where its claim is now.

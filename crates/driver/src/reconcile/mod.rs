@@ -46,7 +46,7 @@ pub struct Reconciler {
     handles: Arc<ListedHandles>,
     /// Of events, for all members.
     budget: Arc<Mutex<Budget>>,
-    /// The same about leaves that are there.
+    /// Of events about leaves, for each member and each volume.
     leaf_events: Arc<Mutex<LeafEvents>>,
     movers: Option<Movers>,
     /// For whoever shows what is followed here.
@@ -87,7 +87,7 @@ impl Reconciler {
         host::events::tell_within(&self.host, volume, news, permits).await
     }
 
-    /// Whether what stays wrong could be told now. Who asks before he looks looks again at what is not told.
+    /// Whether an event about what stays wrong could be written now. Who asks that before he looks at a leaf looks again where it could not.
     fn may_tell_of_leaf(&self, member: &str) -> bool {
         self.leaf_events().has_some(member, Instant::now())
     }

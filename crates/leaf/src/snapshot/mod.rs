@@ -316,8 +316,7 @@ async fn label_content(
 }
 
 /// A member may let the driver write only on what carries its labels, which is put first on what was cut for a snapshot that nobody
-/// was told of. Without those of the snapshot itself it is as little marked as before.
-/// One that has gone meanwhile needs none.
+/// was told of. Without those of the snapshot itself it is as little marked as before. What has gone meanwhile needs none.
 async fn take_over(client: &MemberClient, content: &Content) -> Result<()> {
     if ownership::is_labelled(content.labels.as_ref(), &client.host) {
         return Ok(());

@@ -93,7 +93,7 @@ pub enum End {
 }
 
 impl Seen {
-    /// Nothing but this leaf is known to hold the data, perhaps: whoever says that its member is gone for good is to know that.
+    /// Whether nothing but this leaf may hold the data: whoever forgets its member is to know that before.
     pub fn may_be_all(&self, part: Part) -> bool {
         match part {
             Part::Copy => self.verified && !self.source.is_some_and(|source| source.is_as_it_was_left()),

@@ -89,7 +89,7 @@ pub async fn tell_within(host: &Host, volume: &HostVolume, news: &News, permits:
         return true;
     }
     let (message, reason) = (&news.message, news.reason);
-    tracing::info!(volume = %volume.name, handle = %volume.handle, reason, "no event is written, as its member had many: {message}");
+    tracing::info!(volume = %volume.name, handle = %volume.handle, reason, "no event is written, as this volume or its member had many: {message}");
     false
 }
 

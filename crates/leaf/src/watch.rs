@@ -173,7 +173,13 @@ impl Watched<'_> {
                 let reason = rows.too_much().or_else(|| limits::overlong(*count, items.unfinished()));
                 if let Some(reason) = reason {
                     let (member, object) = (&*self.cluster.member, object_in(items.begun()).unwrap_or_default());
-                    tracing::error!(member, kind = ?self.kind, object, reason, "its list is not read past this object");
+                    tracing::error!(
+                        member,
+                        kind = ?self.kind,
+                        object,
+                        reason,
+                        "stops reading the list at this object, and uses the member again once there is less in it"
+                    );
                     return Err(Stopped::TooMuch(reason));
                 }
             }

@@ -65,7 +65,13 @@ async fn settle(movers: &Movers, of: &VolumeMove) -> Result<()> {
     };
     let is_gone = [moves::DELETED, moves::GONE].contains(&reason);
     let Some(change) = moves::source_deleted(&now, is_gone, reason, &message) else { return Ok(()) };
-    tracing::info!(of = moves::name(&now), reason, message, is_due, "what becomes of the source of a move is told");
+    tracing::info!(
+        of = moves::name(&now),
+        reason,
+        message,
+        is_due,
+        "writes into the status of a move what becomes of its source"
+    );
     moves::change_status(&movers.host, &now, change).await?;
     match reason {
         moves::KEPT | moves::FORGOTTEN if is_due => tell::tell(&movers.host, &now, "SourceKept", message, true).await,

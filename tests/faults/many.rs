@@ -20,7 +20,7 @@ use crate::{
 
 const STEP: Duration = Duration::from_millis(100);
 const MEMBERS: usize = 80;
-/// That many of them are opened at the same time.
+/// So many of them are opened at the same time.
 const AT_ONCE: usize = 32;
 /// A member takes so long to say who it is.
 const SLOW: Duration = Duration::from_millis(500);
@@ -101,7 +101,7 @@ impl Asked {
 
 #[test]
 fn record_of_members_is_read_and_written_for_many_of_them_at_once() {
-    /// Whom the host is, those that are opened together, and the first of them.
+    /// One for each group that is opened together, and some for who the host is and for the first members.
     const A_FEW: usize = MEMBERS / AT_ONCE + 6;
     virtual_time::run(1, async {
         let bench = Bench::new(1, MEMBERS, &fixture::steady(STEP)).await;

@@ -23,7 +23,7 @@ use crate::{
 const MAP: &str = "kosmos-csi-members";
 const HERE: &str = "5d1c8c1e-0000-4000-8000-000000000001";
 const ELSEWHERE: &str = "5d1c8c1e-0000-4000-8000-000000000002";
-/// From what the host does to the one that hears of it.
+/// From an answer of the host to who asked.
 const SLOW: Duration = Duration::from_millis(100);
 const MANY: usize = 50;
 
@@ -33,7 +33,7 @@ fn host() -> Cluster {
     host
 }
 
-/// Hears after so long what the host has said: of how it was then.
+/// An answer of the host comes so much later, and tells what was there when it was given.
 async fn replica(host: &Cluster, name: &str, hears_after: Duration) -> Arc<Pinning> {
     let service = host.service(name).then(move |answered| async move {
         sleep(hears_after).await;

@@ -44,18 +44,23 @@ fn is_due(of: &VolumeMove) -> bool {
     moves::is_over(of) && moves::source_is_due(of)
 }
 
-/// It was said to stay where nobody looks for it, and its member is there after all.
+/// It was said to stay where nobody looks for it.
+fn is_left_there(of: &VolumeMove) -> bool {
+    moves::is_over(of) && moves::source_is_forgotten(of)
+}
+
+/// Its member is there after all.
 fn is_known_again(movers: &Movers, of: &VolumeMove) -> bool {
     let from = of.status.as_ref().and_then(|status| status.from.as_ref());
     let members = movers.members.all().ok();
     let member = from.zip(members.as_ref()).and_then(|(from, members)| members.get(&from.member));
-    moves::is_over(of) && moves::source_is_forgotten(of) && member.is_some_and(|member| member.leaf().is_ok())
+    is_left_there(of) && member.is_some_and(|member| member.leaf().is_ok())
 }
 
 /// It is removed, or the move says why it is not.
 async fn settle(movers: &Movers, of: &VolumeMove) -> Result<()> {
     // Its user may have changed his mind.
-    let is_meant = |now: &VolumeMove| is_due(now) || moves::is_over(now) && moves::source_is_forgotten(now);
+    let is_meant = |now: &VolumeMove| is_due(now) || is_left_there(now);
     let Some(now) = moves::read(&movers.host, of).await?.filter(is_meant) else { return Ok(()) };
     let is_due = is_due(&now);
     let (reason, message) = match Box::pin(give_up(movers, &now)).await {

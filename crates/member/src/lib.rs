@@ -188,7 +188,7 @@ impl Member {
     }
 
     /// The UID of its cluster, while that is known.
-    pub fn cluster(&self) -> Option<String> {
+    pub fn cluster_uid(&self) -> Option<String> {
         match &*self.link.as_ref().ok()?.identity.lock().unwrap_or_else(PoisonError::into_inner) {
             Identity::Proven(uid) => Some(uid.clone()),
             _ => None,

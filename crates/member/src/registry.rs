@@ -106,7 +106,7 @@ impl Registry {
     pub async fn get_same(&self, name: &str, cluster: &str) -> Result<Arc<Member>> {
         let member = self.get(name).await?;
         member.leaf()?;
-        match member.cluster() {
+        match member.cluster_uid() {
             Some(now) if cluster.is_empty() || now == cluster => Ok(member),
             Some(_) => Err(Error::NotFound(format!(
                 "member {name}: its cluster ({cluster}) was forgotten, and another one has this name now"

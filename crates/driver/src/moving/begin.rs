@@ -239,7 +239,7 @@ fn movable(subject: &Subject) -> Result<&str> {
 fn side(member: &Member, handle: String, home: &LeafPlace) -> Side {
     Side {
         member: member.name.clone(),
-        cluster: member.cluster().unwrap_or_default(),
+        cluster: member.cluster_uid().unwrap_or_default(),
         handle,
         namespace: home.namespace.clone(),
         claim_name: home.claim.clone(),

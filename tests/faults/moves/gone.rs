@@ -42,6 +42,14 @@ fn told(condition: &Value) -> ([&str; 2], &str) {
     (["/status", "/reason"].map(|path| text(condition, path)), text(condition, "/message"))
 }
 
+/// What it says of what keeps it from going on, for this reason.
+fn stalls(story: &Story, reason: &str) -> String {
+    let stalled = condition(story, "Stalled");
+    let (state, message) = told(&stalled);
+    assert_eq!(state, ["True", reason], "{message}\n{}", story.trace());
+    message.to_owned()
+}
+
 fn approves(story: &Story) {
     story.bench.host.change(MOVES, SHOP, "to", |of| of["spec"]["approved"] = json!(true)).unwrap();
 }
@@ -76,6 +84,49 @@ fn held(story: &Story, member: usize, volume: &str) -> Option<String> {
 fn held_by_copy(story: &Story) -> Option<String> {
     let claim = story.bench.members[1].get(CLAIMS, SHOP, CLAIM)?;
     held(story, 1, text(&claim, "/spec/volumeName"))
+}
+
+fn is_called_off_and_keeps_its_copy(story: &Story) {
+    let seen = (story.phase(), held_by_copy(story));
+    assert_eq!(seen, ("Cancelling".to_owned(), Some(DATA.to_owned())), "{}\n{}", story.status(), story.trace());
+}
+
+async fn ends_once_it_is_called_off(story: &Story) {
+    calls_off(story);
+    sleep(SEEN).await;
+    assert!(of(story).is_null(), "{}\n{}", story.status(), story.trace());
+}
+
+async fn ends_with_its_copy(story: &Story) {
+    approves(story);
+    story.comes_to("Succeeded").await;
+    assert_eq!(story.found(), Ok((1, DATA.to_owned())), "{}", story.trace());
+}
+
+/// And the name of the leaf volume that was its source.
+async fn moved() -> (Story, String) {
+    let story = story_in("Ready").await;
+    ends_with_its_copy(&story).await;
+    let source = text(&of(&story), "/status/source/name").to_owned();
+    (story, source)
+}
+
+/// The copy holds all when the member of its source is forgotten; that comes back, and is not what it was.
+async fn whose_source_comes_back(is_called_off: bool, changed: fn(&Story)) -> Story {
+    let story = story_in("Ready").await;
+    is_silent(&story, 0);
+    if is_called_off {
+        calls_off(&story);
+    }
+    sleep(SEEN).await;
+    leaves(&story, 0);
+    is_forgotten(&story, 0);
+    changed(&story);
+    sleep(SEEN).await;
+    comes_back(&story, 0);
+    sleep(AWAY).await;
+    assert_eq!(held_by_copy(&story).as_deref(), Some(DATA), "{}\n{}", story.status(), story.trace());
+    story
 }
 
 #[test]
@@ -154,9 +205,7 @@ fn move_that_waits_for_a_member_for_more_than_a_minute_says_since_when_and_what_
             sleep(MOMENT).await;
             assert_ne!(told(&condition(&story, "Stalled")).0[1], "MemberUnreachable", "{phase} {silent}");
             sleep(SEEN).await;
-            let stalled = condition(&story, "Stalled");
-            let (state, message) = told(&stalled);
-            assert_eq!(state, ["True", "MemberUnreachable"], "{phase} {silent}: {message}\n{}", story.trace());
+            let message = stalls(&story, "MemberUnreachable");
             let how = format!("`kosmos-csi member forget m{silent} --force`");
             for words in [format!("member m{silent}: ").as_str(), "(since 20", &how, then] {
                 assert!(message.contains(words), "{phase} {silent}: {words}: {message}");
@@ -184,9 +233,7 @@ fn nobody_is_told_that_a_member_can_be_forgotten_which_alone_may_hold_the_data()
                 calls_off(&story);
             }
             sleep(SEEN).await;
-            let stalled = condition(&story, "Stalled");
-            let (state, message) = told(&stalled);
-            assert_eq!(state, ["True", "MemberUnreachable"], "{forgotten}: {message}\n{}", story.trace());
+            let message = stalls(&story, "MemberUnreachable");
             let silent = format!("member m{}: ", 1 - forgotten);
             assert!(message.contains(&silent) && message.contains(words), "{forgotten} {is_called_off}: {message}");
         });
@@ -204,9 +251,7 @@ fn copy_whose_volume_is_gone_is_not_said_to_hold_all_while_the_member_of_its_sou
         member.change(VOLUMES, "", volume, |volume| volume["metadata"]["finalizers"] = json!([])).unwrap();
         member.delete(VOLUMES, "", volume).unwrap();
         sleep(SEEN).await;
-        let stalled = condition(&story, "Stalled");
-        let (state, message) = told(&stalled);
-        assert_eq!(state, ["True", "LeafStuck"], "{message}\n{}", story.trace());
+        let message = stalls(&story, "LeafStuck");
         assert!(message.contains("member m1: ") && message.contains("Do not forget that member"), "{message}");
     });
 }
@@ -245,7 +290,7 @@ fn copy_that_holds_all_stays_while_the_member_of_its_source_does_not_answer_alth
             is_silent(&story, 0);
             calls_off(&story);
             sleep(SEEN).await;
-            assert_eq!((story.phase().as_str(), held_by_copy(&story).as_deref()), ("Cancelling", Some(DATA)));
+            is_called_off_and_keeps_its_copy(&story);
             assert!(story.status().contains("member m0: "), "{}", story.status());
             if !is_gone {
                 story.bench.guard.heal();
@@ -255,10 +300,8 @@ fn copy_that_holds_all_stays_while_the_member_of_its_source_does_not_answer_alth
             leaves(&story, 0);
             is_forgotten(&story, 0);
             sleep(AWAY).await;
-            assert_eq!((story.phase().as_str(), held_by_copy(&story).as_deref()), ("Cancelling", Some(DATA)));
-            let stalled = condition(&story, "Stalled");
-            let (state, message) = told(&stalled);
-            assert_eq!(state, ["True", "LeafStuck"], "{message}");
+            is_called_off_and_keeps_its_copy(&story);
+            let message = stalls(&story, "LeafStuck");
             assert!(message.contains("member m1: the copy holds all that was in the source"), "{message}");
             assert_eq!(story.bench.guard.wrong(), [""; 0]);
         });
@@ -284,21 +327,17 @@ fn move_whose_source_is_removed_in_its_member_while_it_is_copied_says_so_and_can
         let story = story_in("Copying").await;
         loses_source(&story);
         sleep(SEEN).await;
-        let stalled = condition(&story, "Stalled");
-        let (state, message) = told(&stalled);
-        assert_eq!(state, ["True", "LeafStuck"], "{message}\n{}", story.trace());
+        let message = stalls(&story, "LeafStuck");
         assert!(message.contains("member m0: claim and volume of the source have gone from there"), "{message}");
-        calls_off(&story);
-        sleep(SEEN).await;
-        assert!(of(&story).is_null(), "{}\n{}", story.status(), story.trace());
+        ends_once_it_is_called_off(&story).await;
         assert!(story.bench.members[1].list(VOLUMES).is_empty(), "{}", story.trace());
     });
 }
 
 /// Under the name of one that was forgotten.
-fn is_another_cluster(story: &Story, member: usize) {
+fn is_another_cluster(story: &Story) {
     let other = |namespace: &mut Value| namespace["metadata"]["uid"] = json!("5e0f2b7c-0d4a-4b8e-9c51-7a1d2e3f4a5b");
-    story.bench.members[member].change("namespaces", "", "kube-system", other).unwrap();
+    story.bench.members[0].change("namespaces", "", "kube-system", other).unwrap();
 }
 
 /// Whatever it has: the source is in the cluster of before, where nobody looks for it any more.
@@ -306,26 +345,12 @@ fn is_another_cluster(story: &Story, member: usize) {
 fn another_cluster_under_the_name_of_one_that_is_forgotten_says_nothing_of_a_move() {
     for is_called_off in [true, false] {
         virtual_time::run(1, async {
-            let story = story_in("Ready").await;
-            is_silent(&story, 0);
-            if is_called_off {
-                calls_off(&story);
-            }
-            sleep(SEEN).await;
-            leaves(&story, 0);
-            is_forgotten(&story, 0);
-            is_another_cluster(&story, 0);
-            sleep(SEEN).await;
-            comes_back(&story, 0);
-            sleep(AWAY).await;
-            assert_eq!(held_by_copy(&story).as_deref(), Some(DATA), "{}\n{}", story.status(), story.trace());
+            let story = whose_source_comes_back(is_called_off, is_another_cluster).await;
             if is_called_off {
                 let stalled = condition(&story, "Stalled");
                 assert!(told(&stalled).1.contains("the host has forgotten the member of that"), "{stalled}");
             } else {
-                approves(&story);
-                story.comes_to("Succeeded").await;
-                assert_eq!(story.found(), Ok((1, DATA.to_owned())), "{}", story.trace());
+                ends_with_its_copy(&story).await;
                 assert_eq!(told(&condition(&story, "SourceDeleted")).0, ["False", "MemberForgotten"]);
             }
         });
@@ -335,13 +360,10 @@ fn another_cluster_under_the_name_of_one_that_is_forgotten_says_nothing_of_a_mov
 #[test]
 fn source_is_not_said_to_be_gone_by_another_cluster_that_has_the_name_of_its_member() {
     virtual_time::run(1, async {
-        let story = story_in("Ready").await;
-        approves(&story);
-        story.comes_to("Succeeded").await;
-        let source = text(&of(&story), "/status/source/name").to_owned();
+        let (story, source) = moved().await;
         leaves(&story, 0);
         is_forgotten(&story, 0);
-        is_another_cluster(&story, 0);
+        is_another_cluster(&story);
         story.bench.members[0].delete(VOLUMES, "", &source).unwrap();
         sleep(SEEN).await;
         comes_back(&story, 0);
@@ -357,10 +379,7 @@ fn source_is_not_said_to_be_gone_by_another_cluster_that_has_the_name_of_its_mem
 #[test]
 fn source_is_not_said_to_be_gone_by_a_cluster_of_which_the_move_does_not_know_that_it_had_it() {
     virtual_time::run(1, async {
-        let story = story_in("Ready").await;
-        approves(&story);
-        story.comes_to("Succeeded").await;
-        let source = text(&of(&story), "/status/source/name").to_owned();
+        let (story, source) = moved().await;
         let as_before = |of: &mut Value| {
             of["status"]["from"]["cluster"] = json!("");
             of["spec"]["deleteSourceAfter"] = json!("0s");
@@ -406,28 +425,13 @@ fn source_that_was_made_again_in_a_member_that_is_known_again_is_not_said_to_be_
 fn copy_that_holds_all_stays_or_is_switched_to_where_the_member_of_its_source_comes_back_without_it() {
     for is_called_off in [true, false] {
         virtual_time::run(1, async {
-            let story = story_in("Ready").await;
-            is_silent(&story, 0);
+            let story = whose_source_comes_back(is_called_off, loses_source).await;
             if is_called_off {
-                calls_off(&story);
-            }
-            sleep(SEEN).await;
-            leaves(&story, 0);
-            is_forgotten(&story, 0);
-            loses_source(&story);
-            sleep(SEEN).await;
-            comes_back(&story, 0);
-            sleep(AWAY).await;
-            assert_eq!(held_by_copy(&story).as_deref(), Some(DATA), "{}\n{}", story.status(), story.trace());
-            if is_called_off {
-                let stalled = condition(&story, "Stalled");
-                let (state, message) = told(&stalled);
-                assert_eq!((story.phase().as_str(), state), ("Cancelling", ["True", "LeafStuck"]), "{message}");
+                is_called_off_and_keeps_its_copy(&story);
+                let message = stalls(&story, "LeafStuck");
                 assert!(message.contains("whose volume is not in its member any more"), "{message}");
             } else {
-                approves(&story);
-                story.comes_to("Succeeded").await;
-                assert_eq!(story.found(), Ok((1, DATA.to_owned())), "{}", story.trace());
+                ends_with_its_copy(&story).await;
             }
             assert_eq!(story.bench.guard.wrong(), [""; 0]);
         });
@@ -456,7 +460,7 @@ fn copy_that_holds_all_stays_where_the_member_of_its_source_is_restored_from_a_b
         sleep(AWAY).await;
         let older = condition(&story, "Stalled");
         assert!(told(&older).1.contains("member m1: the copy holds all that was in the source"), "{older}");
-        assert_eq!((story.phase().as_str(), held_by_copy(&story).as_deref()), ("Cancelling", Some(DATA)));
+        is_called_off_and_keeps_its_copy(&story);
     });
 }
 
@@ -478,7 +482,7 @@ fn copy_that_pods_had_stays_although_the_member_of_its_source_comes_back_as_it_w
         sleep(AWAY).await;
         let stalled = condition(&story, "Stalled");
         assert!(told(&stalled).1.contains("pods may have written on it since"), "{stalled}\n{}", story.trace());
-        assert_eq!((story.phase().as_str(), held_by_copy(&story).as_deref()), ("Cancelling", Some(DATA)));
+        is_called_off_and_keeps_its_copy(&story);
     });
 }
 
@@ -510,13 +514,10 @@ fn move_whose_copy_is_in_a_member_that_is_forgotten_says_so_while_pods_are_waite
         assert_ne!(told(&condition(&story, "Stalled")).0[1], "MemberUnreachable", "{}", story.status());
         is_forgotten(&story, 1);
         sleep(SEEN).await;
-        let stalled = condition(&story, "Stalled");
-        let (state, message) = told(&stalled);
-        assert_eq!((story.phase().as_str(), state), ("Waiting", ["True", "MemberUnreachable"]), "{message}");
+        let message = stalls(&story, "MemberUnreachable");
+        assert_eq!(story.phase(), "Waiting", "{message}");
         assert!(message.contains("member m1: the host has forgotten the member of the copy"), "{message}");
-        calls_off(&story);
-        sleep(SEEN).await;
-        assert!(of(&story).is_null(), "{}\n{}", story.status(), story.trace());
+        ends_once_it_is_called_off(&story).await;
         assert_eq!(story.found(), Ok((0, DATA.to_owned())), "{}", story.trace());
         assert_eq!(story.bench.guard.wrong(), [""; 0]);
     });
@@ -531,16 +532,12 @@ fn move_whose_source_is_in_a_member_that_is_forgotten_says_so_and_can_be_called_
         leaves(&story, 0);
         is_forgotten(&story, 0);
         sleep(SEEN).await;
-        let (phase, stalled) = (story.phase(), condition(&story, "Stalled"));
-        let (state, message) = told(&stalled);
-        assert_eq!(state, ["True", "MemberUnreachable"], "{phase}: {stalled}");
+        let message = stalls(&story, "MemberUnreachable");
         let lost = "what was copied so far is removed then";
         for words in ["member m0: the host has forgotten the member of the source", lost] {
-            assert!(message.contains(words), "{words}: {phase}: {stalled}");
+            assert!(message.contains(words), "{words}: {}: {message}", story.phase());
         }
-        calls_off(&story);
-        sleep(SEEN).await;
-        assert!(of(&story).is_null(), "{}\n{}", story.status(), story.trace());
+        ends_once_it_is_called_off(&story).await;
         assert!(story.bench.members[1].list(VOLUMES).is_empty(), "{}", story.trace());
         assert_eq!(story.bench.guard.wrong(), [""; 0]);
     });

@@ -336,8 +336,7 @@ fn imported_volume_is_cut_and_copied_by_consent_alone() {
         assert_eq!(cut(&bench).await.unwrap_err().code(), Code::NotFound);
         consent(&bench, &bench.host_id());
         let before = written(&bench);
-        let (name, sources) = ("late".to_owned(), vec![HANDLE.to_owned()]);
-        let wish = Wish { kind: Kind::Snapshot, name, sources, class: USUAL, told: true, at_once: 1 };
+        let wish = Wish { name: "late".to_owned(), ..Wish::photo(Kind::Snapshot, HANDLE, USUAL) };
         let mut snapshot = Snapshotter::new(&bench, wish);
         assert!(snapshot.make().await, "{}", bench.guard.trace().join("\n"));
         snapshot.look().await;

@@ -57,8 +57,7 @@ pub fn asked_again(was: &Value) -> Value {
 /// The user asks for it, and has deleted it before the first write has arrived.
 pub async fn was_asked_for(bench: &Arc<Bench>, caller: &Caller, kind: Kind, first: fn(&Asked) -> bool) {
     let sent = delay_next(bench, first);
-    let (name, sources) = ("photo".to_owned(), vec![caller.handle().unwrap().to_owned()]);
-    let mut snapshot = Snapshotter::new(bench, Wish { kind, name, sources, class: USUAL, told: true, at_once: 1 });
+    let mut snapshot = Snapshotter::new(bench, Wish::photo(kind, caller.handle().unwrap(), USUAL));
     let user = snapshot.clone();
     let (made, ()) = tokio::join!(snapshot.make(), async move {
         sleep(SOON).await;
@@ -97,9 +96,7 @@ fn group_is_not_refused_for_good_while_it_may_be_there() {
             }
             _ => Action::Pass,
         });
-        let (name, sources) = ("photo".to_owned(), vec![caller.handle().unwrap().to_owned()]);
-        let wish = Wish { kind: Kind::Group, name, sources, class: USUAL, told: true, at_once: 1 };
-        let mut group = Snapshotter::new(&bench, wish);
+        let mut group = Snapshotter::new(&bench, Wish::photo(Kind::Group, caller.handle().unwrap(), USUAL));
         let (made, ()) = tokio::join!(group.make(), async {
             sleep(SOON * 5).await;
             bench.guard.heal();
@@ -117,9 +114,7 @@ fn group_is_neither_refused_nor_taken_for_gone_while_its_kind_is_not_named() {
             Verb::List if at > 0 && asked.resource.is_empty() => Action::Stale(0),
             _ => Action::Pass,
         });
-        let (name, sources) = ("photo".to_owned(), vec![caller.handle().unwrap().to_owned()]);
-        let wish = Wish { kind: Kind::Group, name, sources, class: KEPT, told: true, at_once: 1 };
-        let mut group = Snapshotter::new(&bench, wish);
+        let mut group = Snapshotter::new(&bench, Wish::photo(Kind::Group, caller.handle().unwrap(), KEPT));
         assert!(group.make().await, "{}", bench.guard.trace().join("\n"));
         group.look().await;
         group.discard();
@@ -151,9 +146,7 @@ fn what_is_wrong_in_a_class_since_it_was_cut_makes_nobody_forget_it() {
     for kind in [Kind::Snapshot, Kind::Group] {
         virtual_time::run(1, async {
             let (bench, caller) = volume().await;
-            let (name, sources) = ("photo".to_owned(), vec![caller.handle().unwrap().to_owned()]);
-            let mut snapshot =
-                Snapshotter::new(&bench, Wish { kind, name, sources, class: USUAL, told: true, at_once: 1 });
+            let mut snapshot = Snapshotter::new(&bench, Wish::photo(kind, caller.handle().unwrap(), USUAL));
             let slip = snapshot.slip();
             bench.guard.set_fate(move |_, at, asked| {
                 let marks = asked.verb == Verb::Patch && [SNAPSHOTS, CONTENTS].contains(&asked.resource.as_str());
@@ -175,9 +168,7 @@ fn what_is_wrong_in_a_class_is_told_where_nothing_is_made_yet() {
     for kind in [Kind::Snapshot, Kind::Group] {
         virtual_time::run(1, async {
             let (bench, caller) = volume().await;
-            let (name, sources) = ("photo".to_owned(), vec![caller.handle().unwrap().to_owned()]);
-            let mut snapshot =
-                Snapshotter::new(&bench, Wish { kind, name, sources, class: USUAL, told: true, at_once: 1 });
+            let mut snapshot = Snapshotter::new(&bench, Wish::photo(kind, caller.handle().unwrap(), USUAL));
             snapshot.slip().store(true, Ordering::Relaxed);
             let user = snapshot.clone();
             let (made, ()) = tokio::join!(snapshot.make(), async {
@@ -212,9 +203,7 @@ fn snapshot_that_comes_late_while_that_of_its_name_is_removed_goes_with_it() {
             Verb::Watch if at > 0 && asked.resource == SNAPSHOTS => Action::Silence(0),
             _ => Action::Pass,
         });
-        let (name, sources) = ("photo".to_owned(), vec![caller.handle().unwrap().to_owned()]);
-        let wish = Wish { kind: Kind::Snapshot, name, sources, class: USUAL, told: true, at_once: 1 };
-        let mut snapshot = Snapshotter::new(&bench, wish);
+        let mut snapshot = Snapshotter::new(&bench, Wish::photo(Kind::Snapshot, caller.handle().unwrap(), USUAL));
         assert!(snapshot.make().await, "{}", bench.guard.trace().join("\n"));
         let was = bench.members[0].list(SNAPSHOTS).remove(0);
         snapshot.discard();
@@ -242,9 +231,8 @@ fn group_that_comes_late_and_does_not_say_for_whom_is_taken_back() {
     virtual_time::run(1, async {
         let (bench, caller) = volume().await;
         delay_next(&bench, |asked| creates(asked, GROUPS));
-        let (name, sources) = ("photo".to_owned(), vec![caller.handle().unwrap().to_owned()]);
-        let wish = Wish { kind: Kind::Group, name, sources, class: USUAL, told: false, at_once: 1 };
-        let mut group = Snapshotter::new(&bench, wish);
+        let mut group =
+            Snapshotter::new(&bench, Wish { told: false, ..Wish::photo(Kind::Group, caller.handle().unwrap(), USUAL) });
         assert!(group.make().await);
         group.discard();
         group.remove().await;
@@ -257,9 +245,7 @@ fn group_that_comes_late_and_does_not_say_for_whom_is_taken_back() {
 fn group_that_comes_late_does_not_hide_what_has_outlived_the_one_before_it() {
     virtual_time::run(1, async {
         let (bench, caller) = volume().await;
-        let (name, sources) = ("photo".to_owned(), vec![caller.handle().unwrap().to_owned()]);
-        let wish = Wish { kind: Kind::Group, name, sources, class: KEPT, told: true, at_once: 1 };
-        let mut group = Snapshotter::new(&bench, wish);
+        let mut group = Snapshotter::new(&bench, Wish::photo(Kind::Group, caller.handle().unwrap(), KEPT));
         assert!(group.make().await);
         let name = group.handle().unwrap().split('/').nth(2).unwrap().to_owned();
         let was = bench.members[0].get(GROUPS, SHOP, &name).unwrap();
@@ -280,9 +266,7 @@ fn group_that_comes_late_does_not_hide_what_has_outlived_the_one_before_it() {
 fn snapshot_that_comes_late_does_not_hide_what_has_outlived_the_one_before_it_nor_stand_for_it() {
     virtual_time::run(1, async {
         let (bench, caller) = volume().await;
-        let (name, sources) = ("photo".to_owned(), vec![caller.handle().unwrap().to_owned()]);
-        let wish = Wish { kind: Kind::Snapshot, name, sources, class: KEPT, told: true, at_once: 1 };
-        let mut snapshot = Snapshotter::new(&bench, wish);
+        let mut snapshot = Snapshotter::new(&bench, Wish::photo(Kind::Snapshot, caller.handle().unwrap(), KEPT));
         assert!(snapshot.make().await);
         let snapshot_id = snapshot.handle().unwrap().to_owned();
         let name = snapshot_id.split('/').nth(2).unwrap().to_owned();
@@ -310,9 +294,7 @@ fn snapshot_that_comes_late_is_not_given_out_in_the_place_of_the_one_before_it()
     virtual_time::run(1, async {
         let (long, steady) = (SOON * 10, fixture::steady(SOON));
         let (bench, caller) = volume_on(&Settings { uploading: Some(Work::takes(long..=long)), ..steady }).await;
-        let (name, sources) = ("photo".to_owned(), vec![caller.handle().unwrap().to_owned()]);
-        let wish = Wish { kind: Kind::Snapshot, name, sources, class: KEPT, told: true, at_once: 1 };
-        let mut snapshot = Snapshotter::new(&bench, wish);
+        let mut snapshot = Snapshotter::new(&bench, Wish::photo(Kind::Snapshot, caller.handle().unwrap(), KEPT));
         let (user, member) = (snapshot.clone(), &bench.members[0]);
         let people = async {
             let record = || bench.host.get(CONTENTS, "", "content-of-photo").unwrap();
@@ -339,9 +321,7 @@ fn snapshot_that_comes_late_is_not_given_out_in_the_place_of_the_one_before_it()
 fn restored_group_under_the_name_of_ours_stays() {
     virtual_time::run(1, async {
         let (bench, caller) = volume().await;
-        let (name, sources) = ("photo".to_owned(), vec![caller.handle().unwrap().to_owned()]);
-        let wish = Wish { kind: Kind::Group, name, sources, class: USUAL, told: true, at_once: 1 };
-        let mut group = Snapshotter::new(&bench, wish);
+        let mut group = Snapshotter::new(&bench, Wish::photo(Kind::Group, caller.handle().unwrap(), USUAL));
         assert!(group.make().await);
         let handle = group.handle().unwrap().to_owned();
         let name = handle.split('/').nth(2).unwrap();

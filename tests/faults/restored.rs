@@ -272,15 +272,7 @@ fn restored_snapshot_under_the_name_of_ours_stays_with_what_stands_behind_it() {
         bench.serves().await;
         let mut caller = Caller::new(&bench, Script::new("data"));
         assert_eq!(caller.provision().await, Ending::Provisioned);
-        let wish = Wish {
-            kind: Kind::Snapshot,
-            name: "snapshot-1".to_owned(),
-            sources: vec![caller.handle().unwrap().to_owned()],
-            class: USUAL,
-            told: true,
-            at_once: 1,
-        };
-        let mut snapshot = Snapshotter::new(&bench, wish);
+        let mut snapshot = Snapshotter::new(&bench, Wish::photo(Kind::Snapshot, caller.handle().unwrap(), USUAL));
         assert!(snapshot.make().await);
         let name = snapshot.handle().unwrap().split('/').nth(2).unwrap().to_owned();
         let before = bench.members[0].get(SNAPSHOTS, SHOP, &name).unwrap();

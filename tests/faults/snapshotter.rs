@@ -84,6 +84,13 @@ pub struct Wish {
     pub at_once: usize,
 }
 
+impl Wish {
+    /// Of one volume, as a sidecar asks for it.
+    pub fn photo(kind: Kind, handle: &str, class: &'static str) -> Self {
+        Self { kind, name: "photo".to_owned(), sources: vec![handle.to_owned()], class, told: true, at_once: 1 }
+    }
+}
+
 /// What an answer says.
 #[derive(Clone, Debug)]
 struct Answer {

@@ -72,9 +72,7 @@ fn what_happens_is_heard_again_whatever_ended_the_watch() {
 fn snapshot_that_no_watch_shows_is_found_by_its_id() {
     virtual_time::run(1, async {
         let (bench, caller) = late_snapshots::volume().await;
-        let (name, sources) = ("photo".to_owned(), vec![caller.handle().unwrap().to_owned()]);
-        let wish = Wish { kind: Kind::Snapshot, name, sources, class: USUAL, told: true, at_once: 1 };
-        let mut snapshot = Snapshotter::new(&bench, wish);
+        let mut snapshot = Snapshotter::new(&bench, Wish::photo(Kind::Snapshot, caller.handle().unwrap(), USUAL));
         assert!(snapshot.make().await, "{}", bench.guard.trace().join("\n"));
         bench.guard.set_fate(|_, at, asked| match asked.verb {
             Verb::List | Verb::Watch if at > 0 && asked.resource == SNAPSHOTS => {

@@ -34,9 +34,7 @@ fn volume_that_is_used_again_in_another_namespace_has_no_snapshots_and_the_user_
             let is_bound = || leaf().is_some_and(|leaf| text(&leaf, "/status/phase") == "Bound");
             until(&bench, SETTLED, "its leaf is there again", is_bound).await;
             sleep(WHILE).await;
-            let (name, sources) = ("photo".to_owned(), vec![caller.handle().unwrap().to_owned()]);
-            let mut snapshot =
-                Snapshotter::new(&bench, Wish { kind, name, sources, class: USUAL, told: true, at_once: 1 });
+            let mut snapshot = Snapshotter::new(&bench, Wish::photo(kind, caller.handle().unwrap(), USUAL));
             let user = snapshot.clone();
             let (made, ()) = tokio::join!(snapshot.make(), async move {
                 sleep(WHILE).await;

@@ -212,14 +212,7 @@ impl Lives {
     }
 
     fn photograph(self: &Arc<Self>, volume: &str, handle: &str, shot: Shot) {
-        let wish = Wish {
-            kind: Kind::Snapshot,
-            name: format!("{}-{volume}", shot.name),
-            sources: vec![handle.to_owned()],
-            class: shot.class,
-            told: true,
-            at_once: 1,
-        };
+        let wish = Wish { name: format!("{}-{volume}", shot.name), ..Wish::photo(Kind::Snapshot, handle, shot.class) };
         let photographer = self.spawn(move |lives, _| async move {
             sleep(shot.after).await;
             let snapshot = Snapshotter::new(&lives.bench, wish);

@@ -128,9 +128,7 @@ fn snapshot_that_was_given_out_is_not_withdrawn_as_the_host_has_forgotten_it() {
         let (bench, caller) = volume().await;
         sleep(A_WHILE).await;
         let backup = bench.host.backup();
-        let (name, sources) = ("photo".to_owned(), vec![caller.handle().unwrap().to_owned()]);
-        let wish = Wish { kind: Kind::Snapshot, name, sources, class: USUAL, told: true, at_once: 1 };
-        let mut snapshot = Snapshotter::new(&bench, wish);
+        let mut snapshot = Snapshotter::new(&bench, Wish::photo(Kind::Snapshot, caller.handle().unwrap(), USUAL));
         assert!(snapshot.make().await, "{}", bench.guard.trace().join("\n"));
         sleep(A_WHILE).await;
         restore(&bench, &backup);
@@ -151,9 +149,7 @@ fn what_is_kept_of_a_snapshot_is_not_withdrawn_with_one_that_came_late_as_the_ho
         let member = &bench.members[0];
         sleep(A_WHILE).await;
         let backup = bench.host.backup();
-        let (name, sources) = ("photo".to_owned(), vec![caller.handle().unwrap().to_owned()]);
-        let wish = Wish { kind: Kind::Snapshot, name, sources, class: KEPT, told: true, at_once: 1 };
-        let mut snapshot = Snapshotter::new(&bench, wish);
+        let mut snapshot = Snapshotter::new(&bench, Wish::photo(Kind::Snapshot, caller.handle().unwrap(), KEPT));
         assert!(snapshot.make().await, "{}", bench.guard.trace().join("\n"));
         let was = member.list(SNAPSHOTS).remove(0);
         snapshot.let_go();
@@ -176,23 +172,28 @@ fn what_is_kept_of_a_snapshot_is_not_withdrawn_with_one_that_came_late_as_the_ho
 
 /// The volume was given to another claim since the backup, and the leaf claim for that is on its way while the host goes back: there it has
 /// its first claim.
+async fn restored_while_a_leaf_claim_is_on_its_way() -> (Arc<Bench>, Caller) {
+    let bench = bench().await;
+    let mut caller = provisioned(&bench, retained()).await;
+    sleep(A_WHILE).await;
+    let backup = bench.host.backup();
+    released(&bench, &mut caller).await;
+    let sent = Arc::new(AtomicBool::new(false));
+    let told = Arc::clone(&sent);
+    bench.guard.set_fate(move |_, at, asked| {
+        let is_first = at > 0 && creates(asked, "persistentvolumeclaims") && !told.swap(true, Ordering::Relaxed);
+        if is_first { Action::Late(LOOKED) } else { Action::Pass }
+    });
+    caller.clone().claim_again("again");
+    until(&bench, SETTLED, "its leaf claim is on its way", || sent.load(Ordering::Relaxed)).await;
+    restore(&bench, &backup);
+    (bench, caller)
+}
+
 #[test]
 fn leaf_claim_that_comes_late_for_a_claim_that_the_host_has_forgotten_goes_again() {
     virtual_time::run(1, async {
-        let bench = bench().await;
-        let mut caller = provisioned(&bench, retained()).await;
-        sleep(A_WHILE).await;
-        let backup = bench.host.backup();
-        released(&bench, &mut caller).await;
-        let sent = Arc::new(AtomicBool::new(false));
-        let told = Arc::clone(&sent);
-        bench.guard.set_fate(move |_, at, asked| {
-            let is_first = at > 0 && creates(asked, "persistentvolumeclaims") && !told.swap(true, Ordering::Relaxed);
-            if is_first { Action::Late(LOOKED) } else { Action::Pass }
-        });
-        caller.clone().claim_again("again");
-        until(&bench, SETTLED, "its leaf claim is on its way", || sent.load(Ordering::Relaxed)).await;
-        restore(&bench, &backup);
+        let (bench, caller) = restored_while_a_leaf_claim_is_on_its_way().await;
         let has_its_leaf = || phase(leaf(&bench, CLAIM)) == "Bound" && leaf(&bench, "again").is_none();
         until(&bench, LOOKED, "the first claim has its leaf", has_its_leaf).await;
         until(&bench, LOOKED, "the late one arrives", || leaf(&bench, "again").is_some()).await;
@@ -210,24 +211,11 @@ fn leaf_claim_that_comes_late_for_a_claim_that_the_host_has_forgotten_goes_again
     });
 }
 
-/// The same, and its first claim gives the volume up as well before the late one has been looked for.
+/// Its first claim gives the volume up as well before the late one has been looked for.
 #[test]
 fn leaf_claim_that_comes_late_goes_also_where_the_volume_is_kept_without_any_claim() {
     virtual_time::run(1, async {
-        let bench = bench().await;
-        let mut caller = provisioned(&bench, retained()).await;
-        sleep(A_WHILE).await;
-        let backup = bench.host.backup();
-        released(&bench, &mut caller).await;
-        let sent = Arc::new(AtomicBool::new(false));
-        let told = Arc::clone(&sent);
-        bench.guard.set_fate(move |_, at, asked| {
-            let is_first = at > 0 && creates(asked, "persistentvolumeclaims") && !told.swap(true, Ordering::Relaxed);
-            if is_first { Action::Late(LOOKED) } else { Action::Pass }
-        });
-        caller.clone().claim_again("again");
-        until(&bench, SETTLED, "its leaf claim is on its way", || sent.load(Ordering::Relaxed)).await;
-        restore(&bench, &backup);
+        let (bench, mut caller) = restored_while_a_leaf_claim_is_on_its_way().await;
         until(&bench, LOOKED, "the first claim has its leaf", || phase(leaf(&bench, CLAIM)) == "Bound").await;
         until(&bench, LOOKED, "the late one arrives", || leaf(&bench, "again").is_some()).await;
         released(&bench, &mut caller).await;

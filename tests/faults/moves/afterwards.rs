@@ -28,15 +28,8 @@ async fn moved(story: &mut Story) {
 
 /// Of the volume, wherever it is now.
 async fn photo(story: &Story, name: &str) -> Snapshotter {
-    let sources = vec![story.caller.handle().unwrap().to_owned()];
-    let wish = Wish {
-        kind: Kind::Snapshot,
-        name: name.to_owned(),
-        sources,
-        class: snapshotter::USUAL,
-        told: true,
-        at_once: 1,
-    };
+    let of_volume = Wish::photo(Kind::Snapshot, story.caller.handle().unwrap(), snapshotter::USUAL);
+    let wish = Wish { name: name.to_owned(), ..of_volume };
     let mut photo = Snapshotter::new(&story.bench, wish);
     assert!(photo.make().await, "{}", story.trace());
     photo

@@ -20,8 +20,7 @@ use crate::{
 const MISSING: &str = "missing";
 
 fn wish(caller: &Caller, class: &'static str) -> Wish {
-    let (name, sources) = ("photo".to_owned(), vec![caller.handle().unwrap().to_owned()]);
-    Wish { kind: Kind::Snapshot, name, sources, class, told: true, at_once: 1 }
+    Wish::photo(Kind::Snapshot, caller.handle().unwrap(), class)
 }
 
 /// A hand in the member has deleted it, and its class has kept the data.

@@ -34,6 +34,15 @@ fn text<'a>(object: &'a Value, pointer: &str) -> &'a str {
     object.pointer(pointer).and_then(Value::as_str).unwrap_or_else(|| panic!("no {pointer}: {object:#}"))
 }
 
+/// The demo runs in it.
+async fn with_demo(folder: &Path) -> (Dev, Cluster, Cluster) {
+    let dev = Dev::start(folder).await;
+    let (host, member) = (dev.cluster("host").await, dev.cluster("cluster38").await);
+    apply(&host).await;
+    host.until(DEPLOYMENT, "available", is_available).await;
+    (dev, host, member)
+}
+
 /// Deletes the demo, and waits until nothing of it is left anywhere.
 async fn delete_all(host: &Cluster, member: &Cluster, leaf: &Path) {
     host.delete(DEPLOYMENT).await;
@@ -86,10 +95,7 @@ async fn demo_runs_from_the_first_claim_to_nothing_being_left() {
 #[tokio::test]
 async fn what_was_there_is_there_again_after_a_kill() {
     let folder = folder();
-    let dev = Dev::start(folder.path()).await;
-    let (host, member) = (dev.cluster("host").await, dev.cluster("cluster38").await);
-    apply(&host).await;
-    host.until(DEPLOYMENT, "available", is_available).await;
+    let (dev, host, member) = with_demo(folder.path()).await;
     let leaf = folder_of_the_leaf(&member).await;
     fs::write(leaf.join("index.html"), "still here").unwrap();
     let before = [host.get(CLAIM).await, member.get(CLAIM).await, host.get(VOLUMES).await];
@@ -135,10 +141,7 @@ async fn claim_that_waits_goes_on_with_its_class_once_that_is_made_again_without
 async fn volume_is_attached_while_it_is_used_and_grows_when_it_is_asked_to() {
     const ATTACHMENTS: &str = "/apis/storage.k8s.io/v1/volumeattachments";
     let folder = folder();
-    let dev = Dev::start(folder.path()).await;
-    let (host, member) = (dev.cluster("host").await, dev.cluster("cluster38").await);
-    apply(&host).await;
-    host.until(DEPLOYMENT, "available", is_available).await;
+    let (_dev, host, member) = with_demo(folder.path()).await;
     let attachments = host.get(ATTACHMENTS).await.unwrap();
     let [attachment] = items(&attachments) else { panic!("{attachments:#}") };
     assert_eq!(text(attachment, "/spec/nodeName"), "kosmos-cluster38");
@@ -362,10 +365,7 @@ async fn stateful_set_finds_its_volumes_again() {
 async fn snapshot_and_clone_hold_what_the_volume_held() {
     const SNAPSHOTS: &str = "/apis/snapshot.storage.k8s.io/v1/namespaces/test-new/volumesnapshots";
     let folder = folder();
-    let dev = Dev::start(folder.path()).await;
-    let (host, member) = (dev.cluster("host").await, dev.cluster("cluster38").await);
-    apply(&host).await;
-    host.until(DEPLOYMENT, "available", is_available).await;
+    let (_dev, host, member) = with_demo(folder.path()).await;
     let leaf = folder_of_the_leaf(&member).await;
     fs::write(leaf.join("index.html"), "before").unwrap();
 

@@ -134,19 +134,24 @@ fn volume_that_people_took_from_every_claim_is_on_no_node() {
     });
 }
 
-/// What would take our labels off is under way when the administrator of the host wants the volume back, and arrives later.
+/// People do something while what takes our labels off is on its way, and it arrives later.
+async fn while_it_is_handed_back(bench: &Bench, caller: &mut Caller, people: impl FnOnce(&mut Caller)) {
+    let sent = delay_next(bench, |asked| asked.verb == Verb::Patch && asked.body.to_string().contains("1volume"));
+    caller.delete_claim();
+    let mut provisioner = caller.clone();
+    let mind = async {
+        until(bench, SETTLED, "the write is on its way", || sent.load(Ordering::Relaxed)).await;
+        people(caller);
+    };
+    tokio::join!(provisioner.reclaim(), mind);
+}
+
+/// The administrator of the host wants the volume back.
 #[test]
 fn volume_that_people_made_is_still_known_when_what_hands_it_back_arrives_after_a_change_of_mind() {
     virtual_time::run(1, async {
         let (bench, mut caller) = bound_by_hand("Retain").await;
-        let sent = delay_next(&bench, |asked| asked.verb == Verb::Patch && asked.body.to_string().contains("1volume"));
-        caller.delete_claim();
-        let mut provisioner = caller.clone();
-        let mind = async {
-            until(&bench, SETTLED, "the write is on its way", || sent.load(Ordering::Relaxed)).await;
-            caller.set_policy("Retain");
-        };
-        tokio::join!(provisioner.reclaim(), mind);
+        while_it_is_handed_back(&bench, &mut caller, |caller| caller.set_policy("Retain")).await;
         sleep(LATE + SETTLED).await;
         let volume = leaf_volume(&bench, &caller).unwrap();
         let labels = volume["metadata"]["labels"].to_string();
@@ -187,17 +192,13 @@ fn volume_that_people_made_is_known_to_be_handed_back_where_that_was_done_late()
 fn volume_that_is_wanted_again_while_another_leaf_has_its_name_says_so_and_comes_back_when_that_has_gone() {
     virtual_time::run(1, async {
         let (bench, mut caller) = bound_by_hand("Retain").await;
-        let sent = delay_next(&bench, |asked| asked.verb == Verb::Patch && asked.body.to_string().contains("1volume"));
-        caller.delete_claim();
-        let mut provisioner = caller.clone();
-        let mind = async {
-            until(&bench, SETTLED, "the write is on its way", || sent.load(Ordering::Relaxed)).await;
+        let people = |caller: &mut Caller| {
             bench.kill();
             caller.set_policy("Retain");
             caller.claim_again("back");
             bench.start();
         };
-        tokio::join!(provisioner.reclaim(), mind);
+        while_it_is_handed_back(&bench, &mut caller, people).await;
         let mut second = provisioned(&bench, Script { leaf_class: fixture::NOW, ..Script::new(CLAIM) }).await;
         let told =
             format!("and it belongs to another volume or snapshot of this host ({}). Delete that", second.volume());

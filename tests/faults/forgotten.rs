@@ -117,6 +117,15 @@ fn claim_of_the_same_name_has_its_turn_once_the_forgotten_leaf_is_gone() {
     });
 }
 
+async fn is_withdrawn_with_its_volume(bench: &Bench, caller: &Caller) {
+    let leaf_class = caller.script().leaf_class;
+    sleep(SURE).await;
+    assert_eq!(bench.leaf_objects(caller.volume()), Vec::<String>::new(), "{leaf_class}");
+    sleep(SLOW * 2).await;
+    assert!(bench.storages[0].volumes().is_empty(), "{leaf_class}");
+    assert_eq!(bench.guard.wrong(), Vec::<String>::new());
+}
+
 #[test]
 fn leaf_that_was_bound_when_nobody_waited_any_more_is_withdrawn_with_its_volume() {
     for leaf_class in [fixture::NOW, fixture::LATER, fixture::KEPT] {
@@ -126,11 +135,7 @@ fn leaf_that_was_bound_when_nobody_waited_any_more_is_withdrawn_with_its_volume(
             sleep(SLOW * 3).await;
             assert_eq!(bench.storages[0].volumes().len(), 1, "{leaf_class}");
             bench.start();
-            sleep(SURE).await;
-            assert_eq!(bench.leaf_objects(caller.volume()), Vec::<String>::new(), "{leaf_class}");
-            sleep(SLOW * 2).await;
-            assert!(bench.storages[0].volumes().is_empty(), "{leaf_class}");
-            assert_eq!(bench.guard.wrong(), Vec::<String>::new());
+            is_withdrawn_with_its_volume(&bench, &caller).await;
         });
     }
 }
@@ -145,11 +150,7 @@ fn leaf_that_was_bound_when_only_the_provisioner_had_forgotten_it_is_withdrawn_t
             caller.delete_claim();
             sleep(SLOW * 3).await;
             assert_eq!(bench.storages[0].volumes().len(), 1, "{leaf_class}");
-            sleep(SURE).await;
-            assert_eq!(bench.leaf_objects(caller.volume()), Vec::<String>::new(), "{leaf_class}");
-            sleep(SLOW * 2).await;
-            assert!(bench.storages[0].volumes().is_empty(), "{leaf_class}");
-            assert_eq!(bench.guard.wrong(), Vec::<String>::new());
+            is_withdrawn_with_its_volume(&bench, &caller).await;
         });
     }
 }

@@ -481,21 +481,7 @@ fn volume_goes_there_and_back_and_each_source_is_kept() {
     virtual_time::run(1, async {
         let story = Story::new(Script { places: vec![0], ..Script::new(CLAIM) }).await;
         let uid = text(&story.bench.host.get(CLAIMS, SHOP, CLAIM).unwrap(), "/metadata/uid").to_owned();
-        for round in 0..5 {
-            let to = 1 - round % 2;
-            let content = format!("round {round}");
-            let (at, _) = story.found().unwrap();
-            let handle = text(&story.host_volume(), "/spec/csi/volumeHandle").to_owned();
-            let leaf = story.bench.leaf_behind(&handle).unwrap();
-            story.play.write(at, text(&leaf, "/spec/volumeName"), &content);
-            story.asks(to, &json!({}));
-            story.comes_to("Succeeded").await;
-            sleep(Duration::from_secs(5)).await;
-            assert_eq!(story.found(), Ok((to, content.clone())), "{round}: {}", story.trace());
-            assert!(story.kept(1 - to).contains(&content), "{round}: {:?}", story.kept(1 - to));
-            assert_eq!(story.left(), [""; 0], "{round}");
-            story.bench.host.delete(MOVES, SHOP, "to").unwrap();
-        }
+        rounds::goes_through(&story, [1, 0, 1, 0, 1].into_iter()).await;
         assert_eq!(text(&story.bench.host.get(CLAIMS, SHOP, CLAIM).unwrap(), "/metadata/uid"), uid);
         assert_eq!((story.kept(0).len(), story.kept(1).len()), (3, 2));
         assert_eq!(story.bench.guard.wrong(), [""; 0]);

@@ -249,12 +249,17 @@ fn volume_that_a_node_has_keeps_its_leaf_claim() {
         caller.change(Change::Publish).await;
         caller.delete_claim();
         sleep(Duration::from_secs(20)).await;
-        assert_eq!(phase(leaf(&bench, CLAIM)), "Bound");
-        caller.change(Change::Unpublish).await;
-        until(&bench, SETTLED, "it is let go", || leaf(&bench, CLAIM).is_none()).await;
-        caller.reclaim().await;
-        all_is_well(&bench, &caller, true);
+        is_let_go_by_its_node(&bench, &mut caller).await;
     });
+}
+
+/// And not before.
+async fn is_let_go_by_its_node(bench: &Bench, caller: &mut Caller) {
+    assert_eq!(phase(leaf(bench, CLAIM)), "Bound");
+    caller.change(Change::Unpublish).await;
+    until(bench, SETTLED, "it is let go", || leaf(bench, CLAIM).is_none()).await;
+    caller.reclaim().await;
+    all_is_well(bench, caller, true);
 }
 
 /// Its policy is changed and its claim deleted in one moment: nobody sees that it is retained while a claim has it.
@@ -273,11 +278,7 @@ fn volume_that_a_node_has_when_its_claim_goes_is_retained_at_once() {
                 policy(&bench, &caller) == "Retain" && was == before
             };
             until(&bench, PROMPT, "it is retained", is_kept).await;
-            assert_eq!(phase(leaf(&bench, CLAIM)), "Bound");
-            caller.change(Change::Unpublish).await;
-            until(&bench, SETTLED, "it is let go", || leaf(&bench, CLAIM).is_none()).await;
-            caller.reclaim().await;
-            all_is_well(&bench, &caller, true);
+            is_let_go_by_its_node(&bench, &mut caller).await;
         });
     }
 }

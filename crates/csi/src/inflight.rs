@@ -172,16 +172,21 @@ mod tests {
         assert_eq!(calls.under_way(), ["a"]);
     }
 
-    #[tokio::test]
-    async fn next_call_takes_the_place_of_work_without_a_caller() {
-        let calls = InFlight::default();
-        let (alive, ended) = oneshot::channel::<()>();
-        let mut call = Box::pin(calls.run("a", soon(), |_| async move {
+    /// Begins work that never ends, and gives up waiting for it. The receiver hears when the work is ended.
+    async fn abandoned(calls: &InFlight, key: &str) -> oneshot::Receiver<()> {
+        let (alive, ended) = oneshot::channel();
+        let mut call = Box::pin(calls.run(key, soon(), |_| async move {
             let _alive = alive;
             pending::<Result<()>>().await
         }));
         assert!(futures::poll!(&mut call).is_pending());
-        drop(call);
+        ended
+    }
+
+    #[tokio::test]
+    async fn next_call_takes_the_place_of_work_without_a_caller() {
+        let calls = InFlight::default();
+        let ended = abandoned(&calls, "a").await;
         assert_eq!(calls.run("a", soon(), async |_| Ok(2)).await, Ok(2));
         assert!(ended.await.is_err(), "the earlier work has ended");
         assert!(calls.under_way().is_empty());
@@ -209,13 +214,7 @@ mod tests {
     #[tokio::test]
     async fn all_work_ends_with_the_last_clone() {
         let calls = InFlight::default();
-        let (alive, ended) = oneshot::channel::<()>();
-        let mut call = Box::pin(calls.run("a", soon(), |_| async move {
-            let _alive = alive;
-            pending::<Result<()>>().await
-        }));
-        assert!(futures::poll!(&mut call).is_pending());
-        drop(call);
+        let ended = abandoned(&calls, "a").await;
         drop(calls);
         assert!(ended.await.is_err());
     }

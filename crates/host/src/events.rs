@@ -222,18 +222,7 @@ mod tests {
     use super::*;
 
     fn volume(name: &str) -> HostVolume {
-        HostVolume {
-            name: name.into(),
-            uid: "u".into(),
-            handle: "h".into(),
-            claim_uid: "c".into(),
-            claim: None,
-            leaf: None,
-            deletes: true,
-            retains: false,
-            released: false,
-            terminating: false,
-        }
+        HostVolume { name: name.into(), uid: "u".into(), ..HostVolume::default() }
     }
 
     #[test]

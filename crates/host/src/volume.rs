@@ -112,7 +112,7 @@ impl GivenOutDigest {
 }
 
 /// A host volume of this driver.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[expect(clippy::struct_excessive_bools, reason = "each is an observation of its own")]
 pub struct HostVolume {
     pub name: Box<str>,

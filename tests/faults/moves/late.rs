@@ -53,6 +53,16 @@ async fn story() -> Story {
     Story::new(script).await
 }
 
+/// Whose source is kept, and whose move is no more.
+async fn moved() -> Story {
+    let story = story().await;
+    story.asks(1, &json!({}));
+    story.comes_to("Succeeded").await;
+    sleep(Duration::from_secs(5)).await;
+    story.bench.host.delete(MOVES, SHOP, "to").unwrap();
+    story
+}
+
 /// Whoever may write claims in some namespace of the member, and waits for the leaf to be made anew.
 #[test]
 fn claim_that_is_labelled_as_the_leaf_and_older_than_it_is_not_where_the_volume_goes() {
@@ -144,11 +154,7 @@ fn claim_that_came_late_to_the_yard_goes_even_if_nobody_moves_the_volume() {
 fn source_that_a_move_removed_by_force_has_left_is_kept_by_the_next_move_to_its_member() {
     for is_called_off in [false, true] {
         virtual_time::run(1, async {
-            let story = story().await;
-            story.asks(1, &json!({}));
-            story.comes_to("Succeeded").await;
-            sleep(Duration::from_secs(5)).await;
-            story.bench.host.delete(MOVES, SHOP, "to").unwrap();
+            let story = moved().await;
             story.asks(0, &json!({}));
             story.comes_to("Finishing").await;
             remove_by_force(&story);
@@ -174,11 +180,7 @@ fn source_that_a_move_removed_by_force_has_left_is_kept_by_the_next_move_to_its_
 fn source_that_is_kept_stays_when_the_claim_that_it_had_in_the_yard_is_removed() {
     for (of_people, is_moved) in [(false, false), (false, true), (true, true)] {
         virtual_time::run(1, async {
-            let story = story().await;
-            story.asks(1, &json!({}));
-            story.comes_to("Succeeded").await;
-            sleep(Duration::from_secs(5)).await;
-            story.bench.host.delete(MOVES, SHOP, "to").unwrap();
+            let story = moved().await;
             let member = &story.bench.members[0];
             let kept = member
                 .list(VOLUMES)

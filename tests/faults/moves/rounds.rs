@@ -32,7 +32,7 @@ fn uid(story: &Story) -> String {
 }
 
 /// What is written before each is found after it. How many requests each has taken.
-async fn goes_through(story: &Story, members: impl Iterator<Item = usize>) -> Vec<u64> {
+pub(super) async fn goes_through(story: &Story, members: impl Iterator<Item = usize>) -> Vec<u64> {
     let mut requests = Vec::new();
     for (round, to) in members.enumerate() {
         let content = format!("round {round}");

@@ -119,18 +119,7 @@ mod tests {
     use super::*;
 
     fn volume(name: &str) -> HostVolume {
-        HostVolume {
-            name: name.into(),
-            uid: name.into(),
-            handle: "m/n/c/0123456789abcdef".into(),
-            claim_uid: "c".into(),
-            claim: None,
-            leaf: None,
-            deletes: true,
-            retains: false,
-            released: false,
-            terminating: false,
-        }
+        HostVolume { name: name.into(), ..HostVolume::default() }
     }
 
     #[test]

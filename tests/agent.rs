@@ -419,9 +419,7 @@ fn node_of_clustertree_gets_what_it_lacks_and_no_pod_is_copied() {
 #[test]
 fn member_that_does_not_answer_makes_its_node_not_ready_and_loses_nothing() {
     story(1, async {
-        let world = standing(1).await;
-        world.run_pod("web", None);
-        until("it runs", || world.phase("web") == "Running").await;
+        let world = with_pod().await;
         let (node, copy) = (world.node().unwrap(), world.copy("web").unwrap());
         let (life, cut) = (Arc::clone(&world.life), Arc::new(Mutex::new(true)));
         let is_cut = Arc::clone(&cut);
@@ -467,9 +465,7 @@ fn pod_of_somebody_else_is_left_alone_and_said() {
 #[test]
 fn copy_that_somebody_deletes_fails_its_pod() {
     story(1, async {
-        let world = standing(1).await;
-        world.run_pod("web", None);
-        until("it runs", || world.phase("web") == "Running").await;
+        let world = with_pod().await;
         world.member.delete("pods", SHOP, "web").unwrap();
         until("it has failed", || world.phase("web") == "Failed").await;
         assert_eq!(world.pod("web").unwrap()["status"]["reason"], "DeletedInMember");
@@ -484,9 +480,7 @@ fn copy_that_somebody_deletes_fails_its_pod() {
 #[test]
 fn copy_without_a_pod_is_removed_and_that_of_another_host_stays() {
     story(1, async {
-        let world = standing(1).await;
-        world.run_pod("web", None);
-        until("it runs", || world.phase("web") == "Running").await;
+        let world = with_pod().await;
         world.kill();
         world.host.delete_now("pods", SHOP, "web").unwrap();
         let labels = json!({"app.kubernetes.io/managed-by": "kosmos.csi.io", "kosmos.csi.io/host": "another"});

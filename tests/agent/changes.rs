@@ -12,14 +12,7 @@ use simulate::{
 };
 use tokio::time::{Instant, sleep};
 
-use super::{NODE, SHOP, World, lock, standing, story, until};
-
-async fn with_pod() -> World {
-    let world = standing(1).await;
-    world.run_pod("web", None);
-    until("it runs", || world.phase("web") == "Running").await;
-    world
-}
+use super::{NODE, SHOP, World, lock, standing, story, until, with_pod};
 
 fn change(world: &World, change: impl FnOnce(&mut Value)) {
     world.host.change("pods", SHOP, "web", change).unwrap();

@@ -14,7 +14,7 @@ use simulate::{
 };
 use tokio::time::sleep;
 
-use super::{NODE, SHOP, World, lock, standing, story, until};
+use super::{NODE, SHOP, World, lock, standing, story, until, with_pod};
 
 const KUBELET: &str = "kubelet";
 const BACK_OFF: &str = "Back-off pulling image";
@@ -41,10 +41,9 @@ fn asked_for_events(world: &World, cluster: &Cluster, answer: impl Fn(&Asked) ->
     });
 }
 
-async fn with_pod() -> (World, Arc<Value>) {
-    let world = standing(1).await;
-    world.run_pod("web", None);
-    until("it runs", || world.phase("web") == "Running").await;
+/// And the copy of its pod.
+async fn with_copy() -> (World, Arc<Value>) {
+    let world = with_pod().await;
     let copy = world.copy("web").unwrap();
     (world, copy)
 }
@@ -69,7 +68,7 @@ async fn goes_on(world: &World) {
 #[test]
 fn event_of_a_copy_that_is_not_ready_is_told_of_the_pod_and_counts_on() {
     story(1, async {
-        let (world, copy) = with_pod().await;
+        let (world, copy) = with_copy().await;
         is_not_ready(&world, "web");
         say(&world, &copy, "BackOff", BACK_OFF);
         let begun = tokio::time::Instant::now();
@@ -125,7 +124,7 @@ fn of_a_pod_that_is_well_the_member_is_asked_nothing() {
 #[test]
 fn agent_that_begins_anew_tells_nothing_twice_and_counts_on() {
     story(1, async {
-        let (world, copy) = with_pod().await;
+        let (world, copy) = with_copy().await;
         is_not_ready(&world, "web");
         say(&world, &copy, "BackOff", BACK_OFF);
         until("it is told", || told(&world).len() == 1).await;
@@ -144,7 +143,7 @@ fn agent_that_begins_anew_tells_nothing_twice_and_counts_on() {
 #[test]
 fn event_that_the_host_did_not_take_is_told_later() {
     story(1, async {
-        let (world, copy) = with_pod().await;
+        let (world, copy) = with_copy().await;
         let failures = Arc::new(Mutex::new(2));
         let left = Arc::clone(&failures);
         asked_for_events(&world, &world.host, move |asked| {
@@ -165,7 +164,7 @@ fn event_that_the_host_did_not_take_is_told_later() {
 #[test]
 fn nothing_is_told_of_what_is_no_copy_of_a_pod_on_the_members_node() {
     story(1, async {
-        let (world, copy) = with_pod().await;
+        let (world, copy) = with_copy().await;
         let spec = json!({"containers": [{"name": "c", "image": "i:1"}]});
         let in_host = |name: &str, node: &str| {
             let spec = json!({"nodeName": node, "containers": [{"name": "c", "image": "i:1"}]});
@@ -215,7 +214,7 @@ fn nothing_is_told_of_what_is_no_copy_of_a_pod_on_the_members_node() {
 #[test]
 fn member_that_says_very_much_of_a_pod_fills_no_host_also_if_it_was_away() {
     story(1, async {
-        let (world, copy) = with_pod().await;
+        let (world, copy) = with_copy().await;
         is_not_ready(&world, "web");
         let mut most = 0;
         for round in 0..3 {
@@ -238,7 +237,7 @@ fn member_that_says_very_much_of_a_pod_fills_no_host_also_if_it_was_away() {
 #[test]
 fn events_of_great_length_are_not_read_and_all_else_goes_on() {
     story(1, async {
-        let (world, copy) = with_pod().await;
+        let (world, copy) = with_copy().await;
         is_not_ready(&world, "web");
         for number in 0..50 {
             say(&world, &copy, "BackOff", &format!("{number} {}", "<".repeat(2 << 20)));
@@ -252,7 +251,7 @@ fn events_of_great_length_are_not_read_and_all_else_goes_on() {
 #[test]
 fn events_that_the_member_is_slow_to_list_close_no_member() {
     story(1, async {
-        let (world, _) = with_pod().await;
+        let (world, _) = with_copy().await;
         asked_for_events(&world, &world.member, |_| Action::Delay(Duration::from_mins(1)));
         is_not_ready(&world, "web");
         goes_on(&world).await;
@@ -263,7 +262,7 @@ fn events_that_the_member_is_slow_to_list_close_no_member() {
 #[test]
 fn events_that_one_namespace_of_the_host_refuses_silence_no_other_one() {
     story(1, async {
-        let (world, copy) = with_pod().await;
+        let (world, copy) = with_copy().await;
         asked_for_events(&world, &world.host, |asked| {
             if asked.namespace == SHOP { Action::Answer { code: 403, reason: "Forbidden" } } else { Action::Pass }
         });
@@ -287,7 +286,7 @@ fn events_that_one_namespace_of_the_host_refuses_silence_no_other_one() {
 #[test]
 fn where_the_member_gives_no_right_to_events_pods_run_and_it_is_seldom_asked() {
     story(1, async {
-        let (world, _) = with_pod().await;
+        let (world, _) = with_copy().await;
         let asked = Arc::<Mutex<u32>>::default();
         let count = Arc::clone(&asked);
         asked_for_events(&world, &world.member, move |_| {

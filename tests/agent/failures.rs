@@ -8,7 +8,7 @@ use std::{
 use simulate::faults::{Action, Asked, Verb};
 use tokio::time::sleep;
 
-use super::{SHOP, World, condition, lock, standing, story, until};
+use super::{SHOP, World, condition, lock, standing, story, until, with_pod};
 
 /// What is asked in vain, until that is over.
 struct Failing {
@@ -101,9 +101,7 @@ fn namespace_that_may_not_be_made_in_a_member_is_told_of_the_pod() {
 #[test]
 fn copy_that_its_member_does_not_delete_is_told_of_the_pod_which_stays_until_it_does() {
     story(1, async {
-        let world = standing(1).await;
-        world.run_pod("web", None);
-        until("it runs", || world.phase("web") == "Running").await;
+        let world = with_pod().await;
         let is_meant = |asked: &Asked| asked.verb == Verb::Delete && asked.resource == "pods";
         let failing = fail(&world, Action::Answer { code: 500, reason: "InternalError" }, is_meant);
         world.host.delete("pods", SHOP, "web").unwrap();

@@ -5,14 +5,12 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
-use super::{NAMESPACE, NODE, SHOP, STEP, standing, story, until, with_pod};
+use super::{NAMESPACE, NODE, SHOP, STEP, story, until, with_pod};
 
 #[test]
 fn node_of_a_member_that_has_left_goes_once_no_pod_is_on_it() {
     story(1, async {
-        let world = standing(1).await;
-        world.run_pod("web", None);
-        until("it runs", || world.phase("web") == "Running").await;
+        let world = with_pod().await;
         world.host.delete("secrets", NAMESPACE, "m").unwrap();
         until("it takes no new pods", || world.node().unwrap()["spec"]["unschedulable"] == true).await;
         sleep(Duration::from_mins(5)).await;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tokio::time::sleep;
 
-use super::{NAMESPACE, NODE, SHOP, World, give_secrets, run_with_secret, standing, story, until};
+use super::{NAMESPACE, NODE, SHOP, World, give_secrets, run_with_secret, standing, story, until, with_pod};
 
 const LABEL: &str = "kosmos.csi.io/pods";
 
@@ -61,9 +61,7 @@ fn secret_for_a_token_of_an_account_is_put_into_no_member_and_its_pod_says_so() 
 #[test]
 fn namespace_that_is_made_for_a_pod_holds_all_pods_to_baseline() {
     story(1, async {
-        let world = standing(1).await;
-        world.run_pod("web", None);
-        until("it runs", || world.phase("web") == "Running").await;
+        let world = with_pod().await;
         let labels = world.member.get("namespaces", "", SHOP).unwrap()["metadata"]["labels"].clone();
         assert_eq!(labels["pod-security.kubernetes.io/enforce"], "baseline", "{labels}");
         assert_eq!(labels["kosmos.csi.io/host"], world.host_id(), "{labels}");

@@ -13,7 +13,7 @@ use simulate::{
 };
 use tokio::time::sleep;
 
-use super::{NAMESPACE, NODE, SHOP, World, give_secrets, lock, run_with_secret, standing, story, until};
+use super::{NAMESPACE, NODE, SHOP, World, give_secrets, lock, run_with_secret, standing, story, until, with_pod};
 
 const OTHER: &str = "kube-system";
 
@@ -182,9 +182,7 @@ fn member_says_nothing_of_a_pod_that_runs_elsewhere() {
 #[test]
 fn member_whose_networks_are_named_says_no_address_outside_of_them() {
     story(1, async {
-        let world = standing(1).await;
-        world.run_pod("web", None);
-        until("it runs", || world.phase("web") == "Running").await;
+        let world = with_pod().await;
         let says = |address: &'static str| {
             let says = |copy: &mut Value| {
                 copy["status"]["podIP"] = json!(address);
@@ -268,9 +266,7 @@ fn member_whose_pods_take_too_much_room_runs_none_and_says_so() {
 #[test]
 fn copy_that_says_something_else_all_the_time_at_any_length_is_told_of_every_few_seconds_and_briefly() {
     story(1, async {
-        let world = standing(1).await;
-        world.run_pod("web", None);
-        until("it runs", || world.phase("web") == "Running").await;
+        let world = with_pod().await;
         let (life, told) = (Arc::clone(&world.life), Arc::<Mutex<Vec<usize>>>::default());
         let kept = Arc::clone(&told);
         world.host.faults().set(move |asked| {

@@ -132,6 +132,16 @@ pub async fn spawn(fleet: &Fleet, host: &Cluster, name: &str, flags: &[&str]) ->
     fleet.spawn(name, PROGRAM, &[&usual[..], flags].concat(), &[("RUST_LOG", "warn,kosmos_csi=debug")])
 }
 
+/// Its agent has made a virtual node, with the driver on it, and says that it is ready.
+pub async fn has_node(host: &Cluster, node: &str) -> Result<()> {
+    wait_for(&format!("the agent has made node {node}"), PATIENCE, || async {
+        Ok(host.kubectl(&["get", "csinode", node]).await.ok())
+    })
+    .await?;
+    let ready = ["wait", "--for=condition=Ready", "--timeout=60s", &format!("node/{node}")];
+    host.kubectl(&ready).await.map(drop)
+}
+
 /// A member's kubeconfig for the agent.
 pub async fn give(host: &Cluster, member: &str, kubeconfig: &str) -> Result<()> {
     let secrets: Api<Secret> = Api::namespaced(host.client().await?, PODS_NAMESPACE);

@@ -48,14 +48,9 @@ impl<'a> Host<'a> {
     }
 
     async fn starts_agent(&self) -> Result<Process> {
-        let (fleet, node) = (&self.rig.fleet, format!("kosmos-{MEMBER}"));
+        let fleet = &self.rig.fleet;
         let agent = agent::spawn(fleet, fleet.host(), "virtual-node", &[]).await?;
-        wait_for("the agent has made its node", PATIENCE, || async {
-            Ok(fleet.host().kubectl(&["get", "csinode", &node]).await.ok())
-        })
-        .await?;
-        let ready = ["wait", "--for=condition=Ready", "--timeout=60s", &format!("node/{node}")];
-        fleet.host().kubectl(&ready).await?;
+        agent::has_node(fleet.host(), &format!("kosmos-{MEMBER}")).await?;
         Ok(agent)
     }
 

@@ -61,12 +61,7 @@ impl<'a> Second<'a> {
             fleet.spawn("second-controller", PROGRAM, &arguments, &[("RUST_LOG", "warn,kosmos_csi=debug")])?;
         wait_for("the second controller listens", PATIENCE, || async { Ok(socket.exists().then_some(())) }).await?;
         let agent = agent::run(fleet, cluster, "second-virtual-node", &[SHARED], &[]).await?;
-        let node = ["wait", "--for=condition=Ready", "--timeout=60s", &format!("node/{NODE}")];
-        wait_for("the second host has its node", PATIENCE, || async {
-            Ok(cluster.kubectl(&["get", "csinode", NODE]).await.ok())
-        })
-        .await?;
-        cluster.kubectl(&node).await?;
+        agent::has_node(cluster, NODE).await?;
         let quick = ["--timeout=30s", "--retry-interval-start=500ms", "--retry-interval-max=5s"];
         let provisioner =
             fleet.provisioner(cluster, &socket, &[&quick[..], &["--feature-gates=Topology=true"]].concat())?;

@@ -90,6 +90,16 @@ impl Listing {
 }
 
 #[cfg(test)]
+impl Listing {
+    pub(crate) fn has_rows(&self, rows: &[&str]) {
+        let told = self.print(Form::Table);
+        for row in rows {
+            assert!(told.lines().any(|line| line == *row), "{row}: {told}");
+        }
+    }
+}
+
+#[cfg(test)]
 mod tests {
     use super::*;
 

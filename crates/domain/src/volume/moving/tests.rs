@@ -122,7 +122,7 @@ fn every_course_in_which_a_member_is_forgotten_keeps_what_is_promised_and_comes_
 
 #[test]
 fn leaf_whose_move_is_gone_becomes_what_the_hosts_volume_says_it_is() {
-    let lent = SeenLeaf { yard: true, whole: true, mark: Mark::Isolated, volume: Some(KEPT), ..SeenLeaf::default() };
+    let lent = isolated();
     let back = SeenVolume { lent: false, returned: true, ..KEPT };
     let home = SeenLeaf { home: true, yard: false, volume: Some(back), ..lent };
     let retired = SeenLeaf { volume: Some(SeenVolume { moved: true, ..KEPT }), ..lent };
@@ -142,6 +142,16 @@ fn leaf_whose_move_is_gone_becomes_what_the_hosts_volume_says_it_is() {
     ] {
         assert_eq!(forgotten(part, leads_here, &leaf), expected, "{part:?} {leads_here} {leaf:?}");
     }
+}
+
+/// Where the pods of the host's claim look for it.
+fn at_home() -> SeenLeaf {
+    SeenLeaf { home: true, whole: true, volume: Some(KEPT), ..SeenLeaf::default() }
+}
+
+/// In the yard, where nobody has it.
+fn isolated() -> SeenLeaf {
+    SeenLeaf { yard: true, whole: true, mark: Mark::Isolated, volume: Some(KEPT), ..SeenLeaf::default() }
 }
 
 fn copying(source: SeenLeaf, copy: SeenLeaf) -> Seen {

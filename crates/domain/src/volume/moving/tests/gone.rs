@@ -6,15 +6,15 @@ use super::{
         SOURCE_IS_BACK, SOURCE_IS_FORGOTTEN, SOURCE_IS_GIVEN_BACK, SOURCE_IS_LEAVING, SOURCE_MAY_BE_OLDER, Seen,
         SeenLeaf, SeenVolume, UNCOPIED_SOURCE_HAS_GONE, next,
     },
-    KEPT, copying,
+    KEPT, at_home, copying, isolated,
 };
 
 /// What is there stays as it is, whatever it is.
 #[test]
 fn nothing_is_awaited_of_a_member_of_which_the_host_was_told_that_it_is_gone_for_good() {
-    let moving = SeenLeaf { home: true, whole: true, volume: Some(KEPT), ..SeenLeaf::default() };
+    let moving = at_home();
     let copy = SeenLeaf { volume: Some(SeenVolume { lent: false, moving: false, ..KEPT }), ..moving };
-    let source = SeenLeaf { yard: true, whole: true, mark: Mark::Isolated, volume: Some(KEPT), ..SeenLeaf::default() };
+    let source = isolated();
     let silent = Seen {
         phase: Phase::Finishing,
         verified: true,
@@ -40,7 +40,7 @@ fn nothing_is_awaited_of_a_member_of_which_the_host_was_told_that_it_is_gone_for
 /// Its source is out of everybody's reach from before it was copied.
 #[test]
 fn copy_that_was_verified_is_switched_to_where_the_member_of_its_source_is_forgotten() {
-    let copy = SeenLeaf { home: true, whole: true, volume: Some(KEPT), ..SeenLeaf::default() };
+    let copy = at_home();
     let placed = SeenLeaf { volume: Some(SeenVolume { lent: false, ..KEPT }), ..copy };
     let silent = Seen { phase: Phase::Ready, verified: true, source: None, ..copying(SeenLeaf::default(), placed) };
     let forgotten = Seen { source_forgotten: true, ..silent };
@@ -79,8 +79,8 @@ fn nobody_waits_for_pods_to_end_where_the_member_of_the_copy_is_forgotten() {
 /// That may be gone for good, and the copy all that there is.
 #[test]
 fn copy_that_was_verified_is_removed_only_while_the_member_of_its_source_answers() {
-    let copy = SeenLeaf { home: true, whole: true, volume: Some(KEPT), ..SeenLeaf::default() };
-    let source = SeenLeaf { yard: true, whole: true, mark: Mark::Isolated, volume: Some(KEPT), ..SeenLeaf::default() };
+    let copy = at_home();
+    let source = isolated();
     let silent = Seen {
         phase: Phase::Cancelling,
         called_off: true,
@@ -107,8 +107,8 @@ fn copy_that_was_verified_is_removed_only_while_the_member_of_its_source_answers
 /// Another cluster has the name of its member, or that was restored from a backup, or somebody has deleted it there.
 #[test]
 fn copy_that_was_verified_is_removed_only_while_its_source_is_seen_to_be_what_it_was() {
-    let copy = SeenLeaf { home: true, whole: true, volume: Some(KEPT), ..SeenLeaf::default() };
-    let source = SeenLeaf { yard: true, whole: true, mark: Mark::Isolated, volume: Some(KEPT), ..SeenLeaf::default() };
+    let copy = at_home();
+    let source = isolated();
     let with = |volume: SeenVolume| SeenLeaf { volume: Some(volume), ..source };
     let before = SeenLeaf { home: true, yard: false, ..with(SeenVolume { lent: false, moving: false, ..KEPT }) };
     let gone = Moving::Stuck(Part::Copy, SOURCE_HAS_GONE);
@@ -136,7 +136,7 @@ fn copy_that_was_verified_is_removed_only_while_its_source_is_seen_to_be_what_it
 #[test]
 fn copy_that_pods_had_is_not_removed_whatever_is_seen_of_its_source() {
     let copy = SeenLeaf { home: true, whole: true, had: true, volume: Some(KEPT), ..SeenLeaf::default() };
-    let source = SeenLeaf { yard: true, whole: true, mark: Mark::Isolated, volume: Some(KEPT), ..SeenLeaf::default() };
+    let source = isolated();
     let had = Moving::Stuck(Part::Copy, COPY_WAS_HAD);
     let left = Seen { phase: Phase::Cancelling, called_off: true, verified: true, ..copying(source, copy) };
     let older = SeenLeaf { volume: Some(SeenVolume { remade: true, ..KEPT }), ..source };

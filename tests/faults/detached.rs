@@ -16,10 +16,10 @@ use tokio::time::{sleep, timeout};
 use tonic::Code;
 
 use crate::{
-    bench::{Bench, SHOP, lock},
+    bench::{Bench, SHOP},
     caller::{Caller, Change, Script},
-    late::{LATE, creates, delay_next, delete_leaf, patches},
-    people::hold,
+    late::{LATE, creates, delay_next, patches},
+    people::{delete_leaf_claim, hold},
     reclaim::{CLAIM, SETTLED, bench, ends_well, events, leaf, phase, policy, provisioned, retained, until, wrong},
     virtual_time,
 };
@@ -33,9 +33,7 @@ async fn deleted_in_use() -> (Arc<Bench>, Caller) {
     let mut caller = provisioned(&bench, Script::new(CLAIM)).await;
     caller.change(Change::Publish).await;
     hold(&bench, CLAIM, IN_USE, true);
-    let uid = text(&leaf(&bench, CLAIM).unwrap(), "/metadata/uid").to_owned();
-    lock(&bench.guard.history).deleted_by_people(&uid);
-    bench.members[0].delete("persistentvolumeclaims", SHOP, CLAIM).unwrap();
+    delete_leaf_claim(&bench, CLAIM);
     until(&bench, SETTLED, "it is told", || events(&bench).contains("LeafWaits: ")).await;
     (bench, caller)
 }
@@ -158,7 +156,7 @@ async fn has_gone(bench: &Bench) {
     bench.guard.set_fate(|_, at, asked| {
         if at > 0 && creates(asked, "persistentvolumeclaims") { Action::Refuse } else { Action::Pass }
     });
-    delete_leaf(bench);
+    delete_leaf_claim(bench, CLAIM);
     until(bench, SETTLED, "it has gone, and is not made anew", || leaf(bench, CLAIM).is_none()).await;
 }
 
@@ -198,7 +196,7 @@ fn volume_is_removed_though_a_late_write_keeps_the_node_that_its_claim_has_left(
         caller.publish(&caller.node()).await.unwrap();
         hold(&bench, CLAIM, IN_USE, true);
         let sent = delay_next(&bench, |asked| patches(asked, "kosmos.csi.io~1healing"));
-        delete_leaf(&bench);
+        delete_leaf_claim(&bench, CLAIM);
         until(&bench, SETTLED, "the write is on its way", || sent.load(Ordering::Relaxed)).await;
         caller.unpublish().await.unwrap();
         caller.delete_claim();

@@ -15,6 +15,7 @@ use crate::{
     extent::{ALL, drawn},
     fixture::{self, Planted},
     invariants::{Story, violations},
+    people::{delete_leaf_claim, delete_leaf_claim_by_force},
     virtual_time,
 };
 
@@ -41,20 +42,6 @@ fn leaf(bench: &Bench) -> Option<Arc<Value>> {
 
 fn uid(bench: &Bench) -> String {
     text(&leaf(bench).unwrap(), "/metadata/uid").to_owned()
-}
-
-/// `kubectl delete pvc` by somebody in the member.
-fn delete_leaf(bench: &Bench) {
-    bench.guard.note(|| "somebody deletes the leaf claim".to_owned());
-    lock(&bench.guard.history).deleted_by_people(&uid(bench));
-    bench.members[0].delete("persistentvolumeclaims", SHOP, CLAIM).unwrap();
-}
-
-/// The same with all finalizers taken away, so that it goes at once.
-fn delete_leaf_by_force(bench: &Bench) {
-    delete_leaf(bench);
-    let unheld = |claim: &mut Value| claim["metadata"]["finalizers"] = json!([]);
-    drop(bench.members[0].change("persistentvolumeclaims", SHOP, CLAIM, unheld));
 }
 
 fn events(bench: &Bench) -> Vec<String> {
@@ -94,7 +81,7 @@ fn leaf_that_was_deleted_is_bound_again_within_two_seconds() {
         let bench = bench().await;
         let caller = provisioned(&bench, Script::new(CLAIM)).await;
         let before = uid(&bench);
-        delete_leaf(&bench);
+        delete_leaf_claim(&bench, CLAIM);
         sleep(Duration::from_secs(2)).await;
         let now = leaf(&bench).unwrap();
         assert_ne!(text(&now, "/metadata/uid"), before);
@@ -116,8 +103,7 @@ fn deleted_leaf_comes_back_with_its_data_and_is_removed_like_any_other() {
             let before = policy(&bench);
             // Twice: what was made anew is as good as what was made first.
             for _ in 0..2 {
-                let was = uid(&bench);
-                delete_leaf(&bench);
+                let was = delete_leaf_claim(&bench, CLAIM);
                 let wrong = healed(&bench, &caller).await;
                 assert!(wrong.is_empty(), "{leaf_class}: {}\n{wrong:#?}", bench.guard.trace().join("\n"));
                 assert_ne!(uid(&bench), was);
@@ -135,7 +121,7 @@ fn leaf_whose_finalizers_were_taken_away_comes_back_where_its_volume_is_retained
     virtual_time::run(1, async {
         let bench = bench().await;
         let caller = provisioned(&bench, Script { leaf_class: fixture::KEPT, ..Script::new(CLAIM) }).await;
-        delete_leaf_by_force(&bench);
+        delete_leaf_claim_by_force(&bench, CLAIM);
         let wrong = healed(&bench, &caller).await;
         assert!(wrong.is_empty(), "{}\n{wrong:#?}", bench.guard.trace().join("\n"));
         ends_well(&bench, caller).await;
@@ -149,7 +135,7 @@ fn user_is_told_of_a_leaf_that_was_deleted_before_it_had_a_volume() {
         let deferred = Script { leaf_class: fixture::LATER, binding: Some("deferred"), ..Script::new(CLAIM) };
         let caller = provisioned(&bench, deferred).await;
         assert_eq!(text(&leaf(&bench).unwrap(), "/status/phase"), "Pending");
-        delete_leaf(&bench);
+        delete_leaf_claim(&bench, CLAIM);
         let sent = bench.guard.sent();
         sleep(Duration::from_mins(10)).await;
         assert!(leaf(&bench).is_some(), "nothing would keep what it was");
@@ -166,7 +152,7 @@ fn nothing_is_made_in_the_place_of_data_that_is_gone() {
     virtual_time::run(1, async {
         let bench = bench().await;
         let caller = provisioned(&bench, Script::new(CLAIM)).await;
-        delete_leaf_by_force(&bench);
+        delete_leaf_claim_by_force(&bench, CLAIM);
         sleep(HEALED).await;
         assert!(leaf(&bench).is_none() && bench.storages[0].volumes().is_empty());
         let again = caller.create().await.unwrap_err();
@@ -186,7 +172,7 @@ fn leaf_that_was_lost_and_is_restored_under_its_name_is_used_again() {
             let mut caller = provisioned(&bench, Script::new(CLAIM)).await;
             sleep(HEALED).await;
             let was = leaf(&bench).unwrap();
-            delete_leaf_by_force(&bench);
+            delete_leaf_claim_by_force(&bench, CLAIM);
             sleep(HEALED).await;
             // Tools leave out what is about the bond of before.
             let mut annotations = was["metadata"]["annotations"].as_object().unwrap().clone();
@@ -225,7 +211,7 @@ fn pod_that_uses_a_deleted_leaf_is_waited_for() {
         bench.members[0].create("pods", pod).unwrap();
         sleep(STEP * 10).await;
         let was = uid(&bench);
-        delete_leaf(&bench);
+        delete_leaf_claim(&bench, CLAIM);
         sleep(HEALED).await;
         assert_eq!(uid(&bench), was);
         assert!(events(&bench).iter().any(|told| told.starts_with("LeafWaits: ")), "{:?}", events(&bench));
@@ -271,7 +257,7 @@ fn killed_at(leaf_class: &'static str, point: Option<Point>) -> (u64, Vec<String
         sleep(Duration::from_secs(10)).await;
         let sent = bench.guard.sent();
         let killer = point.map(|point| tokio::spawn(point.strike(Arc::clone(&bench))));
-        delete_leaf(&bench);
+        delete_leaf_claim(&bench, CLAIM);
         let mut bad = healed(&bench, &caller).await;
         let requests = bench.guard.sent() - sent;
         bench.guard.heal();
@@ -316,7 +302,7 @@ fn what_the_host_removes_never_comes_back() {
             let mut caller = provisioned(&bench, script).await;
             sleep(Duration::from_secs(10)).await;
             bench.guard.set_fate(|number, _, _| Action::Delay(Duration::from_millis(number * 37 % 300)));
-            delete_leaf(&bench);
+            delete_leaf_claim(&bench, CLAIM);
             sleep(Duration::from_millis(moment * 100)).await;
             caller.delete_claim();
             while bench

@@ -10,13 +10,14 @@ mod since;
 
 use std::{sync::Arc, time::Duration};
 
-use simulate::{Backup, text};
+use simulate::Backup;
 use tokio::time::{Instant, sleep};
 
 use crate::{
-    bench::{Bench, SHOP, lock},
+    bench::{Bench, lock},
     caller::{Caller, Ending, Script},
     fixture,
+    people::delete_leaf_claim,
     reclaim::{CLAIM, SETTLED, bench, ends_well, leaf, phase, retained, until},
     virtual_time,
 };
@@ -41,12 +42,6 @@ fn restore(bench: &Bench, backup: &Backup) {
     lock(&bench.guard.history).host_is_restored();
 }
 
-fn delete_in_the_member(bench: &Bench) {
-    let uid = text(&leaf(bench, CLAIM).unwrap(), "/metadata/uid").to_owned();
-    lock(&bench.guard.history).deleted_by_people(&uid);
-    bench.members[0].delete("persistentvolumeclaims", SHOP, CLAIM).unwrap();
-}
-
 /// The claim gets the volume of before, and not another one.
 async fn has_its_data_again(bench: &Bench, caller: &mut Caller, volume: &str) {
     let began = Instant::now();
@@ -66,7 +61,7 @@ fn tale(script: Script, deleted: bool) {
         let mut caller = restored(&bench, script).await;
         let volume = caller.leaf_volume().unwrap().to_owned();
         if deleted {
-            delete_in_the_member(&bench);
+            delete_leaf_claim(&bench, CLAIM);
         }
         sleep(LOOKED).await;
         has_its_data_again(&bench, &mut caller, &volume).await;
@@ -94,7 +89,7 @@ fn leaf_that_the_host_has_used_is_not_taken_back_by_a_creation() {
             let bench = bench().await;
             let mut caller = restored(&bench, script).await;
             let volume = caller.leaf_volume().unwrap().to_owned();
-            delete_in_the_member(&bench);
+            delete_leaf_claim(&bench, CLAIM);
             has_its_data_again(&bench, &mut caller, &volume).await;
             ends_well(&bench, caller).await;
         });

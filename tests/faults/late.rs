@@ -16,9 +16,10 @@ use simulate::{
 use tokio::time::sleep;
 
 use crate::{
-    bench::{Bench, SHOP, lock},
+    bench::{Bench, SHOP},
     caller::{Caller, Ending, Script},
     fixture,
+    people::delete_leaf_claim,
     reclaim::{CLAIM, SETTLED, bench, ends_well, events, leaf, policy, provisioned, released, retained, until, wrong},
     virtual_time,
 };
@@ -129,7 +130,7 @@ fn policy_put_back_after_healing_that_arrives_late_does_not_undo_a_later_retain(
         let bench = bench().await;
         let mut caller = provisioned(&bench, Script::new(CLAIM)).await;
         let sent = delay_next(&bench, makes_deletable);
-        delete_leaf(&bench);
+        delete_leaf_claim(&bench, CLAIM);
         was_sent(&bench, &sent).await;
         until(&bench, LATE, "the policy is put back by the next one", || policy(&bench, &caller) == "Delete").await;
         caller.set_policy("Retain");
@@ -151,9 +152,9 @@ fn volume_that_was_given_late_to_a_claim_that_is_gone_is_given_to_the_next_one()
             let gives = at > 0 && changes.any(|change| text(change, "/path") == "/spec/claimRef");
             if gives { Action::Late(LATE) } else { Action::Pass }
         });
-        let first = delete_leaf(&bench);
+        let first = delete_leaf_claim(&bench, CLAIM);
         until(&bench, LATE, "it is made anew", || uid(&bench).is_some_and(|uid| uid != first)).await;
-        let second = delete_leaf(&bench);
+        let second = delete_leaf_claim(&bench, CLAIM);
         until(&bench, LATE, "and again", || uid(&bench).is_some_and(|uid| uid != second)).await;
         sleep(LATE).await;
         bench.guard.heal();
@@ -172,7 +173,7 @@ fn leaf_that_is_made_anew_late_goes_where_its_volume_was_another_ones_since() {
         let bench = bench().await;
         let mut caller = provisioned(&bench, Script::new(CLAIM)).await;
         let sent = delay_next(&bench, makes_the_claim);
-        let first = delete_leaf(&bench);
+        let first = delete_leaf_claim(&bench, CLAIM);
         was_sent(&bench, &sent).await;
         until(&bench, LATE, "it is made anew", || uid(&bench).is_some_and(|uid| uid != first)).await;
         until(&bench, SETTLED, "and all is as before", || policy(&bench, &caller) == "Delete").await;
@@ -199,7 +200,7 @@ fn leaf_that_is_made_anew_late_while_its_volume_is_removed_does_not_hold_that_by
         let mut caller = provisioned(&bench, Script::new(CLAIM)).await;
         caller.publish(&caller.node()).await.unwrap();
         let sent = delay_next(&bench, makes_the_claim);
-        let first = delete_leaf(&bench);
+        let first = delete_leaf_claim(&bench, CLAIM);
         was_sent(&bench, &sent).await;
         let began = tokio::time::Instant::now();
         until(&bench, LATE, "it is made anew", || uid(&bench).is_some_and(|uid| uid != first)).await;
@@ -234,7 +235,7 @@ fn node_that_comes_late_into_what_is_kept_of_a_claim_is_not_recorded_again() {
             1 if makes_the_claim(asked) => Action::Refuse,
             _ => Action::Pass,
         });
-        let first = delete_leaf(&bench);
+        let first = delete_leaf_claim(&bench, CLAIM);
         let volume = || bench.members[0].get("persistentvolumes", "", caller.leaf_volume().unwrap()).unwrap();
         let is_kept = || !volume()["metadata"]["annotations"]["kosmos.csi.io/healing"].is_null();
         until(&bench, LATE / 2, "the volume keeps what the claim was", is_kept).await;
@@ -256,14 +257,6 @@ fn node_that_comes_late_into_what_is_kept_of_a_claim_is_not_recorded_again() {
 
 fn uid(bench: &Bench) -> Option<String> {
     leaf(bench, CLAIM).map(|leaf| text(&leaf, "/metadata/uid").to_owned())
-}
-
-/// Its UID.
-pub fn delete_leaf(bench: &Bench) -> String {
-    let uid = uid(bench).unwrap();
-    lock(&bench.guard.history).deleted_by_people(&uid);
-    bench.members[0].delete("persistentvolumeclaims", SHOP, CLAIM).unwrap();
-    uid
 }
 
 fn makes_the_claim(asked: &Asked) -> bool {
@@ -360,8 +353,7 @@ fn leaf_that_is_made_anew_when_its_volume_is_gone_is_counted_until_a_person_remo
         fixture::Planted::default().volume_by_hand(&bench, 0, CLAIM);
         let mut caller = provisioned(&bench, Script::new(CLAIM)).await;
         let sent = delay_next(&bench, makes_the_claim);
-        lock(&bench.guard.history).deleted_by_people(text(&leaf(&bench, CLAIM).unwrap(), "/metadata/uid"));
-        bench.members[0].delete("persistentvolumeclaims", SHOP, CLAIM).unwrap();
+        delete_leaf_claim(&bench, CLAIM);
         was_sent(&bench, &sent).await;
         caller.delete_claim();
         tokio::time::timeout(SETTLED, caller.reclaim()).await.unwrap();

@@ -10,10 +10,11 @@ use tokio::time::{Instant, sleep};
 use tonic::Code;
 
 use crate::{
-    bench::{Bench, DRIVER_NAMESPACE, SHOP, lock},
+    bench::{Bench, DRIVER_NAMESPACE, SHOP},
     caller::{Caller, Change, Ending, Script},
     fixture::{self, Planted},
     invariants::{Story, violations},
+    people::delete_leaf_claim,
     virtual_time,
 };
 
@@ -36,12 +37,6 @@ async fn bench() -> Arc<Bench> {
 fn holder(bench: &Bench) -> String {
     let lease = bench.host.get(LEASES, DRIVER_NAMESPACE, "kosmos-csi-leader").unwrap();
     text(&lease, "/spec/holderIdentity").to_owned()
-}
-
-fn delete_leaf(bench: &Bench) {
-    let leaf = bench.members[0].get("persistentvolumeclaims", SHOP, "data").unwrap();
-    lock(&bench.guard.history).deleted_by_people(text(&leaf, "/metadata/uid"));
-    bench.members[0].delete("persistentvolumeclaims", SHOP, "data").unwrap();
 }
 
 async fn healed(bench: &Bench, caller: &Caller) {
@@ -104,7 +99,7 @@ fn leader_that_is_cut_off_stops_and_the_other_one_heals() {
         assert_ne!(holder(&bench), first);
         let before = bench.guard.sent_by(&leader);
         sleep(Duration::from_mins(1)).await;
-        delete_leaf(&bench);
+        delete_leaf_claim(&bench, "data");
         healed(&bench, &caller).await;
         let to_members = bench.guard.sent_by(&leader) - before;
         assert_eq!(to_members, 0, "who has lost the lease works on");
@@ -128,7 +123,7 @@ fn two_leaders_at_once_do_no_harm() {
                 _ => Action::Delay(Duration::from_millis(number * 37 % 300)),
             });
             sleep(Duration::from_millis(seed * 500)).await;
-            delete_leaf(&bench);
+            delete_leaf_claim(&bench, "data");
             sleep(Duration::from_secs(30)).await;
             bench.guard.heal();
             healed(&bench, &caller).await;
@@ -163,7 +158,7 @@ fn claim_that_another_replica_makes_anew_is_on_no_node_that_was_unpublished_mean
         assert_eq!(caller.provision().await, Ending::Provisioned);
         caller.change(Change::Publish).await;
         let leaf = || bench.members[0].get("persistentvolumeclaims", SHOP, "data");
-        delete_leaf(&bench);
+        delete_leaf_claim(&bench, "data");
         while leaf().is_some() {
             sleep(STEP).await;
         }

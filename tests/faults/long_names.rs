@@ -12,6 +12,7 @@ use crate::{
     bench::{Bench, SHOP, lock},
     caller::{Caller, Script},
     fixture::{self, OTHER_HOST, Planted},
+    people::{delete_leaf_claim, delete_leaf_claim_by_force},
     reclaim::{
         SETTLED, bench, ends_well, events, leaf, leaf_volume, listed, phase, provisioned, released, until, wrong,
     },
@@ -34,19 +35,6 @@ async fn volume(bench: &Arc<Bench>, script: Script) -> Caller {
     caller
 }
 
-/// `kubectl delete pvc` by somebody in the member.
-fn delete_leaf(bench: &Bench, name: &str) {
-    lock(&bench.guard.history).deleted_by_people(text(&leaf(bench, name).unwrap(), "/metadata/uid"));
-    bench.members[0].delete("persistentvolumeclaims", SHOP, name).unwrap();
-}
-
-/// The same with all finalizers taken away, so that it goes at once.
-fn delete_leaf_by_force(bench: &Bench, name: &str) {
-    delete_leaf(bench, name);
-    let unheld = |claim: &mut Value| claim["metadata"]["finalizers"] = json!([]);
-    drop(bench.members[0].change("persistentvolumeclaims", SHOP, name, unheld));
-}
-
 async fn is_whole(bench: &Bench, caller: &Caller) {
     until(bench, SETTLED, "it is whole", || wrong(bench, caller, false).is_empty()).await;
 }
@@ -67,7 +55,7 @@ fn deleted_leaf_comes_back_and_is_published_beside_a_copy_that_is_older() {
         let mut caller = volume(&bench, script()).await;
         copied(&bench, &mut planted, &caller).await;
         for _ in 0..2 {
-            delete_leaf(&bench, caller.claim());
+            delete_leaf_claim(&bench, caller.claim());
             is_whole(&bench, &caller).await;
             caller.publish(&caller.node()).await.unwrap();
             let published = leaf(&bench, caller.claim()).unwrap()["metadata"]["annotations"].clone();
@@ -90,7 +78,7 @@ fn copy_stays_however_often_its_volume_is_removed() {
             let mut planted = Planted::everywhere(&bench);
             let caller = volume(&bench, script()).await;
             if healed {
-                delete_leaf(&bench, caller.claim());
+                delete_leaf_claim(&bench, caller.claim());
                 is_whole(&bench, &caller).await;
             }
             copied(&bench, &mut planted, &caller).await;
@@ -118,7 +106,7 @@ fn copy_is_not_given_out_in_the_place_of_data_that_is_gone() {
         let mut planted = Planted::everywhere(&bench);
         let mut caller = volume(&bench, script()).await;
         copied(&bench, &mut planted, &caller).await;
-        delete_leaf_by_force(&bench, caller.claim());
+        delete_leaf_claim_by_force(&bench, caller.claim());
         until(&bench, SETTLED, "the user is told", || events(&bench).contains("LeafLost: ")).await;
         sleep(SOON).await;
         let refused = caller.publish(&caller.node()).await.unwrap_err();
@@ -137,7 +125,7 @@ fn leaf_that_was_lost_and_is_restored_under_its_name_is_used_again() {
         let bench = bench().await;
         let mut caller = volume(&bench, script()).await;
         let was = leaf(&bench, caller.claim()).unwrap();
-        delete_leaf_by_force(&bench, caller.claim());
+        delete_leaf_claim_by_force(&bench, caller.claim());
         until(&bench, SETTLED, "the user is told", || events(&bench).contains("LeafLost: ")).await;
         sleep(SOON).await;
         restore(&bench, &caller, &was["metadata"]["labels"]);
@@ -167,7 +155,7 @@ fn claim_of_others_under_the_name_of_a_leaf_that_was_lost_is_not_taken_for_it() 
             let bench = bench().await;
             let mut caller = volume(&bench, script()).await;
             let hash = caller.handle().unwrap().rsplit('/').next().unwrap().to_owned();
-            delete_leaf_by_force(&bench, caller.claim());
+            delete_leaf_claim_by_force(&bench, caller.claim());
             until(&bench, SETTLED, "the user is told", || events(&bench).contains("LeafLost: ")).await;
             sleep(SOON).await;
             let labels = match whose {
@@ -216,7 +204,7 @@ fn leaf_of_a_volume_that_is_used_again_under_a_short_name_comes_back_after_it_wa
                     forget_handle(&bench, &caller);
                     sleep(SOON).await;
                 }
-                delete_leaf(&bench, name);
+                delete_leaf_claim(&bench, name);
                 is_whole(&bench, &caller).await;
                 assert_eq!(listed(&bench).await, [handle.as_str()]);
                 sleep(Duration::from_mins(30)).await;

@@ -13,8 +13,8 @@ use crate::{
     bench::Bench,
     caller::{Caller, Script},
     fixture,
-    late::{LATE, delete_leaf, stays},
-    people::hold,
+    late::{LATE, stays},
+    people::{delete_leaf_claim, hold},
     reclaim::{CLAIM, SETTLED, bench, ends_well, policy, provisioned, until, wrong},
     virtual_time,
 };
@@ -129,7 +129,7 @@ fn removal_is_called_off_by_the_first_write_that_arrives() {
         let bench = bench().await;
         let mut caller = provisioned(&bench, Script::new(CLAIM)).await;
         hold(&bench, CLAIM, HOLD, true);
-        delete_leaf(&bench);
+        delete_leaf_claim(&bench, CLAIM);
         let administrator = caller.clone();
         let is = |wanted: &str| policy(&bench, &administrator) == wanted;
         let goes = || {

@@ -11,6 +11,8 @@ use std::{
 };
 
 use fastrand::Rng;
+use serde_json::{Value, json};
+use simulate::text;
 use tokio::{task::JoinSet, time::sleep};
 
 use crate::{
@@ -28,6 +30,23 @@ pub use mood::Mood;
 /// Somebody in the first member is not done with a claim there, or is.
 pub fn hold(bench: &Bench, claim: &str, finalizer: &str, held: bool) {
     member::hold_in(&bench.members[0], SHOP, claim, finalizer, held);
+}
+
+/// `kubectl delete pvc` by somebody in the first member, of a leaf claim. Its UID.
+pub fn delete_leaf_claim(bench: &Bench, name: &str) -> String {
+    let leaf = bench.members[0].get("persistentvolumeclaims", SHOP, name).unwrap();
+    let uid = text(&leaf, "/metadata/uid").to_owned();
+    bench.guard.note(|| format!("somebody deletes leaf claim {name}"));
+    lock(&bench.guard.history).deleted_by_people(&uid);
+    bench.members[0].delete("persistentvolumeclaims", SHOP, name).unwrap();
+    uid
+}
+
+/// The same with all finalizers taken away, so that it goes at once.
+pub fn delete_leaf_claim_by_force(bench: &Bench, name: &str) {
+    delete_leaf_claim(bench, name);
+    let unheld = |claim: &mut Value| claim["metadata"]["finalizers"] = json!([]);
+    drop(bench.members[0].change("persistentvolumeclaims", SHOP, name, unheld));
 }
 
 /// What happens besides: the driver dies and comes back, its provisioner forgets, histories are compacted, members are closed,

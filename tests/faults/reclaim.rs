@@ -16,6 +16,7 @@ use crate::{
     extent::{ALL, drawn},
     fixture::{self, Planted},
     invariants::{Story, violations},
+    people::delete_leaf_claim,
     reclaim_table::{Cell, cells},
     virtual_time,
 };
@@ -208,9 +209,7 @@ fn leaf_of_a_volume_that_is_used_again_comes_back_after_it_was_deleted() {
         caller.claim_again("again");
         until(&bench, PROMPT * 2, "it is there again", || phase(leaf(&bench, "again")) == "Bound").await;
         sleep(PROMPT * 2).await;
-        let uid = text(&leaf(&bench, "again").unwrap(), "/metadata/uid").to_owned();
-        lock(&bench.guard.history).deleted_by_people(&uid);
-        bench.members[0].delete("persistentvolumeclaims", SHOP, "again").unwrap();
+        delete_leaf_claim(&bench, "again");
         sleep(Duration::from_secs(20)).await;
         all_is_well(&bench, &caller, false);
         ends_well(&bench, caller).await;

@@ -16,6 +16,7 @@ use crate::{
     bench::{Bench, DRIVER_NAMESPACE, SHOP, lock, with_deadline},
     caller::{Caller, Ending, Script},
     fixture::{self, Planted},
+    people::delete_leaf_claim,
     snapshotter::{CONTENTS, Kind, SNAPSHOTS, Snapshotter, USUAL, Wish, have_kinds},
     virtual_time,
 };
@@ -219,9 +220,7 @@ async fn healed(bench: &Arc<Bench>, script: Script) -> (Caller, Value) {
     let mut caller = Caller::new(bench, script);
     assert_eq!(caller.provision().await, Ending::Provisioned);
     sleep(Duration::from_secs(5)).await;
-    let leaf = bench.members[0].get("persistentvolumeclaims", SHOP, "data").unwrap();
-    lock(&bench.guard.history).deleted_by_people(text(&leaf, "/metadata/uid"));
-    bench.members[0].delete("persistentvolumeclaims", SHOP, "data").unwrap();
+    delete_leaf_claim(bench, "data");
     sleep(Duration::from_mins(1)).await;
     let leaf = bench.members[0].get("persistentvolumeclaims", SHOP, "data").unwrap();
     assert!(leaf["metadata"]["annotations"]["kosmos.csi.io/former"].is_string(), "{leaf}");

@@ -14,6 +14,7 @@ use tonic::Code;
 use crate::{
     bench::{Bench, SHOP, lock},
     caller::{Caller, Script},
+    people::delete_leaf_claim,
     reclaim::{self, CLAIM, SETTLED, ends_well, events, leaf, policy, provisioned, until},
     virtual_time,
 };
@@ -135,11 +136,9 @@ fn leaf_that_was_healed_since_the_backup_is_the_leaf_as_before() {
         let bench = reclaim::bench().await;
         let mut caller = provisioned(&bench, Script::new(CLAIM)).await;
         let backup = bench.members[0].backup();
-        let was = leaf(&bench, CLAIM).unwrap();
-        lock(&bench.guard.history).deleted_by_people(text(&was, "/metadata/uid"));
-        bench.members[0].delete("persistentvolumeclaims", SHOP, CLAIM).unwrap();
+        let was = delete_leaf_claim(&bench, CLAIM);
         sleep(Duration::from_mins(1)).await;
-        assert_ne!(text(&leaf(&bench, CLAIM).unwrap(), "/metadata/uid"), text(&was, "/metadata/uid"));
+        assert_ne!(text(&leaf(&bench, CLAIM).unwrap(), "/metadata/uid"), was);
         sleep(Duration::from_mins(20)).await;
         roll_back(&bench, &backup);
         sleep(SEEN).await;

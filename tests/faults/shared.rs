@@ -13,6 +13,7 @@ use tonic::Code;
 use crate::{
     bench::{Bench, SHOP, lock},
     caller::{Caller, Script, claim_again},
+    people::delete_leaf_claim,
     reclaim::{CLAIM, SETTLED, bench, events, leaf, phase, policy, provisioned, until},
     virtual_time,
 };
@@ -31,6 +32,11 @@ fn make_twin(bench: &Bench, of: &Caller) {
     claim_again(bench, TWIN, SHOP, TWIN);
 }
 
+async fn has_twin(bench: &Bench, caller: &Caller) {
+    make_twin(bench, caller);
+    until(bench, SETTLED, "its data is kept", || policy(bench, caller) == "Retain").await;
+}
+
 async fn release(bench: &Bench, caller: &Caller) {
     caller.delete_claim();
     let released = || phase(bench.host.get(VOLUMES, "", caller.volume())) == "Released";
@@ -42,8 +48,7 @@ fn data_stays_for_the_other_volume_of_one_handle_and_is_its_own_once_it_is_the_o
     virtual_time::run(1, async {
         let bench = bench().await;
         let caller = provisioned(&bench, Script::new(CLAIM)).await;
-        make_twin(&bench, &caller);
-        until(&bench, SETTLED, "its data is kept", || policy(&bench, &caller) == "Retain").await;
+        has_twin(&bench, &caller).await;
         let told = || events(&bench).matches("LeafShared: ").count() == 2;
         until(&bench, SETTLED, "both say so", told).await;
         for name in [caller.volume(), TWIN] {
@@ -91,8 +96,7 @@ fn data_is_kept_for_both_volumes_also_where_somebody_has_taken_our_finalizer_off
         let caller = provisioned(&bench, Script::new(CLAIM)).await;
         let lets_go = |claim: &mut Value| claim["metadata"]["finalizers"] = json!(["kubernetes.io/pvc-protection"]);
         bench.members[0].change("persistentvolumeclaims", SHOP, CLAIM, lets_go).unwrap();
-        make_twin(&bench, &caller);
-        until(&bench, SETTLED, "its data is kept", || policy(&bench, &caller) == "Retain").await;
+        has_twin(&bench, &caller).await;
     });
 }
 
@@ -120,11 +124,8 @@ fn leaf_that_somebody_deletes_keeps_its_data_and_waits_until_its_handle_leads_to
     virtual_time::run(1, async {
         let bench = bench().await;
         let caller = provisioned(&bench, Script::new(CLAIM)).await;
-        make_twin(&bench, &caller);
-        until(&bench, SETTLED, "its data is kept", || policy(&bench, &caller) == "Retain").await;
-        let uid = text(&leaf(&bench, CLAIM).unwrap(), "/metadata/uid").to_owned();
-        lock(&bench.guard.history).deleted_by_people(&uid);
-        bench.members[0].delete("persistentvolumeclaims", SHOP, CLAIM).unwrap();
+        has_twin(&bench, &caller).await;
+        let uid = delete_leaf_claim(&bench, CLAIM);
         sleep(SETTLED).await;
         assert_eq!(text(&leaf(&bench, CLAIM).unwrap(), "/metadata/uid"), uid, "our finalizer holds it");
         bench.host.delete("persistentvolumeclaims", SHOP, TWIN).unwrap();

@@ -13,8 +13,9 @@ use simulate::{faults::Action, text};
 use tokio::time::{sleep, timeout};
 
 use crate::{
-    bench::{Bench, SHOP, lock},
+    bench::{Bench, SHOP},
     caller::{Caller, Change, Script},
+    people::delete_leaf_claim,
     reclaim::{CLAIM, SETTLED, bench, ends_well, events, leaf, phase, provisioned, retained, until},
     virtual_time,
 };
@@ -27,12 +28,10 @@ fn is_bound(bench: &Bench) -> bool {
 
 async fn deleted_in_the_member(bench: &Arc<Bench>) -> Caller {
     let caller = provisioned(bench, Script::new(CLAIM)).await;
-    let uid = text(&leaf(bench, CLAIM).unwrap(), "/metadata/uid").to_owned();
-    lock(&bench.guard.history).deleted_by_people(&uid);
     let quota =
         json!({"metadata": {"name": QUOTA, "namespace": SHOP}, "spec": {"hard": {"persistentvolumeclaims": "0"}}});
     bench.members[0].create("resourcequotas", quota).unwrap();
-    bench.members[0].delete("persistentvolumeclaims", SHOP, CLAIM).unwrap();
+    delete_leaf_claim(bench, CLAIM);
     caller
 }
 
@@ -86,9 +85,7 @@ fn leaf_that_is_bound_after_somebody_deleted_it_is_taken_back_and_made_anew() {
         let mut caller = Caller::new(&bench, Script::new(CLAIM));
         let meddles = async {
             until(&bench, SETTLED, "it waits", || leaf(&bench, CLAIM).is_some()).await;
-            let uid = text(&leaf(&bench, CLAIM).unwrap(), "/metadata/uid").to_owned();
-            lock(&bench.guard.history).deleted_by_people(&uid);
-            bench.members[0].delete("persistentvolumeclaims", SHOP, CLAIM).unwrap();
+            delete_leaf_claim(&bench, CLAIM);
             until(&bench, SETTLED, "it is bound all the same", || phase(leaf(&bench, CLAIM)) == "Bound").await;
             is_held.store(false, Ordering::Relaxed);
         };

@@ -3,7 +3,6 @@
 use std::{sync::Arc, time::Duration};
 
 use serde_json::{Value, json};
-use simulate::text;
 use tokio::time::{sleep, timeout};
 use tonic::Code;
 
@@ -11,6 +10,7 @@ use crate::{
     bench::{Bench, SHOP, lock},
     caller::Caller,
     fixture,
+    people::delete_leaf_claim,
     reclaim::{
         CLAIM, SETTLED, bench, events, leaf, leaf_volume, phase, policy, provisioned, released, retained, until,
     },
@@ -27,9 +27,7 @@ pub async fn kept(healed: bool) -> (Arc<Bench>, Caller) {
     let bench = bench().await;
     let mut caller = provisioned(&bench, retained()).await;
     if healed {
-        let was = leaf(&bench, CLAIM).unwrap();
-        lock(&bench.guard.history).deleted_by_people(text(&was, "/metadata/uid"));
-        bench.members[0].delete("persistentvolumeclaims", SHOP, CLAIM).unwrap();
+        delete_leaf_claim(&bench, CLAIM);
         let healed = || events(&bench).contains("LeafHealed");
         until(&bench, SETTLED, "it was made anew", healed).await;
     }

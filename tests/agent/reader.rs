@@ -15,7 +15,7 @@ use kube::{
     Config,
     client::{Body, DynBody},
 };
-use leaf::stats::{Kubelets, Reader, Told, Trust, VolumeStats};
+use leaf::stats::{Kubelets, Reader, ReaderAnswer, Trust, VolumeStats};
 use serde_json::{Value, json};
 use simulate::Cluster;
 use tokio::{
@@ -174,7 +174,7 @@ fn page(pods: &[(&str, u64)]) -> String {
     json!({"node": {"nodeName": "n"}, "pods": pods}).to_string()
 }
 
-async fn told(reader: &Reader) -> Told {
+async fn told(reader: &Reader) -> ReaderAnswer {
     serde_json::from_slice(&reader.line().await).unwrap()
 }
 
@@ -386,6 +386,6 @@ async fn whoever_connects_is_told_in_one_line_and_need_not_ask() {
     let mut said = String::new();
     TcpStream::connect(address).await.unwrap().read_to_string(&mut said).await.unwrap();
     assert!(said.ends_with('\n') && said.lines().count() == 1, "{said}");
-    assert_eq!(figures(&serde_json::from_str::<Told>(&said).unwrap().volumes), [("db-of-h", Some(1))]);
+    assert_eq!(figures(&serde_json::from_str::<ReaderAnswer>(&said).unwrap().volumes), [("db-of-h", Some(1))]);
     serving.abort();
 }

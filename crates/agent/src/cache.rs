@@ -21,7 +21,7 @@ use cluster::{Relist, pauses, with_causes};
 const MOST: usize = 128 << 20;
 
 /// The form in which objects of a kind are kept.
-pub(super) trait Kept: Sized {
+pub(super) trait Cached: Sized {
     fn pack(object: Value) -> Self;
     /// The object again, as far as it is kept.
     fn read(kept: &Arc<Self>, place: &Place) -> Arc<Value>;
@@ -30,7 +30,7 @@ pub(super) trait Kept: Sized {
 }
 
 /// As it is: for what is read more often than it is told.
-impl Kept for Value {
+impl Cached for Value {
     fn pack(object: Value) -> Self {
         object
     }
@@ -42,7 +42,7 @@ impl Kept for Value {
     fn weight(&self) -> usize {
         let inside = match self {
             Self::String(text) => text.len(),
-            Self::Array(items) => items.iter().map(Kept::weight).sum(),
+            Self::Array(items) => items.iter().map(Cached::weight).sum(),
             Self::Object(fields) => fields.iter().map(|(name, value)| name.len() + value.weight()).sum(),
             Self::Null | Self::Bool(_) | Self::Number(_) => 0,
         };
@@ -95,7 +95,7 @@ impl<T> Default for Table<T> {
     }
 }
 
-impl<T: Kept> Table<T> {
+impl<T: Cached> Table<T> {
     fn insert(&mut self, place: &Place, object: Arc<T>, key: Key<T>) -> Option<Arc<T>> {
         let before = self.remove(place, key);
         self.weight += weight(place, &*object);
@@ -122,7 +122,7 @@ impl<T: Kept> Table<T> {
 }
 
 /// Of one object, with where it is kept.
-fn weight<T: Kept>(place: &Place, object: &T) -> usize {
+fn weight<T: Cached>(place: &Place, object: &T) -> usize {
     size_of::<Place>() + place.namespace.len() + place.name.len() + object.weight()
 }
 
@@ -132,13 +132,13 @@ impl ObjectCache {
     }
 }
 
-impl<T: Kept> Default for ObjectCache<T> {
+impl<T: Cached> Default for ObjectCache<T> {
     fn default() -> Self {
         Self::by(|_| None)
     }
 }
 
-impl<T: Kept> ObjectCache<T> {
+impl<T: Cached> ObjectCache<T> {
     /// Of objects that are looked for by this key as well.
     pub(super) fn by(key: Key<T>) -> Self {
         Self {
@@ -276,7 +276,7 @@ impl<T: Kept> ObjectCache<T> {
 
 /// Keeps a cache true, until it is dropped, and tells what has changed in it. `keeps` decides what is kept, and may leave out of it
 /// what nobody reads.
-pub(super) async fn keep<T: Kept>(
+pub(super) async fn keep<T: Cached>(
     objects: Objects,
     config: watcher::Config,
     cache: &ObjectCache<T>,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::{
-    cache::Kept,
+    cache::Cached,
     object::{Place, is_over, text, unpacked},
 };
 
@@ -32,7 +32,7 @@ impl HostPod {
     }
 }
 
-impl Kept for HostPod {
+impl Cached for HostPod {
     fn pack(object: Value) -> Self {
         Self {
             node: text(&object, "/spec/nodeName").into(),

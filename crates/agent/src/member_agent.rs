@@ -15,7 +15,7 @@ use super::{
     member_pod::MemberPod,
     node::{self, MemberState, Nodes},
     object,
-    pod::{Holds, Pods, Tellings, Told, Turns, Uncompared, relay_events},
+    pod::{Holds, Pods, RelayedEvents, Tellings, Turns, Uncompared, relay_events},
     view::{HostCache, MemberCache},
 };
 use cluster::{Versions, newest, with_causes};
@@ -46,7 +46,7 @@ impl MemberAgent {
     /// Works until it is dropped.
     pub(super) async fn serve(&self, member: &Member) {
         let mut nodes = Nodes::new(self.host.clone(), Arc::clone(&self.view));
-        let (mut told, holds, tellings) = (Told::default(), Holds::default(), Tellings::default());
+        let (mut told, holds, tellings) = (RelayedEvents::default(), Holds::default(), Tellings::default());
         let uncompared = Uncompared::default();
         loop {
             if let Ok(leaf) = member.leaf() {
@@ -84,7 +84,7 @@ impl MemberAgent {
         member: &Member,
         client: &Client,
         nodes: &mut Nodes,
-        told: &mut Told,
+        told: &mut RelayedEvents,
         (holds, tellings, uncompared): (&Holds, &Tellings, &Uncompared),
     ) -> String {
         let there = self.view.subscribe(&self.member);
@@ -105,7 +105,7 @@ impl MemberAgent {
         };
         let work = async {
             tokio::join!(
-                keep(object::nodes(client), everything(), &there.nodes, node::lean, |_| {}),
+                keep(object::nodes(client), everything(), &there.nodes, node::trim, |_| {}),
                 keep(object::all_pods(client), everything(), &there.pods, |_| true, |change| there.pod_changed(change)),
                 self.tend(member, client, nodes, &there),
                 pods.run(),

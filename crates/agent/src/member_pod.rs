@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::{
     HOST, MANAGED_BY,
-    cache::Kept,
+    cache::Cached,
     object::{Place, is_leaving, is_over, is_ready, items, mark, text, unpacked},
 };
 use domain::volume::{DRIVER, quantity};
@@ -126,7 +126,7 @@ impl MemberPod {
     }
 }
 
-impl Kept for MemberPod {
+impl Cached for MemberPod {
     fn pack(object: Value) -> Self {
         Self::of(&object)
     }

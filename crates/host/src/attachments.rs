@@ -42,15 +42,15 @@ pub async fn list(host: &Host) -> Result<Vec<Attached>> {
 
 /// Which volumes are, or are to be, on which nodes of this host, by the ids of these.
 #[derive(Debug)]
-pub struct Wanted(BTreeSet<(String, String)>);
+pub struct WantedAttachments(BTreeSet<(String, String)>);
 
-impl Wanted {
+impl WantedAttachments {
     pub fn has(&self, volume: &str, node: &NodeId) -> bool {
         self.0.contains(&(volume.to_owned(), node.to_string()))
     }
 }
 
-pub async fn wanted(host: &Host) -> Result<Wanted> {
+pub async fn wanted(host: &Host) -> Result<WantedAttachments> {
     let nodes = Api::<CSINode>::all(host.client.clone()).list(&ListParams::default()).await;
     let nodes = nodes.map_err(|error| unread("list CSINodes", &error))?;
     let id_of = |node: CSINode| {
@@ -66,7 +66,7 @@ pub async fn wanted(host: &Host) -> Result<Wanted> {
         NodeId::parse(&one.node_id).is_some_and(|node| one.name == name_of_former(host, &one.volume, &node))
     };
     let all = list(host).await?.into_iter().filter(|one| !is_of_former(one));
-    Ok(Wanted(all.filter_map(|one| Some((one.volume.clone(), id(&one)?))).collect()))
+    Ok(WantedAttachments(all.filter_map(|one| Some((one.volume.clone(), id(&one)?))).collect()))
 }
 
 impl Attached {

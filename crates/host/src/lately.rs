@@ -12,7 +12,7 @@ use super::events::{About, News};
 const REMEMBERED: usize = 500;
 
 #[derive(Clone, Debug)]
-pub struct Told {
+pub struct RecentEvent {
     pub at: Timestamp,
     pub about: About,
     pub news: News,
@@ -22,11 +22,11 @@ pub struct Told {
 
 /// The newest things that this process has told.
 #[derive(Debug, Default)]
-pub struct Lately(Mutex<VecDeque<Told>>);
+pub struct RecentEvents(Mutex<VecDeque<RecentEvent>>);
 
-impl Lately {
+impl RecentEvents {
     /// The newest first.
-    pub fn all(&self) -> Vec<Told> {
+    pub fn all(&self) -> Vec<RecentEvent> {
         self.lock().iter().rev().cloned().collect()
     }
 
@@ -34,13 +34,13 @@ impl Lately {
     pub(crate) fn put(&self, event: &str, about: &About, news: News) {
         let mut all = self.lock();
         all.retain(|told| told.event != event);
-        all.push_back(Told { at: Timestamp::now(), about: about.clone(), news, event: event.to_owned() });
+        all.push_back(RecentEvent { at: Timestamp::now(), about: about.clone(), news, event: event.to_owned() });
         if all.len() > REMEMBERED {
             all.pop_front();
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, VecDeque<Told>> {
+    fn lock(&self) -> MutexGuard<'_, VecDeque<RecentEvent>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -49,7 +49,7 @@ impl Lately {
 mod tests {
     use super::*;
 
-    fn put(lately: &Lately, number: usize) {
+    fn put(lately: &RecentEvents, number: usize) {
         let name = number.to_string();
         let about =
             About { kind: "PersistentVolume", namespace: String::new(), name: name.clone(), uid: String::new() };
@@ -58,7 +58,7 @@ mod tests {
 
     #[test]
     fn newest_come_first_once_each_and_the_oldest_are_forgotten() {
-        let lately = Lately::default();
+        let lately = RecentEvents::default();
         (0..REMEMBERED + 7).for_each(|number| put(&lately, number));
         let names = || -> Vec<String> { lately.all().into_iter().map(|told| told.about.name).collect() };
         let all = names();

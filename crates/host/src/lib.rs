@@ -45,7 +45,7 @@ pub struct Host {
     /// The driver's own namespace.
     pub namespace: String,
     recent: Arc<events::Recent>,
-    pub lately: Arc<lately::Lately>,
+    pub lately: Arc<lately::RecentEvents>,
 }
 
 impl std::fmt::Debug for Host {

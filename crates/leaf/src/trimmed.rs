@@ -183,13 +183,13 @@ mod tests {
             "status": {"phase": "Bound", "capacity": {"storage": "1Gi"}},
         });
         let whole: PersistentVolumeClaim = from_value(claim.clone()).unwrap();
-        let lean: Trimmed<PersistentVolumeClaim> = from_str(&claim.to_string()).unwrap();
+        let trimmed: Trimmed<PersistentVolumeClaim> = from_str(&claim.to_string()).unwrap();
         let mut expected = whole.clone();
         expected.metadata.managed_fields = None;
         expected.metadata.owner_references = None;
         expected.metadata.labels.as_mut().unwrap().remove("app");
         expected.metadata.annotations.as_mut().unwrap().remove("pv.kubernetes.io/bind-completed");
-        assert_eq!(lean.0, expected);
+        assert_eq!(trimmed.0, expected);
     }
 
     #[test]

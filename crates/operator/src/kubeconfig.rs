@@ -59,18 +59,18 @@ pub fn is_loopback(server: &str) -> bool {
     host == "localhost" || address.is_some_and(|address| address.is_loopback() || address.is_unspecified())
 }
 
-/// What is told of a kubeconfig.
+/// What may be shown of a kubeconfig.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Told {
+pub struct KubeconfigSummary {
     pub server: String,
     /// What its token says of itself.
     pub token: Option<Token>,
 }
 
 /// Reads what may be shown; the token itself is not among it.
-pub fn read(text: &str) -> Told {
-    let Some(cluster) = cluster(text) else { return Told::default() };
-    Told { server: word(&cluster, "/cluster/server").to_owned(), token: Token::of(text) }
+pub fn read(text: &str) -> KubeconfigSummary {
+    let Some(cluster) = cluster(text) else { return KubeconfigSummary::default() };
+    KubeconfigSummary { server: word(&cluster, "/cluster/server").to_owned(), token: Token::of(text) }
 }
 
 /// How its cluster is reached, where it says that; in which namespaces is not looked at.
@@ -129,7 +129,7 @@ mod tests {
         assert_eq!(told.server, "https://10.0.0.1:6443");
         assert_eq!(told.token.as_ref().map(|token| token.ends), Some(1_800_000_000));
         assert!(!format!("{told:?}").contains("eyJ"));
-        assert_eq!(read("this is no kubeconfig"), Told::default());
+        assert_eq!(read("this is no kubeconfig"), KubeconfigSummary::default());
         for token in ["", "a", "a.b.c", "a.%%%.c", "e30.e30.e30"] {
             assert_eq!(read(&text("cluster38", &reach, token)).token, None, "{token}");
         }

@@ -43,13 +43,13 @@ pub struct Provisioned {
 
 /// Which are wanted; none: all.
 #[derive(Clone, Debug, Default)]
-pub struct Wanted<'a> {
+pub struct VolumeFilter<'a> {
     pub namespace: Option<&'a str>,
     pub member: Option<&'a str>,
     pub state: Option<&'a str>,
 }
 
-impl Wanted<'_> {
+impl VolumeFilter<'_> {
     fn has(&self, volume: &ListedVolume) -> bool {
         let is_in = |wanted: &str| volume.claim.as_ref().is_some_and(|(namespace, _)| namespace == wanted);
         self.namespace.is_none_or(is_in)
@@ -111,10 +111,10 @@ impl ListedVolume {
 }
 
 /// In the order of their claims.
-pub fn listing(mut volumes: Vec<ListedVolume>, wanted: &Wanted<'_>) -> Listing {
+pub fn listing(mut volumes: Vec<ListedVolume>, filter: &VolumeFilter<'_>) -> Listing {
     let head = ["CLAIM", "MEMBER", "SIZE", "STATE", "PODS", "AGE"];
     let mut listing = Listing::new("Volume", &head, &["VOLUME", "CLASS", "ACCESS", "POLICY", "LEAF CLAIM"]);
-    volumes.retain(|volume| wanted.has(volume));
+    volumes.retain(|volume| filter.has(volume));
     volumes.sort_by_cached_key(|volume| (volume.claim.clone(), volume.volume.as_ref().map(|one| one.name.clone())));
     for volume in &volumes {
         listing.add(volume.item());
@@ -166,20 +166,23 @@ mod tests {
     #[test]
     fn volumes_are_listed_by_claim_and_only_those_that_are_wanted() {
         let all = || vec![waiting(), volume("db", "m0", "Bound"), volume("a", "m1", "Released")];
-        let names = |wanted: &Wanted<'_>| listing(all(), wanted).print(Form::Name);
+        let names = |filter: &VolumeFilter<'_>| listing(all(), filter).print(Form::Name);
         let (a, db, new) = ("persistentvolume/pvc-a\n", "persistentvolume/pvc-db\n", "persistentvolumeclaim/new\n");
-        assert_eq!(names(&Wanted::default()), [a, db, new].concat());
-        assert_eq!(names(&Wanted { member: Some("m0"), ..Wanted::default() }), db);
-        assert_eq!(names(&Wanted { member: Some("m2"), ..Wanted::default() }), new);
-        assert_eq!(names(&Wanted { state: Some("released"), ..Wanted::default() }), a);
-        assert_eq!(names(&Wanted { namespace: Some("shop"), state: Some("Pending"), ..Wanted::default() }), new);
-        assert_eq!(names(&Wanted { namespace: Some("elsewhere"), ..Wanted::default() }), "");
+        assert_eq!(names(&VolumeFilter::default()), [a, db, new].concat());
+        assert_eq!(names(&VolumeFilter { member: Some("m0"), ..VolumeFilter::default() }), db);
+        assert_eq!(names(&VolumeFilter { member: Some("m2"), ..VolumeFilter::default() }), new);
+        assert_eq!(names(&VolumeFilter { state: Some("released"), ..VolumeFilter::default() }), a);
+        assert_eq!(
+            names(&VolumeFilter { namespace: Some("shop"), state: Some("Pending"), ..VolumeFilter::default() }),
+            new
+        );
+        assert_eq!(names(&VolumeFilter { namespace: Some("elsewhere"), ..VolumeFilter::default() }), "");
     }
 
     #[test]
     fn table_says_where_the_data_is_and_who_has_it() {
         let used = ListedVolume { pods: vec!["db-0".to_owned(), "db-1".to_owned()], ..volume("db", "m0", "Bound") };
-        let told = listing(vec![used], &Wanted::default()).print(Form::Wide);
+        let told = listing(vec![used], &VolumeFilter::default()).print(Form::Wide);
         let row: Vec<&str> = told.lines().nth(1).unwrap().split_whitespace().collect();
         assert_eq!(row, ["shop/db", "m0", "1Gi", "Bound", "db-0,db-1", "90s", "pvc-db", "-", "-", "Delete", "shop/db"]);
     }

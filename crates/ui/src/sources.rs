@@ -5,7 +5,7 @@ use std::sync::Arc;
 use cluster::metrics::waiting::Waiting;
 use domain::volume::HostId;
 use host::{
-    lately::Lately,
+    lately::RecentEvents,
     moves::Moves,
     volumes::{FollowedVolumes, HostVolumes},
 };
@@ -21,7 +21,7 @@ pub struct Sources {
     pub waiting: Waiting,
     /// Where volumes are moved.
     pub moves: Option<Arc<Moves>>,
-    pub lately: Arc<Lately>,
+    pub lately: Arc<RecentEvents>,
 }
 
 impl Sources {

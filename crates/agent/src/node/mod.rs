@@ -37,7 +37,7 @@ pub use plan::CORDONED;
 pub(super) use plan::patch_of;
 use plan::{Leave, NodeStep};
 use room::is_open;
-pub(super) use room::lean;
+pub(super) use room::trim;
 pub(super) use status::Health;
 use status::ObservedStatus;
 pub(super) use writes::ignore_conflict;

@@ -57,8 +57,8 @@ pub(super) fn print(resource: &str, thousandths: u128) -> String {
     }
 }
 
-/// What is kept of a member's node: what it has to give, and to whom.
-pub(crate) fn lean(node: &mut Value) -> bool {
+/// Leaves of a member's node what it has to give, and to whom.
+pub(crate) fn trim(node: &mut Value) -> bool {
     let ready = items(node, "/status/conditions").filter(|one| one["type"] == "Ready");
     let ready: Vec<Value> = ready.map(|one| json!({"type": "Ready", "status": one["status"]})).collect();
     let info = json!({"architecture": node["status"]["nodeInfo"]["architecture"]});
@@ -132,7 +132,7 @@ mod tests {
         };
         for unschedulable in [false, true] {
             let (before, mut kept) = (whole(unschedulable), whole(unschedulable));
-            assert!(lean(&mut kept));
+            assert!(trim(&mut kept));
             assert_eq!(left(&[&kept], std::iter::empty()), left(&[&before], std::iter::empty()));
             assert_eq!((is_open(&kept), is_open(&before)), (!unschedulable, !unschedulable));
             assert_eq!(text(&kept, "/metadata/name"), "a");

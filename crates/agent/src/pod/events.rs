@@ -20,13 +20,13 @@ use tokio::time::{Instant, sleep, timeout};
 
 use super::{
     super::{
-        cache::Kept,
+        cache::Cached,
         member_pod::MemberPod,
         object::{Place, items, short, text},
     },
     Pods,
     retold::{again, retold},
-    told::Told,
+    told::RelayedEvents,
 };
 use cluster::with_causes;
 
@@ -51,7 +51,7 @@ struct Waiting {
 
 /// Works until it is dropped. The way to the member is one of its own: whoever fills a namespace there with events makes lists of them
 /// slow, and that is not to be taken for a member that does not answer.
-pub(crate) async fn relay(pods: &Pods<'_>, told: &mut Told) {
+pub(crate) async fn relay(pods: &Pods<'_>, told: &mut RelayedEvents) {
     pods.there.synced().await;
     let mut way = None;
     loop {
@@ -82,7 +82,7 @@ fn waiting(pods: &Pods<'_>) -> HashMap<String, Waiting> {
     copies.filter_map(pair).collect()
 }
 
-async fn tell(pods: &Pods<'_>, client: &Client, told: &mut Told, Waiting { pod, copy }: &Waiting) {
+async fn tell(pods: &Pods<'_>, client: &Client, told: &mut RelayedEvents, Waiting { pod, copy }: &Waiting) {
     let (member, place, uid) = (&pods.member.name, Place::of(pod), text(pod, "/metadata/uid"));
     let listed = timeout(LISTED, list(client, &place.namespace, text(copy, "/metadata/uid"))).await;
     let listed = match listed.unwrap_or_else(|_| Err(kube::Error::Service("they are not told in time".into()))) {

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::{
     super::{
-        cache::Kept,
+        cache::Cached,
         host_pod::HostPod,
         member_pod::MemberPod,
         object::{self, Place, items, read, text},

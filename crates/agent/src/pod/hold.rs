@@ -16,7 +16,7 @@ use tokio::{
 
 use super::{
     super::{
-        cache::Kept,
+        cache::Cached,
         member_pod::MemberPod,
         node::patch_of,
         object::{self, Place, read, text, whole},

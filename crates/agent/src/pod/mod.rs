@@ -64,7 +64,7 @@ use rejection::{Here, PodRejection};
 use status::Source;
 pub(super) use step::{COPY_OF, had_copy};
 use step::{PodStep, step};
-pub(super) use told::Told;
+pub(super) use told::RelayedEvents;
 use work_queue::{Next, Tries, WorkQueue};
 
 /// The condition by which a pod tells of its copy, or why it has none. It outlives this process.

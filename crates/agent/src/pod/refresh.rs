@@ -13,7 +13,7 @@ use tokio::time::{Instant, sleep};
 use super::{
     super::{
         HOST, MANAGED_BY,
-        cache::Kept,
+        cache::Cached,
         host_pod::HostPod,
         member_pod::MemberPod,
         node::ignore_conflict,

@@ -31,15 +31,15 @@ fn of_namespace(now: Instant) -> Allowance {
 
 /// What was told of the pods in one member.
 #[derive(Debug, Default)]
-pub(crate) struct Told {
+pub(crate) struct RelayedEvents {
     /// By the UIDs that they have in the host.
-    pods: HashMap<String, ToldOfPod>,
+    pods: HashMap<String, RelayedOfPod>,
     namespaces: HashMap<String, Allowance>,
     refused_until: Option<Instant>,
 }
 
 #[derive(Debug)]
-struct ToldOfPod {
+struct RelayedOfPod {
     /// When its events are to be listed, and how long after that once more. None while it is well.
     next: Option<(Instant, Duration)>,
     /// When they may be, also if it was well in between.
@@ -49,13 +49,13 @@ struct ToldOfPod {
     counts: HashMap<String, i32>,
 }
 
-impl ToldOfPod {
+impl RelayedOfPod {
     fn new(now: Instant) -> Self {
         Self { next: None, not_before: now, allowance: of_pod(now), counts: HashMap::new() }
     }
 }
 
-impl Told {
+impl RelayedEvents {
     /// Those of the pods that do not get ready whose events are to be listed now: who waits longest comes first. `is_there`: whether
     /// the host still has a pod of this UID.
     pub(super) fn due(
@@ -73,7 +73,7 @@ impl Told {
         }
         let mut due = Vec::new();
         for uid in waiting {
-            let pod = self.pods.entry((*uid).to_owned()).or_insert_with(|| ToldOfPod::new(now));
+            let pod = self.pods.entry((*uid).to_owned()).or_insert_with(|| RelayedOfPod::new(now));
             let first = (pod.not_before.max(now + SLOW), ASKED_AGAIN);
             let (at, _) = *pod.next.get_or_insert(first);
             due.extend((at <= now).then_some((at, *uid)));
@@ -145,7 +145,7 @@ mod tests {
 
     use super::*;
 
-    async fn asked(told: &mut Told, pods: &[&str], time: Duration) -> Vec<(u64, String)> {
+    async fn asked(told: &mut RelayedEvents, pods: &[&str], time: Duration) -> Vec<(u64, String)> {
         let (waiting, begun, mut asked) = (pods.iter().copied().collect(), Instant::now(), Vec::new());
         while begun.elapsed() < time {
             let due = told.due(&waiting, |_| true, Instant::now());
@@ -157,7 +157,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn events_are_asked_for_once_a_pod_is_slow_and_then_less_and_less_often() {
-        let mut told = Told::default();
+        let mut told = RelayedEvents::default();
         let seconds = |asked: Vec<(u64, String)>| asked.into_iter().map(|(second, _)| second).collect::<Vec<_>>();
         let first = asked(&mut told, &["u"], Duration::from_mins(5)).await;
         assert_eq!(seconds(first), [3, 13, 33, 73, 133, 193, 253]);
@@ -176,7 +176,7 @@ mod tests {
     async fn of_a_thousand_pods_that_do_not_get_ready_two_are_asked_for_at_a_look_and_each_has_its_turn() {
         let names: Vec<String> = (0..1000).map(|number| number.to_string()).collect();
         let pods: Vec<&str> = names.iter().map(String::as_str).collect();
-        let mut told = Told::default();
+        let mut told = RelayedEvents::default();
         let first = asked(&mut told, &pods, Duration::from_secs(503)).await;
         let different: HashSet<&String> = first.iter().map(|(_, uid)| uid).collect();
         assert_eq!((first.len(), different.len()), (1000, 1000));
@@ -189,8 +189,8 @@ mod tests {
         serde_json::from_value(fields).unwrap()
     }
 
-    fn told_of(pods: &[&str]) -> Told {
-        let mut told = Told::default();
+    fn told_of(pods: &[&str]) -> RelayedEvents {
+        let mut told = RelayedEvents::default();
         told.due(&pods.iter().copied().collect(), |_| true, Instant::now());
         told
     }

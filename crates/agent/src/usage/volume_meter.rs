@@ -7,7 +7,7 @@ use tokio::time::Instant;
 
 use super::{super::view::HostCache, PATIENCE, volumes::Volumes};
 use domain::{error::Result, printable::short, volume::HostId};
-use leaf::stats::{self, Told};
+use leaf::stats::{self, ReaderAnswer};
 use member::Member;
 
 /// Of what a reader says of itself, in the log.
@@ -29,7 +29,7 @@ impl VolumeMeter {
         self.asked = Some(Instant::now());
         let readers = stats::readers_of(view.running_in(name, stats::NAMESPACE), host);
         let said = match member {
-            _ if readers.is_empty() => Ok(Told::default()),
+            _ if readers.is_empty() => Ok(ReaderAnswer::default()),
             Ok(member) => self.said(&member, readers).await,
             Err(error) => Err(error.to_string()),
         };
@@ -51,7 +51,7 @@ impl VolumeMeter {
         self.is_lacking = reason.is_some();
     }
 
-    async fn said(&mut self, member: &Member, mut readers: Vec<String>) -> Result<Told, String> {
+    async fn said(&mut self, member: &Member, mut readers: Vec<String>) -> Result<ReaderAnswer, String> {
         let client = member.unbounded().map_err(|error| error.to_string())?;
         self.silent.retain(|reader| readers.contains(reader));
         readers.sort_by_key(|reader| self.silent.iter().position(|silent| silent == reader));

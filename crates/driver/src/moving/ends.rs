@@ -13,7 +13,7 @@ use domain::{
     volume::moving::{Phase, YARD},
 };
 use host::moves;
-use leaf::moving::ends::{Keys, Mover, Role, State, Wanted, give_keys, start};
+use leaf::moving::ends::{Keys, Mover, Role, State, WantedMover, give_keys, start};
 
 /// Before movers that have failed are begun again: it grows.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
@@ -138,10 +138,10 @@ pub(super) async fn see_to_keys(job: &mut Job, looked: &Looked) -> Result<Option
     Ok(None)
 }
 
-fn wanted<'a>(job: &'a Job, looked: &'a Looked, role: Role) -> Result<Wanted<'a>> {
+fn wanted<'a>(job: &'a Job, looked: &'a Looked, role: Role) -> Result<WantedMover<'a>> {
     let half = looked.half(role)?;
     let missing = || Error::InProgress(format!("member {}: no claim is in the yard", half.side.member));
-    Ok(Wanted {
+    Ok(WantedMover {
         role,
         of: job.of.metadata.uid.as_deref().unwrap_or_default(),
         attempt: looked.status.attempt,

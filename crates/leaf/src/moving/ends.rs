@@ -54,7 +54,7 @@ impl Role {
 
 /// One mover as it is wanted.
 #[derive(Debug)]
-pub struct Wanted<'a> {
+pub struct WantedMover<'a> {
     pub role: Role,
     /// UID of the move.
     pub of: &'a str,
@@ -128,7 +128,7 @@ fn pair() -> Result<Pair> {
     Ok(Pair { certificate: certificate.pem(), key: key.serialize_pem() })
 }
 
-impl Wanted<'_> {
+impl WantedMover<'_> {
     fn metadata(&self, host: &HostId, (kind, name, uid): (&str, String, String)) -> ObjectMeta {
         let mut labels = ownership::host_labels(host);
         labels.insert(OF.to_owned(), self.of.to_owned());
@@ -226,7 +226,7 @@ fn secrets(client: &MemberClient) -> Api<Secret> {
 }
 
 /// The pod, then its keys.
-pub async fn start(client: &MemberClient, wanted: &Wanted<'_>, keys: &Keys) -> Result<()> {
+pub async fn start(client: &MemberClient, wanted: &WantedMover<'_>, keys: &Keys) -> Result<()> {
     let made = pods(client).create(&PostParams::default(), &wanted.pod(&client.host)).await;
     match made.map_err(|error| client.outcome("create the pod of a mover", &error)) {
         Ok(pod) if give_keys(client, wanted, keys, &Mover::new(&pod)).await? => Ok(()),
@@ -238,7 +238,7 @@ pub async fn start(client: &MemberClient, wanted: &Wanted<'_>, keys: &Keys) -> R
 }
 
 /// False: it has some already.
-pub async fn give_keys(client: &MemberClient, wanted: &Wanted<'_>, keys: &Keys, pod: &Mover) -> Result<bool> {
+pub async fn give_keys(client: &MemberClient, wanted: &WantedMover<'_>, keys: &Keys, pod: &Mover) -> Result<bool> {
     let made = secrets(client).create(&PostParams::default(), &wanted.secret(&client.host, keys, pod)).await;
     match made.map_err(|error| client.outcome("create the keys of a mover", &error)) {
         Ok(_) => Ok(true),

@@ -7,7 +7,7 @@ use kube::Client;
 use tokio::time::{Instant, timeout};
 use tokio_tungstenite::tungstenite::{self as websocket, Message};
 
-use super::{NAMESPACE, PORT, Told, is_of_all};
+use super::{NAMESPACE, PORT, ReaderAnswer, is_of_all};
 use crate::forward::{self, data_of, within_limits};
 use cluster::with_causes;
 
@@ -21,7 +21,7 @@ pub async fn ask(
     readers: &[String],
     patience: Duration,
     mut silent: impl FnMut(&str),
-) -> Result<(String, Told), String> {
+) -> Result<(String, ReaderAnswer), String> {
     let (until, mut unable, mut reasons) = (Instant::now() + patience, None, Vec::new());
     for reader in readers {
         let left = until.saturating_duration_since(Instant::now());
@@ -43,7 +43,11 @@ pub async fn ask(
 }
 
 /// The same for who asks once, and has the patience for each: one that says nothing, or can tell of nothing, keeps no other from being asked.
-pub async fn ask_each(client: &Client, readers: &[String], patience: Duration) -> Result<(String, Told), String> {
+pub async fn ask_each(
+    client: &Client,
+    readers: &[String],
+    patience: Duration,
+) -> Result<(String, ReaderAnswer), String> {
     let (mut left, mut unable, mut first) = (readers.to_vec(), None, None);
     loop {
         let mut silent = Vec::new();
@@ -65,11 +69,11 @@ pub async fn ask_each(client: &Client, readers: &[String], patience: Duration) -
 }
 
 /// Also that there are no volumes.
-fn tells(told: &Told) -> bool {
+fn tells(told: &ReaderAnswer) -> bool {
     !told.volumes.is_empty() || told.unread.is_empty()
 }
 
-async fn said(client: &Client, reader: &str) -> Result<Told, String> {
+async fn said(client: &Client, reader: &str) -> Result<ReaderAnswer, String> {
     let opened = forward::open(client, NAMESPACE, reader, PORT).await.map_err(|error| unopened(reader, &error))?;
     let line = line(within_limits(opened).await).await?;
     serde_json::from_slice(&line).map_err(|error| format!("it says what cannot be read: {error}"))

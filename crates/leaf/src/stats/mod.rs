@@ -64,7 +64,7 @@ pub struct VolumeStats {
 /// All that a reader says.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
-pub struct Told {
+pub struct ReaderAnswer {
     pub volumes: Vec<VolumeStats>,
     /// Which kubelets it could not read, and why: some of them.
     pub unread: Vec<String>,
@@ -108,17 +108,17 @@ mod tests {
         let figures = Figures { used_bytes: Some(u64::MAX), inodes: Some(0), ..Figures::default() };
         let [namespace, pod, pod_uid, volume] = ["shop", "db-0", "u", "data"].map(str::to_owned);
         let one = VolumeStats { namespace, pod, pod_uid, volume, time: String::new(), figures };
-        let told = Told { volumes: vec![one], unread: vec!["node n: no answer".to_owned()] };
+        let told = ReaderAnswer { volumes: vec![one], unread: vec!["node n: no answer".to_owned()] };
         let text = serde_json::to_string(&told).unwrap();
-        assert_eq!(serde_json::from_str::<Told>(&text).unwrap(), told, "{text}");
+        assert_eq!(serde_json::from_str::<ReaderAnswer>(&text).unwrap(), told, "{text}");
         assert!(text.contains("\"podUid\":\"u\"") && !text.contains("null") && !text.contains('\n'), "{text}");
-        assert_eq!(serde_json::from_str::<Told>("{}").unwrap(), Told::default());
+        assert_eq!(serde_json::from_str::<ReaderAnswer>("{}").unwrap(), ReaderAnswer::default());
         for figure in ["-1", "0.5", "\"1\"", "18446744073709551616", "1e99"] {
             let said = |figure: &str| {
                 let text = format!(
                     r#"{{"volumes":[{{"namespace":"n","pod":"p","podUid":"u","volume":"v","usedBytes":{figure}}}]}}"#
                 );
-                serde_json::from_str::<Told>(&text)
+                serde_json::from_str::<ReaderAnswer>(&text)
             };
             assert!(said("1").is_ok() && said(figure).is_err(), "{figure}");
         }

@@ -18,7 +18,7 @@ use tokio::{
     time::{Instant, sleep, timeout, timeout_at},
 };
 
-use super::{Told, VolumeStats, copies::Listing, kubelet::Kubelets, share, summary::Copies};
+use super::{ReaderAnswer, VolumeStats, copies::Listing, kubelet::Kubelets, share, summary::Copies};
 use crate::ownership::{HOST, MANAGED_BY, selector};
 use cluster::with_causes;
 use domain::{
@@ -133,7 +133,7 @@ impl Reader {
         Arc::clone(&said.line)
     }
 
-    async fn look(&self, listing: &mut Listing, asked: &mut Asked) -> Told {
+    async fn look(&self, listing: &mut Listing, asked: &mut Asked) -> ReaderAnswer {
         let until = Instant::now() + LOOK;
         let ours = self.host.as_ref().map_or_else(|| format!("{MANAGED_BY}={DRIVER},{HOST}"), selector);
         let unlisted = listing.go_on(&self.client, &ours, LIST).await.err().map(|reason| {
@@ -157,7 +157,7 @@ impl Reader {
         ];
         let lacking = lacking.into_iter().filter(|(_, count)| *count > 0);
         let lacking = lacking.map(|(what, count)| format!("{what}: {count}"));
-        Told { unread: unlisted.into_iter().chain(faults.take(NAMED)).chain(lacking).collect(), volumes }
+        ReaderAnswer { unread: unlisted.into_iter().chain(faults.take(NAMED)).chain(lacking).collect(), volumes }
     }
 
     /// As many in their order as there is time for: how many those are, and what they say.

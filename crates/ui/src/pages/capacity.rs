@@ -35,7 +35,7 @@ struct CapacityLine {
 
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
-pub(crate) struct Wanted {
+pub(crate) struct CapacityQuery {
     q: String,
 }
 
@@ -48,13 +48,13 @@ struct Page {
     /// How many more there are.
     more: usize,
     #[serde(skip)]
-    wanted: Wanted,
+    wanted: CapacityQuery,
 }
 
 pub(crate) async fn show(
     State(sources): State<Sources>,
     Extension(form): Extension<Form>,
-    Query(wanted): Query<Wanted>,
+    Query(wanted): Query<CapacityQuery>,
 ) -> Response {
     let mut items = lines(&sources);
     items.retain(|line| line.class.name.contains(&wanted.q) || line.member.contains(&wanted.q));

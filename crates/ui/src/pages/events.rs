@@ -6,7 +6,7 @@ use axum::{
     extract::{Query, State},
     response::Response,
 };
-use host::lately::Told;
+use host::lately::RecentEvent;
 use k8s_openapi::jiff::Unit;
 use serde::{Deserialize, Serialize};
 
@@ -32,8 +32,8 @@ pub(crate) struct EventLine {
     pub(crate) warning: bool,
 }
 
-impl From<Told> for EventLine {
-    fn from(told: Told) -> Self {
+impl From<RecentEvent> for EventLine {
+    fn from(told: RecentEvent) -> Self {
         let about = told.about;
         let named = if about.namespace.is_empty() { about.name } else { format!("{}/{}", about.namespace, about.name) };
         Self {
@@ -51,12 +51,12 @@ impl From<Told> for EventLine {
 
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
-pub(crate) struct Wanted {
+pub(crate) struct EventsQuery {
     q: String,
     warnings: String,
 }
 
-impl Wanted {
+impl EventsQuery {
     fn has(&self, event: &EventLine) -> bool {
         let is_said = || [&event.about, &event.message, event.reason].iter().any(|text| text.contains(&self.q));
         (self.warnings.is_empty() || event.warning) && (self.q.is_empty() || is_said())
@@ -70,13 +70,13 @@ struct Page {
     frame: Frame,
     items: Vec<EventLine>,
     #[serde(skip)]
-    wanted: Wanted,
+    wanted: EventsQuery,
 }
 
 pub(crate) async fn show(
     State(sources): State<Sources>,
     Extension(form): Extension<Form>,
-    Query(wanted): Query<Wanted>,
+    Query(wanted): Query<EventsQuery>,
 ) -> Response {
     let items = lines(&sources).filter(|event| wanted.has(event)).collect();
     let path = format!("/events?q={}&warnings={}", encoded(&wanted.q), encoded(&wanted.warnings));

@@ -27,7 +27,7 @@ const LOOKED_AT_ONCE: usize = 200;
 /// What is typed above the list.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
-pub(crate) struct Wanted {
+pub(crate) struct VolumesQuery {
     member: String,
     namespace: String,
     state: String,
@@ -46,7 +46,7 @@ struct Page {
     /// What to give as `after` for the next page; empty at the end.
     next: String,
     #[serde(skip)]
-    wanted: Wanted,
+    wanted: VolumesQuery,
     #[serde(skip)]
     members: BTreeSet<String>,
 }
@@ -54,7 +54,7 @@ struct Page {
 pub(crate) async fn show(
     State(sources): State<Sources>,
     Extension(form): Extension<Form>,
-    Query(wanted): Query<Wanted>,
+    Query(wanted): Query<VolumesQuery>,
 ) -> Response {
     let (items, next) = list(&sources, &wanted).await;
     let members = names(&sources, &sources.members());
@@ -62,7 +62,7 @@ pub(crate) async fn show(
     form.answer(&Page { frame, items, next, wanted, members })
 }
 
-impl Wanted {
+impl VolumesQuery {
     fn has(&self, line: &VolumeLine) -> bool {
         let namespace = line.claim.split_once('/').map_or("", |(namespace, _)| namespace);
         let is_said = |text: &str| text.contains(&self.q);
@@ -123,7 +123,7 @@ impl Cursor {
 
 /// One page as it grows.
 struct Lines<'a> {
-    wanted: &'a Wanted,
+    wanted: &'a VolumesQuery,
     taken: Vec<VolumeLine>,
     last: String,
     is_full: bool,
@@ -144,7 +144,7 @@ impl Lines<'_> {
     }
 }
 
-async fn list(sources: &Sources, wanted: &Wanted) -> (Vec<VolumeLine>, String) {
+async fn list(sources: &Sources, wanted: &VolumesQuery) -> (Vec<VolumeLine>, String) {
     let members = sources.members();
     let cursor = Cursor::parse(&wanted.after);
     let begin = cursor.as_ref().map_or_else(String::new, |cursor| cursor.member.clone());
@@ -269,8 +269,8 @@ mod tests {
 
     #[test]
     fn what_is_typed_goes_into_the_next_address_and_nothing_of_it_is_another_part() {
-        let wanted = Wanted { q: "a&b=c d/é".to_owned(), state: "Bound".to_owned(), ..Wanted::default() };
+        let wanted = VolumesQuery { q: "a&b=c d/é".to_owned(), state: "Bound".to_owned(), ..VolumesQuery::default() };
         assert_eq!(wanted.query("m0/=x"), "?state=Bound&q=a%26b%3Dc%20d%2F%C3%A9&after=m0%2F%3Dx");
-        assert_eq!(Wanted::default().query(""), "");
+        assert_eq!(VolumesQuery::default().query(""), "");
     }
 }

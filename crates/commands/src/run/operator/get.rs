@@ -20,18 +20,18 @@ use crate::args::operator::GetVolumes;
 use cluster::Dial;
 use domain::volume::DRIVER;
 use host::{claim::chosen_member, moves};
-use operator::volumes::{ListedVolume, Provisioned, Wanted, listing};
+use operator::volumes::{ListedVolume, Provisioned, VolumeFilter, listing};
 
 pub(super) async fn volumes(flags: &GetVolumes, dial: &Dial) -> anyhow::Result<Report> {
     let client = connect::user(&flags.access, dial).await?;
     let looking = look(&client, flags.namespace.as_deref(), Pods::Wanted);
     let seen = patiently("listing the host's volumes, claims and pods", looking).await?;
-    let wanted = Wanted {
+    let filter = VolumeFilter {
         namespace: flags.namespace.as_deref(),
         member: flags.member.as_deref(),
         state: flags.state.as_deref(),
     };
-    let listing = listing(seen, &wanted);
+    let listing = listing(seen, &filter);
     Ok(Report::well(listed(&listing, flags.output, "There are no such volumes.")))
 }
 

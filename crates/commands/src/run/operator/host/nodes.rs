@@ -14,7 +14,7 @@ use cluster::Dial;
 use domain::volume::{LeafPlace, NodeId, VolumeHash, VolumeId};
 use host::{
     Host,
-    attachments::{self, Wanted},
+    attachments::{self, WantedAttachments},
     pins,
     pod::{claims_of, has_ended},
     volume::HostVolume,
@@ -83,7 +83,7 @@ fn of_former(
     member: &str,
     volumes: &[HostVolume],
     claims: &[PersistentVolumeClaim],
-    wanted: &Wanted,
+    wanted: &WantedAttachments,
 ) -> Vec<Attached> {
     let row = |claim: &PersistentVolumeClaim| Some((volume_of(&claim.metadata, &host.id)?, ClaimRow::new(claim)));
     let rows: BTreeMap<VolumeHash, ClaimRow> = claims.iter().filter_map(row).collect();

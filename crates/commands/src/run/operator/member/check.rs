@@ -20,7 +20,7 @@ use domain::volume::namespaces::Namespaces;
 use host::{Host, pins};
 use leaf::{
     Rows,
-    stats::{self, Told},
+    stats::{self, ReaderAnswer},
 };
 use member::{
     kubeconfig as rules,
@@ -250,7 +250,7 @@ async fn volume_stats(flags: &Check, host: &Host, client: &Client, sheet: &mut S
     }
 }
 
-async fn told(name: &str, host: &Host, client: &Client) -> Result<(String, Told), String> {
+async fn told(name: &str, host: &Host, client: &Client) -> Result<(String, ReaderAnswer), String> {
     let pods = Api::<Pod>::namespaced(client.clone(), stats::NAMESPACE);
     let running = ListParams::default().fields("status.phase=Running");
     let running = pods.list_metadata(&running).await.map_err(|error| with_causes(&error))?;

@@ -16,7 +16,7 @@ use crate::{
 use cluster::Dial;
 use host::Host;
 use operator::{
-    kubeconfig::{self, Told, until},
+    kubeconfig::{self, KubeconfigSummary, until},
     listing::{Item, Listing},
 };
 
@@ -27,7 +27,7 @@ pub(in crate::run::operator) struct Row {
     pub(in crate::run::operator) source: String,
     /// The cluster that the name means; empty before the first meeting.
     pinned: String,
-    told: Told,
+    told: KubeconfigSummary,
     pub(in crate::run::operator) cordoned: bool,
     /// Why it does not answer as it should.
     pub(in crate::run::operator) problem: Option<String>,
@@ -73,7 +73,7 @@ pub(in crate::run::operator) async fn rows(
         name: name.clone(),
         source: String::new(),
         pinned: identity.clone(),
-        told: Told::default(),
+        told: KubeconfigSummary::default(),
         cordoned: false,
         problem: Some("removed, and not forgotten".to_owned()),
         volumes: count(name),

@@ -385,7 +385,7 @@ async fn lease_is_given_back_at_a_stop_and_is_nobodys_then() {
     let host = Host::start(folder.path()).await;
     let mut driver = Driver::start(&[&endpoint(folder.path()), &host.flag], folder.path());
     // The host knows it a moment before.
-    driver.lines_with(&["leads: does the work in the background"]).await;
+    driver.lines_with(&["this replica leads: it does the work in the background"]).await;
     driver.signal(Signal::SIGTERM);
     assert_eq!(driver.end().await, Some(0));
     assert_eq!(host.holder.borrow().as_deref(), Some(""));
@@ -397,7 +397,7 @@ async fn second_signal_ends_it_at_once_and_the_grace_ends_it_too() {
         let folder = folder();
         let host = Host::start(folder.path()).await;
         let mut driver = Driver::start(&[&endpoint(folder.path()), &host.flag, grace], folder.path());
-        driver.line_with(" ready").await;
+        driver.line_with("kosmos-csi is ready").await;
         let call = create_volume(&folder.path().join("csi.sock"));
         host.asked_for("persistentvolumeclaims").await; // which is never answered
 
@@ -441,7 +441,7 @@ async fn members_folder_that_is_empty_leaves_it_ready_and_warned() {
     fs::create_dir(&members).unwrap();
     let flag = format!("--members-dir={}", members.display());
     let mut driver = Driver::start(&[&endpoint(folder.path()), &host.flag, &flag], folder.path());
-    driver.lines_with(&["no <name>.kubeconfig here yet", "no Secret with this label yet", " ready"]).await;
+    driver.lines_with(&["no <name>.kubeconfig here yet", "no Secret with this label yet", "kosmos-csi is ready"]).await;
     assert_eq!(get(driver.admin, "/readyz").await, 200);
 
     fs::write(members.join("broken.kubeconfig"), "this is no kubeconfig").unwrap();

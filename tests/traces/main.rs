@@ -65,7 +65,7 @@ impl World {
         let mut driver = Driver::start(&flags.each_ref().map(String::as_str), folder.path());
         let is_known = "kosmos_csi_member_state{member=\"m0\",state=\"ok\"} 1";
         let begun = Instant::now();
-        driver.line_with("INFO ready").await;
+        driver.line_with("kosmos-csi is ready").await;
         while !driver::metric(driver.admin, "kosmos_csi_member_state").await.iter().any(|line| line == is_known) {
             assert!(begun.elapsed() < PATIENCE, "the member is not known");
         }

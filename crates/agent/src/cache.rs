@@ -209,7 +209,7 @@ impl<T: Cached> ObjectCache<T> {
     fn obstructed(&self, kind: &str, reason: String) {
         let mut obstacle = self.obstacle.lock().unwrap_or_else(PoisonError::into_inner);
         if obstacle.as_ref() != Some(&reason) {
-            tracing::warn!(kind, reason, "cannot be watched; it is tried again");
+            tracing::warn!(kind, reason, "objects of this kind cannot be watched; it is tried again");
         }
         *obstacle = Some(reason);
     }

@@ -56,7 +56,7 @@ impl MemberAgent {
                     () = closed(member, &client) => None,
                 };
                 if let Some(reason) = too_much {
-                    tracing::error!(member = self.member, reason, "no pods are run there");
+                    tracing::error!(member = self.member, reason, "no pods are run in the member");
                     let _overfull = member.overfull();
                     self.wait(&mut nodes, &reason).await;
                 }
@@ -170,7 +170,7 @@ impl MemberAgent {
             let is_told = if hindrance.is_some() { was_hindered } else { began.elapsed() >= LISTED };
             was_hindered = hindrance.is_some();
             let reason = hindrance.unwrap_or_else(|| "its nodes and pods are still being listed".to_owned());
-            tracing::warn!(member = self.member, reason, "no pods can be begun there");
+            tracing::warn!(member = self.member, reason, "no pods can be started in the member");
             if is_told {
                 nodes.tell_down(&self.member, &reason).await;
             }
@@ -192,7 +192,7 @@ async fn closed(member: &Member, client: &Client) {
                 tracing::warn!(
                     member = member.name,
                     version,
-                    "has older versions than it had: it was restored from a backup"
+                    "the member has older versions than it had: it was restored from a backup"
                 );
                 return member.connect_anew();
             }

@@ -90,10 +90,14 @@ impl Lease {
         loop {
             let (version, sent) = self.acquire().await;
             *self.held() = Some(version);
-            tracing::info!(lease = self.name, holder = self.holder, "leads: does the work in the background");
+            tracing::info!(
+                lease = self.name,
+                holder = self.holder,
+                "this replica leads: it does the work in the background"
+            );
             tokio::select! {
                 biased;
-                () = self.renew(sent) => tracing::warn!(lease = self.name, holder = self.holder, "leads no longer"),
+                () = self.renew(sent) => tracing::warn!(lease = self.name, holder = self.holder, "this replica leads no longer"),
                 () = self.writes.of(work()) => {}
             }
             *self.held() = None;

@@ -116,7 +116,7 @@ impl<B> Measured<B> {
                 tracing::error!(
                     cluster,
                     object,
-                    "says more of one object than is read: remove it there, or make it smaller"
+                    "the cluster says more of one object than is read: remove the object there, or make it smaller"
                 );
             }
         }

@@ -44,7 +44,7 @@ pub fn start_with_traces(role: &str, format: LogFormat, given: Option<&str>) -> 
     match collector(&address).and_then(|collector| traces::begin(role, &collector)) {
         Ok((layer, traces)) => {
             registry().with(lines(format).with_filter(filter())).with(layer).init();
-            tracing::info!(collector = address, "traces are sent to it");
+            tracing::info!(collector = address, "traces are sent to the collector");
             Ok(traces)
         }
         Err(reason) => {
@@ -84,7 +84,7 @@ where
     // A line that cannot be written is lost: telling so on the same closed stream would panic.
     let lines = fmt::layer().with_writer(std::io::stderr).log_internal_errors(false);
     match format {
-        LogFormat::Text => lines.with_ansi(false).with_target(false).boxed(),
+        LogFormat::Text => lines.with_ansi(false).boxed(),
         LogFormat::Json => lines.json().flatten_event(true).boxed(),
     }
 }

@@ -101,12 +101,12 @@ impl Call {
         self.metrics.rpc_handled(self.method, &name, took);
         let milliseconds = took.as_millis();
         match code {
-            Code::Ok if only_asks(self.method) => tracing::debug!(code = name, milliseconds, "answered"),
-            Code::Ok => tracing::info!(code = name, milliseconds, "answered"),
+            Code::Ok if only_asks(self.method) => tracing::debug!(code = name, milliseconds, "the RPC is answered"),
+            Code::Ok => tracing::info!(code = name, milliseconds, "the RPC is answered"),
             Code::Unavailable | Code::Internal | Code::Unknown | Code::PermissionDenied => {
-                tracing::warn!(code = name, milliseconds, message, "answered");
+                tracing::warn!(code = name, milliseconds, message, "the RPC is answered");
             }
-            _ => tracing::info!(code = name, milliseconds, message, "answered"),
+            _ => tracing::info!(code = name, milliseconds, message, "the RPC is answered"),
         }
         // For traces: the line above says it to people.
         self.span.record("rpc.grpc.status_code", i32::from(code));

@@ -74,7 +74,7 @@ pub async fn run(arguments: Arguments, traces: Traces) -> anyhow::Result<()> {
     let stop = CancellationToken::new();
     let grace = arguments.process.shutdown_grace;
     bounded(signals, stop.clone(), grace, traces, play(arguments, &folder, socket, stop)).await?;
-    tracing::info!("stopped");
+    tracing::info!("kosmos-csi dev has stopped");
     Ok(())
 }
 

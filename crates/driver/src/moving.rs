@@ -228,7 +228,7 @@ impl Job {
         }
         let mut seen = Box::pin(look::look(self)).await?;
         let step = next(&seen.seen);
-        tracing::debug!(of = self.name(), ?step, seen = ?seen.seen, "moves");
+        tracing::debug!(of = self.name(), ?step, seen = ?seen.seen, "next step of a move");
         // Acted, and nothing has changed: looking on would be asking in circles.
         let circles = self.before.replace((step, seen.seen)) == Some((step, seen.seen));
         let circles = circles.then(|| seen.awaited("what was written is seen"));

@@ -174,7 +174,11 @@ async fn count(events: &Api<Event>, again: &Event) {
     };
     let counted: Result<(), kube::Error> = counting.await;
     if let Err(error) = counted {
-        tracing::debug!(event = name, error = with_causes(&error), "that it is told again is not counted");
+        tracing::debug!(
+            event = name,
+            error = with_causes(&error),
+            "an event is told again, and its count cannot be written"
+        );
     }
 }
 

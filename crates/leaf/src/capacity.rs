@@ -217,7 +217,12 @@ fn or_silent<T: Clone>(
     match answer {
         Ok(list) => Ok(Some(list.items)),
         Err(kube::Error::Api(status)) if [403, 404, 405].contains(&status.code) => {
-            tracing::warn!(member = client.member, doing, reason = status.message, "it is taken as saying nothing");
+            tracing::warn!(
+                member = client.member,
+                doing,
+                reason = status.message,
+                "the member does not let its capacity be read: it is taken as saying nothing"
+            );
             Ok(None)
         }
         Err(error) => match client.outcome(doing, &error) {

@@ -44,7 +44,7 @@ async fn events(client: &MemberClient, namespace: &str, fields: &str) -> Option<
     // The caller's own deadline is near: a reason is worth little time.
     let events = tokio::time::timeout(QUICK, events.list(&about)).await.ok()?;
     let events = events.inspect_err(|error| {
-        tracing::debug!(member = %client.member, %error, "events cannot be read");
+        tracing::debug!(member = %client.member, %error, "the member's events cannot be read");
     });
     Some(events.ok()?.items)
 }

@@ -109,7 +109,7 @@ impl From<kube::Error> for Stopped {
 
 /// Until it may say less.
 async fn too_much(cluster: &MemberClient, kind: Kind, reason: String) {
-    tracing::error!(member = %cluster.member, kind = ?kind, reason, "says too much and is closed");
+    tracing::error!(member = %cluster.member, kind = ?kind, reason, "the member says too much and gets no new volumes until it says less");
     cluster.rows.set_obstacle(kind, Some(reason));
     tokio::time::sleep(AFTER_TOO_MUCH).await;
 }
@@ -178,7 +178,7 @@ impl Watched<'_> {
                         kind = ?self.kind,
                         object,
                         reason,
-                        "stops reading the list at this object, and uses the member again once there is less in it"
+                        "the list is read no further than this object: the member is used again once there is less in it"
                     );
                     return Err(Stopped::TooMuch(reason));
                 }
@@ -236,7 +236,7 @@ impl Watched<'_> {
         if is_cut && is_before(&self.newest::<K>().await?, version) {
             tracing::warn!(
                 member = %self.cluster.member, kind = ?self.kind, known = version.as_str(),
-                "has older versions than it had: it was restored from a backup"
+                "the member has older versions than it had: it was restored from a backup"
             );
             return Ok(Ended::Lost);
         }
@@ -300,7 +300,7 @@ impl Watched<'_> {
 
 /// A right that is missing, in the member's words; other interruptions pass.
 fn interrupted(cluster: &MemberClient, kind: Kind, error: &kube::Error) -> Option<String> {
-    tracing::debug!(member = %cluster.member, kind = ?kind, error = with_causes(error), "watch interrupted");
+    tracing::debug!(member = %cluster.member, kind = ?kind, error = with_causes(error), "a watch was interrupted");
     let kube::Error::Api(status) = error else { return None };
     matches!(status.code, 401 | 403).then(|| status.message.clone())
 }

@@ -81,6 +81,16 @@ pub enum Scope {
     Nothing,
 }
 
+impl Scope {
+    /// Whose work it is, in the log: one process may play both.
+    fn role(self) -> &'static str {
+        match self {
+            Self::Leaves => "controller",
+            Self::Nothing => "virtual-node",
+        }
+    }
+}
+
 /// The way to a member whose kubeconfig could be used.
 #[derive(Debug)]
 struct Link {

@@ -193,7 +193,7 @@ impl RegistryLoop {
         let known = std::mem::take(&mut self.known);
         let mut members = std::mem::take(&mut self.started);
         for name in known.keys().filter(|name| !wanted.contains_key(*name)) {
-            tracing::info!(member = name, "has left");
+            tracing::info!(member = name, role = self.tracked.role(), "the member has left");
             self.stop(name);
             members.remove(name);
         }
@@ -207,9 +207,11 @@ impl RegistryLoop {
                     member.set(definition);
                 }
             } else if before.zip(member).is_some_and(|(before, member)| member.renew(before, definition)) {
-                tracing::info!(member = name, origin = definition.origin, "has a new token");
+                let role = self.tracked.role();
+                tracing::info!(member = name, origin = definition.origin, role, "the member has a new token");
             } else {
-                tracing::info!(member = name, origin = definition.origin, changed = before.is_some(), "joins");
+                let (role, changed) = (self.tracked.role(), before.is_some());
+                tracing::info!(member = name, origin = definition.origin, changed, role, "the member joins");
                 self.stop(name);
                 members.insert(name.clone(), self.start(name, definition).await);
             }
@@ -230,7 +232,8 @@ impl RegistryLoop {
     async fn start(&mut self, name: &str, definition: &MemberDefinition) -> Arc<Member> {
         let link = self.link(name, definition).await;
         if let Err(reason) = &link {
-            tracing::warn!(member = name, origin = definition.origin, reason, "cannot be used");
+            let role = self.tracked.role();
+            tracing::warn!(member = name, origin = definition.origin, reason, role, "the member cannot be used");
         }
         let member = Arc::new(Member {
             name: name.to_owned(),
@@ -275,7 +278,12 @@ pub fn merge(sources: &[Option<MemberDefinitions>]) -> MemberDefinitions {
         let first = merged.entry(name.clone()).or_insert_with(|| definition.clone());
         first.clustertree |= definition.clustertree;
         if first.origin != definition.origin {
-            tracing::warn!(member = name, used = first.origin, ignored = definition.origin, "named twice");
+            tracing::warn!(
+                member = name,
+                used = first.origin,
+                ignored = definition.origin,
+                "the member is named twice, and the first source counts"
+            );
         }
     }
     merged

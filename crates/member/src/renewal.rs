@@ -61,13 +61,15 @@ pub async fn run(host: Host, members: Registry) {
             }
             tried.insert(name.clone(), Instant::now());
             match renew(&host, member, &secret, &clock).await {
-                Ok(Some(ends)) => tracing::info!(member = name, secret, ends = said(ends), "its token is renewed"),
+                Ok(Some(ends)) => {
+                    tracing::info!(member = name, secret, ends = said(ends), "the member's token is renewed");
+                }
                 Ok(None) => {}
                 Err(reason) => tracing::warn!(
                     member = name,
                     ends = said(token.ends),
                     reason,
-                    "its token cannot be renewed; `member add` does it by hand"
+                    "the member's token cannot be renewed; `member add` does it by hand"
                 ),
             }
         }

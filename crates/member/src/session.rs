@@ -15,10 +15,10 @@ use host::pins::{Pin, Pinning};
 /// Runs until it is dropped.
 pub(super) async fn run(member: &Member, pinning: &Pinning, openings: &Openings) {
     let Ok(link) = &member.link else { return };
-    let mut before_listing = BEFORE_LISTING;
+    let (role, mut before_listing) = (link.tracked.role(), BEFORE_LISTING);
     loop {
         let (identity, opening) = prove(member, link, pinning, openings).await;
-        tracing::info!(member = member.name, identity, "connected");
+        tracing::info!(member = member.name, identity, role, "the member is connected");
         let connected = Instant::now();
         let has_changed = tokio::select! {
             biased;
@@ -26,13 +26,15 @@ pub(super) async fn run(member: &Member, pinning: &Pinning, openings: &Openings)
             () = leaf::watch::keep(&link.leaf), if link.tracked == Scope::Leaves => true,
             () = link.doubted.notified() => true,
             () = watch_over(link, &identity) => {
-                tracing::warn!(member = member.name, reason = link.line.breaker.open(), "does not answer");
+                let reason = link.line.breaker.open();
+                tracing::warn!(member = member.name, reason, role, "the member does not answer");
                 false
             }
             never = open(link, opening) => match never {},
         };
         if has_changed {
-            tracing::info!(member = member.name, seconds = before_listing.as_secs(), "is listed anew after a pause");
+            let seconds = before_listing.as_secs();
+            tracing::info!(member = member.name, seconds, role, "the member is listed again after a pause");
             if before_listing > BEFORE_LISTING {
                 link.leaf.rows.unsync();
             }
@@ -73,7 +75,7 @@ async fn prove(member: &Member, link: &Link, pinning: &Pinning, openings: &Openi
                 return (identity, opening);
             }
             Err(identity) => {
-                tell(member, &identity, &mut told);
+                tell(member, link, &identity, &mut told);
                 link.set(identity);
             }
         }
@@ -96,16 +98,22 @@ async fn ask(member: &Member, link: &Link, pinning: &Pinning) -> Result<String, 
 }
 
 /// What keeps the member from being used, once.
-fn tell(member: &Member, identity: &Identity, told: &mut String) {
+fn tell(member: &Member, link: &Link, identity: &Identity, told: &mut String) {
     let (Identity::Unproven(news) | Identity::Quarantined(news) | Identity::Alias(news)) = identity else { return };
     if news == told {
         return;
     }
     told.clone_from(news);
+    let role = link.tracked.role();
     if let Identity::Alias(serving) = identity {
-        tracing::warn!(member = member.name, serving, "is another name of a member: it gets no new volumes");
+        tracing::warn!(
+            member = member.name,
+            serving,
+            role,
+            "the member is another name of one that is served already: it gets no new volumes"
+        );
     } else {
-        tracing::warn!(member = member.name, reason = news, "cannot be used; it is tried again");
+        tracing::warn!(member = member.name, reason = news, role, "the member cannot be used; it is tried again");
     }
 }
 

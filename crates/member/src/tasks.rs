@@ -25,7 +25,7 @@ impl MemberTasks {
             if let Err(error) = ended
                 && !error.is_cancelled()
             {
-                tracing::error!(%error, "the work on a member has failed and begins anew");
+                tracing::error!(%error, "the work on a member has failed and begins again");
             }
         }
         self.under_way.retain(|name, (member, work)| {

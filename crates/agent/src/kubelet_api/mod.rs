@@ -281,9 +281,9 @@ fn told(answer: Result<Response<Body>, HttpError>, user: &str, method: &Method, 
     let code = answer.as_ref().map_or_else(|refusal| refusal.code, Response::status);
     let (usual, path) = (code.is_success() && Page::parse(path).is_some(), short(path, LONGEST_PATH));
     if usual || code == StatusCode::UNAUTHORIZED {
-        tracing::debug!(user, %method, path, code = code.as_u16(), "kubelet endpoint");
+        tracing::debug!(user, %method, path, code = code.as_u16(), "the kubelet endpoint has answered");
     } else {
-        tracing::info!(user, %method, path, code = code.as_u16(), "kubelet endpoint");
+        tracing::info!(user, %method, path, code = code.as_u16(), "the kubelet endpoint has answered");
     }
     answer.unwrap_or_else(HttpError::into_response)
 }

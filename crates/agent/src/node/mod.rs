@@ -274,7 +274,8 @@ impl Nodes {
         let name = text(node, "/metadata/name");
         let turned = items(node, "/status/conditions").find(|one| one["type"] == "Ready");
         if turned.is_none_or(|before| (before["status"] == "True") != health.ready) {
-            tracing::info!(node = name, ready = health.ready, reason = health.reason, "{}", health.message);
+            let ready = if health.ready { "ready" } else { "not ready" };
+            tracing::info!(node = name, reason = health.reason, "the virtual node is {ready}: {}", health.message);
         }
         let nodes = object::nodes(&self.host.client);
         ignore_conflict(nodes.patch_status(name, &PatchParams::default(), &Patch::Merge(change)).await.map(drop))
@@ -294,7 +295,7 @@ impl Nodes {
         }
         match plan::leave(node) {
             Leave::Cordon(change) => {
-                tracing::info!(node = name, "takes no new pods: {}", health.message);
+                tracing::info!(node = name, "the virtual node takes no new pods: {}", health.message);
                 patch(&nodes, name, &change).await
             }
             Leave::Remove if items(node, "/status/volumesInUse").next().is_some() => {
@@ -303,7 +304,7 @@ impl Nodes {
             }
             Leave::Remove if self.has_pods(name).await? => self.say(node, health, None).await,
             Leave::Remove => {
-                tracing::info!(node = name, "is removed: {}", health.message);
+                tracing::info!(node = name, "the virtual node is removed: {}", health.message);
                 remove(&nodes, node).await
             }
         }

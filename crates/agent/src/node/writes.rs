@@ -25,7 +25,7 @@ pub(super) async fn remove(nodes: &Objects, node: &Value) -> kube::Result<()> {
 pub(crate) fn ignore_conflict(written: kube::Result<()>) -> kube::Result<()> {
     match written {
         Err(kube::Error::Api(status)) if [404, 409].contains(&status.code) => {
-            tracing::debug!(message = status.message, "somebody else was quicker");
+            tracing::debug!(message = status.message, "a write came after somebody else's, and nothing is written");
             Ok(())
         }
         other => other,

@@ -93,7 +93,7 @@ async fn tell(pods: &Pods<'_>, client: &Client, told: &mut RelayedEvents, Waitin
             return tracing::warn!(
                 member,
                 reason,
-                "events of pods cannot be read there; `kosmos-csi member add` gives the right"
+                "events of pods cannot be read in the member; `kosmos-csi member add` gives the right"
             );
         }
         Err(error) => {

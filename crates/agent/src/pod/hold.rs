@@ -139,7 +139,7 @@ pub(super) async fn keep(pods: &Pods<'_>) {
         let mut pause = MUCH_LATER;
         if let Err(error) = look(pods).await {
             let (member, error) = (&pods.member.name, with_causes(&error));
-            tracing::warn!(member, error, "its virtual nodes do not say which volumes are in use");
+            tracing::warn!(member, error, "the member's virtual nodes do not say which volumes are in use");
             pause = AGAIN;
         }
         sleep(APART).await;
@@ -214,7 +214,7 @@ async fn say(pods: &Pods<'_>, name: &str, wanted: impl Fn(&Value) -> BTreeSet<St
         if names == said(&node) {
             return Ok(Some(node));
         }
-        tracing::debug!(node = name, ?names, "volumes in use");
+        tracing::debug!(node = name, ?names, "the virtual node says which volumes are in use");
         let change = Patch::Merge(patch_of(&node, json!({"status": {"volumesInUse": names}})));
         match nodes.patch_status(name, &PatchParams::default(), &change).await {
             Err(kube::Error::Api(status)) if [404, 409].contains(&status.code) => {}

@@ -269,7 +269,7 @@ impl Pods<'_> {
             Ok(claims) => claims,
             Err(why) if why.reason == claims::MOVED => return self.fail(pod, why).await,
             Err(why) if looks < PATIENCE => {
-                tracing::debug!(pod = %Place::of(pod), why = why.message, "waits");
+                tracing::debug!(pod = %Place::of(pod), why = why.message, "the pod is not copied yet");
                 return Ok(Next::After(AGAIN));
             }
             Err(why) => return self.wait(pod, &why, AGAIN).await,
@@ -304,7 +304,7 @@ impl Pods<'_> {
         self.uncompared.keep(pod, &made);
         match pods.create(&PostParams::default(), &parsed(made)?).await {
             Ok(there) => {
-                tracing::info!(member = self.member.name, pod = %place, "is copied");
+                tracing::info!(member = self.member.name, pod = %place, "the pod is copied to the member");
                 let there = object::whole(there);
                 dropped::compare(self, pod, &there).await;
                 self.tell(pod, &there).await

@@ -56,7 +56,7 @@ impl Pods<'_> {
                 Err(error) => tracing::warn!(
                     member = self.member.name,
                     error = with_causes(&error),
-                    "ConfigMaps and Secrets are not kept up to date"
+                    "ConfigMaps and Secrets in the member are not kept up to date"
                 ),
             }
             sleep(LOOK).await;
@@ -143,7 +143,12 @@ impl Pods<'_> {
         match self.mark_namespace(namespace).await {
             Err(kube::Error::Api(status)) => {
                 let (member, message) = (&self.member.name, status.message);
-                tracing::debug!(member, namespace, message, "takes no mark that there are Secrets of this host");
+                tracing::debug!(
+                    member,
+                    namespace,
+                    message,
+                    "the namespace takes no mark that there are Secrets of this host in it"
+                );
                 Ok(())
             }
             marked => marked,
@@ -159,7 +164,7 @@ impl Pods<'_> {
     }
 
     async fn remove(&self, (kind, place): &SyncedObject, object: &Value, why: &str) -> kube::Result<()> {
-        tracing::info!(member = self.member.name, %kind, object = %place, "is removed: {why}");
+        tracing::info!(member = self.member.name, %kind, object = %place, "an object is removed from the member: {why}");
         let objects = self.of_kind(*kind, &place.namespace, false);
         ignore_conflict(objects.delete(&place.name, &with_uid(object)).await.map(drop))
     }
@@ -230,7 +235,7 @@ impl Pods<'_> {
             self.sync_one(&(*kind, place.name.clone()), &place.namespace, there).await?.map(drop)
         };
         if let Err(why) = kept {
-            tracing::warn!(member = self.member.name, %kind, object = %place, why.message, "is not kept up to date");
+            tracing::warn!(member = self.member.name, %kind, object = %place, why.message, "an object in the member is not kept up to date");
         }
         Ok(())
     }

@@ -55,10 +55,10 @@ impl Meter {
                 tracing::warn!(
                     member = name,
                     reason,
-                    "what pods use there is not known: kubectl top shows nothing of them"
+                    "what pods use in the member is not known: kubectl top shows nothing of them"
                 );
             }
-            None if self.error.is_some() => tracing::info!(member = name, "what pods use there is known again"),
+            None if self.error.is_some() => tracing::info!(member = name, "what pods use in the member is known again"),
             _ => {}
         }
         self.error = error;

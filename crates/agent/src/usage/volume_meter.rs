@@ -43,9 +43,9 @@ impl VolumeMeter {
         match &reason {
             Some(reason) if !self.is_lacking => {
                 let reason = short(reason, LONGEST);
-                tracing::warn!(member = name, reason, "how full volumes there are is not known, or not of all of them");
+                tracing::warn!(member = name, reason, "it is not known of all volumes in the member how full they are");
             }
-            None if self.is_lacking => tracing::info!(member = name, "how full volumes there are is known again"),
+            None if self.is_lacking => tracing::info!(member = name, "it is known again how full volumes there are"),
             _ => {}
         }
         self.is_lacking = reason.is_some();

@@ -29,7 +29,7 @@ pub async fn controller(arguments: Controller, traces: Traces) -> anyhow::Result
     let grace = arguments.common.process.shutdown_grace;
     let ready = watch::Sender::new(false);
     bounded(signals, stop.clone(), grace, traces, serve(arguments, socket, ui, ready, stop)).await?;
-    tracing::info!("stopped");
+    tracing::info!("kosmos-csi controller has stopped");
     Ok(())
 }
 
@@ -37,7 +37,7 @@ async fn listen(address: Option<SocketAddr>) -> anyhow::Result<Option<TcpListene
     let Some(address) = address else { return Ok(None) };
     let listener = TcpListener::bind(address).await;
     let listener = listener.map_err(|error| Misuse(format!("--ui-address {address} cannot be served: {error}")))?;
-    tracing::info!(address = %listener.local_addr()?, "shows members and volumes");
+    tracing::info!(address = %listener.local_addr()?, "the page that shows members and volumes is served");
     Ok(Some(listener))
 }
 
@@ -93,7 +93,7 @@ pub(super) async fn follow_readiness(
 ) -> std::convert::Infallible {
     if listed.wait_for(|listed| *listed).await.is_ok() && !stop.is_cancelled() {
         ready.send_replace(true);
-        tracing::info!("ready");
+        tracing::info!("kosmos-csi is ready");
     }
     stop.cancelled().await;
     ready.send_replace(false);

@@ -73,7 +73,7 @@ impl Signals {
     /// Cancels the token at the first signal, and returns at the second.
     async fn stop(mut self, stop: CancellationToken) {
         let signal = self.next().await;
-        tracing::info!(signal, "stopping: requests under way may finish");
+        tracing::info!(signal, "kosmos-csi stops: requests under way may finish");
         stop.cancel();
         self.next().await;
     }
@@ -116,9 +116,9 @@ fn raise_open_files() {
     }
     let (before, now) = (limit.current, limit.maximum);
     match setrlimit(Resource::Nofile, Rlimit { current: now, maximum: now }) {
-        Ok(()) => tracing::info!(before, now, "may have more files and connections open"),
+        Ok(()) => tracing::info!(before, now, "kosmos-csi may have more files and connections open"),
         Err(error) => {
-            tracing::warn!(before, %error, "may have no more files and connections open, which limits how many members it serves");
+            tracing::warn!(before, %error, "kosmos-csi may have no more files and connections open, which limits how many members it serves");
         }
     }
 }

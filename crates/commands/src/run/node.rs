@@ -31,7 +31,7 @@ pub async fn node(arguments: Node, traces: Traces) -> anyhow::Result<()> {
     let stop = CancellationToken::new();
     let grace = arguments.process.shutdown_grace;
     bounded(signals, stop.clone(), grace, traces, run(arguments, &folder, (path, socket), stop)).await?;
-    tracing::info!("stopped");
+    tracing::info!("kosmos-csi node has stopped");
     Ok(())
 }
 
@@ -73,7 +73,7 @@ async fn run(
         tasks.spawn(register(socket, path));
     }
     ready.send_replace(true);
-    tracing::info!("ready");
+    tracing::info!("kosmos-csi node is ready");
     let serving = server::serve_node(socket, Identity::default(), service, metrics, stop.clone());
     tokio::select! {
         served = serving => served.context("the CSI socket")?,

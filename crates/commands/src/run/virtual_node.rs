@@ -36,7 +36,7 @@ pub async fn virtual_node(arguments: VirtualNode, traces: Traces) -> anyhow::Res
     let stop = CancellationToken::new();
     let grace = arguments.process.shutdown_grace;
     bounded(signals, stop.clone(), grace, traces, Box::pin(run(arguments, stop))).await?;
-    tracing::info!("stopped");
+    tracing::info!("kosmos-csi virtual-node has stopped");
     Ok(())
 }
 
@@ -175,7 +175,7 @@ pub async fn start(
     let (members, listed) = clusters.follow(&host, Account::VirtualNode, Scope::Nothing, &lease.restored(), tasks);
     if let Some(kubelet_api) = kubelet_api {
         let (told, ports) = (kubelet_api.told.shared, kubelet_api.listeners.len() - 1);
-        tracing::info!(address = %kubelet_api.address, %told, ports, "serves the kubelet endpoint");
+        tracing::info!(address = %kubelet_api.address, %told, ports, "the kubelet endpoint is served");
         kubelet_api.serve(&host, &members, tasks, stop);
     }
     let agent = Agent::new(host, members, settings);

@@ -35,7 +35,7 @@ pub async fn volume_stats(arguments: VolumeStats) -> anyhow::Result<()> {
     );
     tokio::select! {
         () = Arc::new(Reader::new(line.probe, kubelets, host)).serve(listener) => {}
-        signal = signals.next() => tracing::info!(signal, "stopped"),
+        signal = signals.next() => tracing::info!(signal, "kosmos-csi volume-stats has stopped"),
     }
     Ok(())
 }

@@ -226,7 +226,7 @@ impl Forgotten<'_> {
              older. Neither is removed. The copy's handle is {id}",
             self.leaf.member, self.place
         );
-        tracing::debug!(member = self.leaf.member, leaf = %self.place, volume = &*live.volume.name, "keeps a copy that is newer than what the host leads to");
+        tracing::debug!(member = self.leaf.member, leaf = %self.place, volume = &*live.volume.name, "a copy is kept that is newer than what the host leads to");
         host::events::tell(&movers.host, &live.volume, &News { reason: "LeafElsewhere", message, warning: true }).await;
     }
 

@@ -75,7 +75,7 @@ async fn settle(movers: &Movers, of: &VolumeMove) -> Result<()> {
         reason,
         message,
         is_due,
-        "writes into the status of a move what becomes of its source"
+        "what becomes of the source of a move is written into its status"
     );
     moves::change_status(&movers.host, &now, change).await?;
     match reason {

@@ -199,7 +199,7 @@ async fn go_on(
             if job.deadline.caller_waits()
                 && let Err(error) = leaf::volume::label(job.leaf, volume, job.hash, &row.uid).await
             {
-                tracing::debug!(member = %job.leaf.member, %volume, %error, "is not labelled yet");
+                tracing::debug!(member = %job.leaf.member, %volume, %error, "the leaf volume is not labelled yet");
             }
             job.wait(step, binder, attempt).await
         }

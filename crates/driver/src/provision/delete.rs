@@ -303,7 +303,7 @@ async fn tell_of_kept(
                 host::events::tell(&provisioner.host, volume, &news).await;
             }
         }
-        Err(error) => tracing::warn!(volume = handle, %error, "the host cannot be told so on the volume"),
+        Err(error) => tracing::warn!(volume = handle, %error, "no event LeafKept: the host's volumes cannot be listed"),
     }
 }
 

@@ -76,7 +76,7 @@ pub(super) async fn give_back(job: &VolumeCreation<'_>) -> Result<bool> {
     if let (true, Healing::MakeAnew, Some(saved)) = (is_its_own, &step, pair.saved()) {
         leaf::healing::make_anew(leaf, &job.place, &saved).await?;
         let back = "is made anew with the data that it had: the claim of the host waits for it again";
-        tracing::info!(member = leaf.member, claim = %job.place, "{back}");
+        tracing::info!(member = leaf.member, claim = %job.place, "the leaf claim {back}");
         return Err(Error::InProgress(format!("member {}: leaf claim {} {back}", leaf.member, job.place)));
     }
     let why = match step {

@@ -88,7 +88,7 @@ pub(crate) async fn elsewhere(
     place: &LeafPlace,
 ) -> Option<Elsewhere> {
     read(host, members, leaf, hash, place).await.unwrap_or_else(|error| {
-        tracing::debug!(member = leaf.member, claim = %place, %error, "where the data is of the volume that has this name cannot be read");
+        tracing::debug!(member = leaf.member, claim = %place, %error, "it cannot be read where the volume that has this name has its data");
         Some(Elsewhere::Unread)
     })
 }

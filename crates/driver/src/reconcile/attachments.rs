@@ -44,7 +44,7 @@ pub(super) async fn take_away(reconciler: &Reconciler) {
         {
             tracing::warn!(
                 volumes = due.len(), %error,
-                "what keeps volumes whose claims have gone attached to virtual nodes is not looked for"
+                "attachments of volumes whose claims have gone are not looked for"
             );
         }
     }

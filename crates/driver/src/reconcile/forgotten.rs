@@ -136,7 +136,7 @@ pub(super) async fn withdraw(reconciler: &Reconciler, leaf: &MemberClient, waiti
     }
     for (hash, row) in waiting.leaving.old(let_go(leaf), |(_, row)| &row.uid) {
         if let Err(error) = leaf::consumer::end(leaf, &row.place.namespace, hash).await {
-            tracing::debug!(member = leaf.member, claim = %row.place, %error, "whether a consumer holds it is not known yet");
+            tracing::debug!(member = leaf.member, claim = %row.place, %error, "it is not known yet whether a consumer pod holds a forgotten leaf");
         }
     }
 }
@@ -154,7 +154,7 @@ async fn withdraw_leaf(reconciler: &Reconciler, leaf: &MemberClient, hash: Volum
     tracing::info!(
         member = leaf.member, claim = %now.place, volume = forgotten.volume,
         host_claim = made_for.as_ref().map(|made_for| made_for.claim.to_string()),
-        "withdraws a leaf claim of which the host was never told: nobody asks for it any more"
+        "a leaf claim that the host was never told of is withdrawn: nobody asks for it any more"
     );
     let span = traces::phase("withdraw a forgotten leaf", Some(&leaf.member));
     leaf::forgotten::withdraw(leaf, hash, &forgotten).instrument(span).await

@@ -154,12 +154,12 @@ pub(super) async fn heal(
         let (claim, volume) = (pair.claim_seen(repair.leaf, repair.hash), pair.volume_seen());
         let wish = wish_of_this(repair, &pair, &wanted)?;
         let step = decide(wish, claim.as_ref(), volume.as_ref());
-        tracing::debug!(member = %repair.leaf.member, leaf = %pair.place, ?wish, ?step, "heals");
+        tracing::debug!(member = %repair.leaf.member, leaf = %pair.place, ?wish, ?step, "next step of healing a leaf");
         if !allowance.permits_step(reconciler, repair, &step, &wanted).await? {
             return Ok(());
         }
         if step == Healing::RemoveLate {
-            tracing::info!(member = %repair.leaf.member, leaf = %pair.place, "deletes a leaf claim that was created late: its volume belonged to another one since");
+            tracing::info!(member = %repair.leaf.member, leaf = %pair.place, "a leaf claim that was created late is deleted: its volume belonged to another one since");
         }
         match take(reconciler, repair, &step, &pair, &wanted).await {
             Ok(Taken::Done) => repair.forget_obstacle(reconciler),

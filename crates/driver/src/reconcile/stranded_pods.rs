@@ -24,7 +24,7 @@ pub(super) async fn tell(reconciler: &Reconciler) {
     while !reconciler.volumes.synced() && told.changed().await.is_ok() {}
     loop {
         if let Err(error) = listen_to_scheduler(reconciler, &mut known).await {
-            tracing::debug!(%error, "what the scheduler says is not heard");
+            tracing::debug!(%error, "the scheduler's events cannot be watched");
         }
         sleep(PAUSE).await;
     }

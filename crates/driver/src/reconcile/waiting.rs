@@ -188,7 +188,7 @@ async fn pass_on(reconciler: &Reconciler, leaf: &MemberClient, queue: &mut Queue
             }
             waiting.was_told(now);
             if let Err(error) = pass_on_one(reconciler, leaf, hash, &waiting.row, &word).await {
-                tracing::debug!(member = leaf.member, claim = %waiting.row.place, %error, "why it waits is not told");
+                tracing::debug!(member = leaf.member, claim = %waiting.row.place, %error, "it is not told why a leaf claim waits");
             }
         }
     }
@@ -206,7 +206,7 @@ async fn find_consumers(leaf: &MemberClient, queue: &mut Queue, now: Instant) {
             }
             Ok(false) => {}
             Err(error) => {
-                tracing::debug!(member = leaf.member, claim = %waiting.row.place, %error, "its consumer pod is not read");
+                tracing::debug!(member = leaf.member, claim = %waiting.row.place, %error, "the consumer pod of a leaf claim cannot be read");
                 waiting.namesake = Some(uid);
             }
         }
@@ -225,7 +225,7 @@ async fn pass_on_one(
     let ours = is_leaf_of(&claim.metadata, &leaf.host, hash);
     let (Some(of), true) = (MadeFor::read(&claim.metadata), ours) else { return Ok(()) };
     if !is_for(reconciler, leaf, hash, row, &of).await? {
-        tracing::debug!(member = leaf.member, claim = %row.place, "is for no claim of the host that is known to wait there");
+        tracing::debug!(member = leaf.member, claim = %row.place, "a leaf claim waits that is for no claim of the host which is known to wait there");
         return Ok(());
     }
     if reconciler.budget.lock().unwrap_or_else(PoisonError::into_inner).take(Instant::now()) {
@@ -258,7 +258,7 @@ async fn is_for(
 async fn listen(leaf: &MemberClient, fields: &str, say: &Sender<MemberEvent>) {
     loop {
         if let Err(error) = leaf::member_events::listen(leaf, fields, say).await {
-            tracing::debug!(member = leaf.member, %error, "events cannot be watched");
+            tracing::debug!(member = leaf.member, %error, "the member's events cannot be watched");
             sleep(REFUSED).await;
         }
         sleep(LOOK).await;

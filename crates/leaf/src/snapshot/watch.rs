@@ -52,7 +52,7 @@ async fn follow(cluster: &MemberClient) {
                     _ => {}
                 }
                 if let Some(reason) = known.too_much() {
-                    tracing::error!(member = %cluster.member, reason, "its snapshots are not followed");
+                    tracing::error!(member = %cluster.member, reason, "the member's snapshots are not followed");
                     tokio::time::sleep(AFTER_TOO_MUCH).await;
                     return;
                 }
@@ -70,7 +70,7 @@ async fn follow(cluster: &MemberClient) {
                     return;
                 }
                 let error = with_causes(&error);
-                tracing::debug!(member = %cluster.member, error, "watch on snapshots interrupted");
+                tracing::debug!(member = %cluster.member, error, "the watch on snapshots was interrupted");
             }
         }
     }

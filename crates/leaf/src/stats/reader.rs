@@ -116,7 +116,7 @@ impl Reader {
             stream.shutdown().await
         };
         if !matches!(timeout(TAKEN, telling).await, Ok(Ok(()))) {
-            tracing::debug!("what was told was not taken");
+            tracing::debug!("an answer was not taken");
         }
     }
 
@@ -137,7 +137,7 @@ impl Reader {
         let until = Instant::now() + LOOK;
         let ours = self.host.as_ref().map_or_else(|| format!("{MANAGED_BY}={DRIVER},{HOST}"), selector);
         let unlisted = listing.go_on(&self.client, &ours, LIST).await.err().map(|reason| {
-            tracing::warn!(reason, "not all pods are listed, and volumes of those that are not known are not told of");
+            tracing::warn!(reason, "not all pods are listed: volumes of the others are left out");
             format!("list pods: {}", short(&reason, LONGEST))
         });
         let copies = listing.by_node();
@@ -216,7 +216,7 @@ fn due<'a>(asked: &Asked, nodes: impl Iterator<Item = &'a String>) -> Vec<String
 fn note(asked: &mut Asked, node: &str, fault: Option<String>) {
     let before = asked.get(node).and_then(|turn| turn.fault.as_ref());
     if let Some(reason) = fault.as_ref().filter(|reason| before != Some(*reason)) {
-        tracing::warn!(node, reason, "its kubelet cannot be read, and nothing is told of volumes there");
+        tracing::warn!(node, reason, "the node's kubelet cannot be read: volumes there are left out");
     }
     let next = Instant::now() + if fault.is_some() { AGAIN } else { Duration::ZERO };
     asked.insert(node.to_owned(), Turn { next, since: next, fault });

@@ -115,7 +115,7 @@ impl Folder {
     fn is_name(&mut self, name: &str) -> bool {
         let good = is_member_name(name);
         if !good && self.refused.insert(name.to_owned()) {
-            tracing::warn!(file = %format!("{name}.kubeconfig"), "ignored: a member's name is a DNS label of at most 40 characters");
+            tracing::warn!(file = %format!("{name}.kubeconfig"), "the kubeconfig is ignored: a member's name is a DNS label of at most 40 characters");
         }
         good
     }

@@ -154,7 +154,11 @@ impl DefinedMembers {
         }
         if self.refused.insert(definition.origin.clone()) {
             let origin = definition.origin;
-            tracing::warn!(origin, member, "ignored: a member's name is a DNS label of at most 40 characters");
+            tracing::warn!(
+                origin,
+                member,
+                "the definition is ignored: a member's name is a DNS label of at most 40 characters"
+            );
         }
         None
     }

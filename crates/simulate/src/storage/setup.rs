@@ -40,7 +40,7 @@ pub(super) fn ensure(member: &Member, resource: &str, object: Value) {
     if let Err(refusal) = member.cluster.create(resource, object)
         && refusal.reason != "AlreadyExists"
     {
-        tracing::warn!(resource, message = refusal.message, "cannot be made");
+        tracing::warn!(resource, message = refusal.message, "an object cannot be created");
     }
 }
 

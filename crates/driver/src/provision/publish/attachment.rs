@@ -113,7 +113,7 @@ impl AttachCall<'_> {
             former = former.volume,
             volume = self.volume.name,
             node = self.member_node,
-            "deletes a VolumeAttachment for the leaf volume that the leaf claim had before, to attach the one that it has now"
+            "the VolumeAttachment of the leaf volume that the leaf claim had before is deleted, so that the one that it has now is attached"
         );
         leaf::attachment::delete(self.leaf, former).await
     }
@@ -163,7 +163,7 @@ pub(super) async fn detach(
 pub(super) async fn detach_all(leaf: &MemberClient, id: &VolumeId, node: &str, deadline: &Deadline) -> Result<()> {
     let ours = match leaf::attachment::ours(leaf).await {
         Err(Error::Denied(reason)) => {
-            tracing::info!(member = %leaf.member, volume = %id, reason, "taken for detached: who may not see attachments made none");
+            tracing::info!(member = %leaf.member, volume = %id, reason, "the volume is taken for detached: who may not see attachments has made none");
             return Ok(());
         }
         ours => ours?,
@@ -172,7 +172,7 @@ pub(super) async fn detach_all(leaf: &MemberClient, id: &VolumeId, node: &str, d
     let wanted =
         |one: &LeafAttachment| one.hash.is_some() && one.handle == handle && (node.is_empty() || one.node == node);
     for attachment in ours.into_iter().filter(wanted) {
-        tracing::info!(member = %leaf.member, volume = %id, attachment = attachment.name, "detached without a record");
+        tracing::info!(member = %leaf.member, volume = %id, attachment = attachment.name, "the volume is detached without a record of its node");
         end(leaf, Some(attachment), deadline).await?;
     }
     Ok(())

@@ -72,13 +72,13 @@ pub(super) async fn unplug_unrecorded(
     let Some(machines) = leaf::machine::machines(leaf, namespace).await? else { return Ok(()) };
     let having = match machines.with(&DiskName::new(hash)).await {
         Err(Error::Denied(reason)) => {
-            tracing::info!(member = %leaf.member, volume = %id, reason, "taken for detached: who may not see machines plugged nothing");
+            tracing::info!(member = %leaf.member, volume = %id, reason, "the volume is taken for detached: who may not see machines has plugged nothing");
             return Ok(());
         }
         having => having?,
     };
     for name in having.iter().filter(|name| named.as_ref().is_none_or(|named| named == *name)) {
-        tracing::info!(member = %leaf.member, volume = %id, machine = name, "detached without a record");
+        tracing::info!(member = %leaf.member, volume = %id, machine = name, "the volume is detached without a record of its node");
         detach(leaf, hash, namespace, name, deadline).await?;
     }
     Ok(())
@@ -179,7 +179,7 @@ pub(super) async fn detach(
     let (mut machine, mut asked) = (machines.read(name).await?, false);
     loop {
         if machine.is_gone() {
-            tracing::info!(member = %leaf.member, namespace, machine = name, disk = wanted.name, "taken for detached: the machine is gone");
+            tracing::info!(member = %leaf.member, namespace, machine = name, disk = wanted.name, "the disk is taken for detached: the machine is gone");
             return Ok(());
         }
         let disk = machines.disk(&machine, &wanted);

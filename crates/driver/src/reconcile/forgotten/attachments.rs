@@ -40,7 +40,7 @@ async fn withdraw_attachment(reconciler: &Reconciler, leaf: &MemberClient, seen:
         attachment = seen.name,
         volume = seen.handle,
         node = seen.node,
-        "withdraws a VolumeAttachment of which no leaf claim's record tells: nobody asks for it any more"
+        "a VolumeAttachment that no leaf claim has on record is withdrawn: nobody asks for it any more"
     );
     leaf::attachment::delete(leaf, &marked).await.map(drop)
 }

@@ -55,7 +55,7 @@ async fn withdraw_group(
     }
     tracing::info!(
         member = leaf.member, group = %now.place, host_content = now.asked_by,
-        "withdraws a leaf group of snapshots of which the host was never told: nobody asks for it any more"
+        "a leaf group of snapshots that the host was never told of is withdrawn: nobody asks for it any more"
     );
     groups.remove(&now, &parts).await
 }
@@ -89,7 +89,7 @@ async fn leave_groups(leaf: &MemberClient, hash: VolumeHash, seen: &ClaimRow) ->
         if found.is_none_or(|found| found.observed().cut) {
             tracing::info!(
                 member = leaf.member, claim = %seen.place, %group,
-                "takes a label off a leaf claim by which a group of snapshots would choose it: no such group is being cut"
+                "a label by which a group of snapshots would choose a leaf claim is taken off it: no such group is being cut"
             );
             return leaf::snapshot::chosen::leave_group(leaf, &ClaimRow::new(claim), group).await;
         }

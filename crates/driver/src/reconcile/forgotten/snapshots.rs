@@ -17,7 +17,7 @@ pub(super) async fn watch_if_there_are_any(leaf: &MemberClient) {
     match leaf::snapshot::has_any(leaf).await {
         Ok(true) => leaf.snapshots.want(),
         Ok(false) => {}
-        Err(error) => tracing::debug!(member = leaf.member, %error, "whether there are snapshots is not known"),
+        Err(error) => tracing::debug!(member = leaf.member, %error, "it is not known whether the member has snapshots"),
     }
 }
 
@@ -51,7 +51,7 @@ async fn withdraw_snapshot(reconciler: &Reconciler, leaf: &MemberClient, seen: &
     }
     tracing::info!(
         member = leaf.member, snapshot = %now.place, host_content = asked_by,
-        "withdraws a leaf snapshot of which the host was never told: nobody asks for it any more"
+        "a leaf snapshot that the host was never told of is withdrawn: nobody asks for it any more"
     );
     if let Some(content) = content.filter(|content| content.retained) {
         leaf::snapshot::make_content_deletable(leaf, &content).await?;

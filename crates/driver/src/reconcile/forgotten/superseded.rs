@@ -25,7 +25,7 @@ async fn withdraw_claim(leaf: &MemberClient, hash: VolumeHash, seen: &ClaimRow) 
         }
         tracing::info!(
             member = leaf.member, claim = %claim.place, volume = claim.volume(),
-            "withdraws a leaf claim that was made anew late: another one has its volume since"
+            "a leaf claim that was made anew late is withdrawn: another one has its volume since"
         );
         leaf::claim::delete(leaf, &claim, hash).await?;
     }

@@ -26,19 +26,19 @@ use mount::source::is_server;
 pub enum Role {
     /// Serve Identity and Controller beside the sidecars, in the host
     Controller(Controller),
-    /// Keep a virtual node in the host for each member, and run there the pods that are bound to it
+    /// Keep a virtual node in the host for each member, and run in the member the pods that are bound to it
     ///
-    /// Where Kosmos clustertree keeps the virtual nodes, only what they lack is added to them, and it runs the pods.
+    /// Where Kosmos clustertree keeps the virtual nodes, this adds what they lack, and clustertree runs the pods.
     VirtualNode(VirtualNode),
     /// Serve Identity and Node on a node of the host, and make the driver known to its kubelet
     ///
-    /// It needs root, and the kubelet's folder mounted with bidirectional propagation. It speaks to no cluster: what it
-    /// has to know comes from the controller, with each volume.
+    /// It needs root, and the kubelet's folder mounted with bidirectional propagation. It asks no cluster: the controller
+    /// sends what it has to know with each volume.
     Node(Node),
-    /// Carry a volume's files to another member: the driver has pods of its own do that
+    /// Copy a volume's files to another member; the driver runs this in pods of its own
     #[command(subcommand)]
     Mover(mover::Mover),
-    /// Tell in a member how full volumes of a host's pods are, as the kubelets there say: `member add --volume-stats` makes such a pod
+    /// Report from a pod in a member how full the volumes of a host's pods are; `member add --volume-stats` creates that pod
     VolumeStats(volume_stats::VolumeStats),
     #[command(flatten)]
     Operator(operator::Command),
@@ -75,7 +75,7 @@ pub struct Process {
     pub log_format: LogFormat,
 
     /// Where to send traces of what this process does: the OTLP/gRPC port of an OpenTelemetry collector, such as
-    /// http://collector.monitoring:4317; OTEL_EXPORTER_OTLP_ENDPOINT is read as well. Without either none are sent
+    /// http://collector.monitoring:4317; OTEL_EXPORTER_OTLP_ENDPOINT is read as well. Without either, none are sent
     #[arg(long, env = "KOSMOS_CSI_OTLP_ENDPOINT", value_parser = collector, value_name = "http://HOST:PORT")]
     pub otlp_endpoint: Option<String>,
 }
@@ -106,8 +106,8 @@ pub struct Controller {
     #[arg(long, env = "KOSMOS_CSI_MOVES_AT_ONCE", default_value = "2", value_name = "COUNT")]
     pub moves_at_once: NonZeroU16,
 
-    /// Where to show people members and volumes, on an address of this machine alone, such as 127.0.0.1:9813; without it there is
-    /// no such page
+    /// Where to show members and volumes in a browser, on an address of this machine alone, such as 127.0.0.1:9813; without it
+    /// there is no such page
     #[arg(long, env = "KOSMOS_CSI_UI_ADDRESS", value_parser = loopback_and_port, value_name = "ADDRESS:PORT")]
     pub ui_address: Option<SocketAddr>,
 }
@@ -196,15 +196,16 @@ pub struct Node {
     #[arg(long, env = "KOSMOS_CSI_DEVICE_DIR", default_value = "/dev/disk/by-id", value_parser = absolute, value_name = "FOLDER")]
     pub device_dir: PathBuf,
 
-    /// A storage driver whose node service on this node is called for the member's volumes; once for each, none without
+    /// A storage driver whose node service on this node is called for the member's volumes; may be repeated, none by default
     #[arg(long = "leaf-driver", env = "KOSMOS_CSI_LEAF_DRIVER", value_delimiter = ',', value_parser = leaf_driver, value_name = "NAME")]
     pub leaf_drivers: Vec<String>,
 
-    /// An NFS server whose exports are mounted for the member's volumes, as their PersistentVolumes name it; once for each, none without
+    /// An NFS server whose exports are mounted for the member's volumes, as their PersistentVolumes name it; may be repeated, none by
+    /// default
     #[arg(long = "nfs-server", env = "KOSMOS_CSI_NFS_SERVER", value_delimiter = ',', value_parser = nfs_server, value_name = "HOST")]
     pub nfs_servers: Vec<String>,
 
-    /// A folder of this node below which local volumes of the member are, or in which their devices are; once for each, none without
+    /// A folder of this node with local volumes of the member below it, or with their devices in it; may be repeated, none by default
     #[arg(long = "local-folder", env = "KOSMOS_CSI_LOCAL_FOLDER", value_delimiter = ',', value_parser = absolute, value_name = "FOLDER")]
     pub local_folders: Vec<PathBuf>,
 
@@ -230,12 +231,12 @@ pub struct KubeletApi {
     #[arg(long, env = "KOSMOS_CSI_KUBELET_ADDRESS", value_parser = address_and_port, value_name = "ADDRESS:PORT")]
     pub kubelet_address: Option<SocketAddr>,
 
-    /// The address that virtual nodes tell in its place, with the same port, such as that of a Service before all replicas;
+    /// The address that virtual nodes name instead, with the same port, such as that of a Service in front of all replicas;
     /// the certificate has to name it
     #[arg(long, env = "KOSMOS_CSI_KUBELET_ADVERTISE_ADDRESS", requires_all = ["kubelet_address", "kubelet_certificate"], value_name = "ADDRESS")]
     pub kubelet_advertise_address: Option<IpAddr>,
 
-    /// How many ports that follow that of --kubelet-address are for one virtual node each: a node that has one tells there what its pods
+    /// How many ports, which follow that of --kubelet-address, are for one virtual node each: a node reports on its port what its pods
     /// use, for `kubectl top`, autoscalers and Prometheus; 0: no node does
     #[arg(
         long,
@@ -252,7 +253,7 @@ pub struct KubeletApi {
     pub kubelet_client_ca: Option<PathBuf>,
 
     /// The certificate (PEM) to show to the API server; without it, one that this process makes and signs itself, which an
-    /// API server with --kubelet-certificate-authority does not take
+    /// API server with --kubelet-certificate-authority does not accept
     #[arg(long, env = "KOSMOS_CSI_KUBELET_CERTIFICATE", requires_all = ["kubelet_address", "kubelet_key"], value_name = "FILE")]
     pub kubelet_certificate: Option<PathBuf>,
 

@@ -8,14 +8,14 @@ use super::absolute;
 
 #[derive(Debug, Subcommand)]
 pub enum Mover {
-    /// Send the files of a volume, which nobody may change meanwhile, until the other end has judged its copy to be one
+    /// Send the files of a volume until the other end has found its copy to be the same; nobody may change the volume meanwhile
     Send(Places),
-    /// Receive the files of a volume, and judge the copy
+    /// Receive the files of a volume, and compare the copy with them
     Receive {
         #[command(flatten)]
         places: Places,
 
-        /// Refuse a volume in which something is already: what the source does not have is removed from it
+        /// Refuse a volume that is not empty: what the source does not have would be removed from it
         #[arg(long)]
         must_be_empty: bool,
     },
@@ -37,11 +37,11 @@ pub struct Places {
     #[arg(long, default_value = "/keys", value_parser = absolute, value_name = "FOLDER")]
     pub keys: PathBuf,
 
-    /// Where this end waits for whoever joins it to the other
+    /// Where this end waits to be joined to the other one
     #[arg(long, default_value = "127.0.0.1:7740", value_name = "ADDRESS:PORT")]
     pub listen: SocketAddr,
 
-    /// For one line of JSON that says how it ended
+    /// Where to write one line of JSON that says how it ended
     #[arg(long, default_value = "/dev/termination-log", value_parser = absolute, value_name = "FILE")]
     pub result: PathBuf,
 }

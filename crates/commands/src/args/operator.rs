@@ -118,40 +118,40 @@ impl From<Output> for Form {
 pub enum Command {
     /// Show on one screen how driver, members and volumes stand
     Status(Status),
-    /// Verify by what the host alone shows that volumes can be made: the driver, its sidecars, the classes, and the room of members
+    /// Verify, by asking the host alone, that volumes can be made: the driver, its sidecars, the classes, and the room in members
     ///
-    /// No member is asked and no Secret is read, so that an account with few rights can do it: `helm test` does. How members stand
-    /// themselves is for `status` and `doctor`.
+    /// No member is asked and no Secret is read, so an account with few rights is enough: `helm test` has one. `status` and `doctor`
+    /// ask the members themselves.
     Verify(Verify),
     /// List volumes, with the members they are in, or members
     #[command(subcommand)]
     Get(Get),
-    /// Let a member join, look at the members, check one, close one to new volumes, remove one
+    /// Add, list, check, cordon and remove members
     #[command(subcommand)]
     Member(Member),
-    /// Look at everything: host, members, and whether each volume has its leaf and each leaf its volume
+    /// Check everything: the host, the members, and whether each volume has its leaf and each leaf its volume
     Doctor(Doctor),
-    /// Give the host a claim of a member as it is
+    /// Give the host an existing claim of a member as a volume
     Import(Import),
-    /// Show everything that stands behind a claim, a pod or a volume of the host, down to the member's volume
+    /// Show everything behind a claim, a pod or a volume of the host, down to the member's volume
     Trace(Trace),
-    /// Move a claim's volume to another member, see how that goes, call it off
+    /// Move a claim's volume to another member, show moves, approve or cancel one
     #[command(subcommand)]
     Volume(Volume),
-    /// Keep what a host knows of its volumes outside of it, and give it to a new host
+    /// Back up what a host knows of its volumes, and give it to a new host
     #[command(subcommand)]
     Host(HostCommand),
-    /// Let go of a leaf claim in a member, keeping its data: the forced way out for who administers the member
+    /// Delete a leaf claim in a member and keep its data: the forced way out for the member's administrator
     Release(Release),
     /// Write everything that helps to find out what is wrong into one archive, without secrets
     ///
     /// How driver, members and volumes stand, what doctor finds, the objects and events of this driver and of its volumes, logs
-    /// and metrics of its pods, and the leaves in each member. What cannot be had is named in it, and the rest goes on.
+    /// and metrics of its pods, and the leaves in each member. What cannot be read is named in the archive, and the rest is there.
     SupportBundle(SupportBundle),
     /// Show members and volumes as pages in a browser of this machine, read-only, until Ctrl-C
     ///
-    /// The controller that leads has them, in its pod alone, and they come through the host's API server: whoever may forward
-    /// ports of pods in the driver's namespace may see them.
+    /// The controller that leads serves them inside its pod alone, and they come through the host's API server: whoever may
+    /// forward ports of pods in the driver's namespace may see them.
     Ui(Ui),
 }
 
@@ -205,7 +205,7 @@ pub struct Look {
     #[command(flatten)]
     pub members: MembersAccess,
 
-    /// What is found must be there twice, so far apart
+    /// Look twice, so far apart, and report only what is there both times
     #[arg(long, default_value = "2s", value_parser = humantime::parse_duration, value_name = "TIME")]
     pub interval: Duration,
 
@@ -229,7 +229,7 @@ pub struct RemoveOrphan {
     #[command(flatten)]
     pub look: Look,
 
-    /// Remove the data as well, also of a leaf that has once had a host volume
+    /// Remove the data as well, even of a leaf that once had a host volume
     #[arg(long)]
     pub data_will_be_lost: bool,
 
@@ -263,11 +263,11 @@ pub struct Import {
     #[arg(long, value_parser = claim, value_name = "NAMESPACE/CLAIM")]
     pub host_claim: Option<ClaimName>,
 
-    /// Make volume and claim in the host, rather than print them
+    /// Create the volume and the claim in the host, rather than print them
     #[arg(long)]
     pub apply: bool,
 
-    /// Only print: neither consent in the member nor anything in the host is written
+    /// Only print: write neither the consent in the member nor anything in the host
     #[arg(long, conflicts_with = "apply")]
     pub dry_run: bool,
 }

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 #[derive(Debug, clap::Args)]
 pub struct VolumeStats {
-    /// The host whose pods' volumes are told, by its id; without it those of all hosts
+    /// The id of the host whose pods' volumes are reported; without it, those of all hosts are
     #[arg(long, env = "KOSMOS_CSI_HOST", value_name = "ID")]
     pub host: Option<String>,
 
@@ -17,8 +17,8 @@ pub struct VolumeStats {
     )]
     pub kubelet_certificate_authority: Option<PathBuf>,
 
-    /// Take whatever certificate a kubelet shows, as where each has signed its own: who answers in a kubelet's place is told the
-    /// token of this account then, which may read such figures and list pods
+    /// Accept any certificate of a kubelet, as where each signs its own: whoever answers in a kubelet's place then gets the
+    /// token of this account, which may read such figures and list pods
     #[arg(long, env = "KOSMOS_CSI_KUBELET_INSECURE_TLS")]
     pub kubelet_insecure_tls: bool,
 }

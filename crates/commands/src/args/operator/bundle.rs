@@ -15,7 +15,7 @@ pub struct SupportBundle {
     #[arg(long, default_value = "kosmos-csi-node", value_parser = namespace, value_name = "NAMESPACE")]
     pub node_namespace: String,
 
-    /// The archive; without it kosmos-csi-support-<time>.tar.gz in this folder. No file that is there is written over
+    /// The archive; without it kosmos-csi-support-<time>.tar.gz in this folder. An existing file is never overwritten
     #[arg(long, short, value_name = "FILE")]
     pub output: Option<PathBuf>,
 
@@ -23,7 +23,7 @@ pub struct SupportBundle {
     #[arg(long, value_parser = claim, value_name = "NAMESPACE/CLAIM")]
     pub claim: Option<ClaimName>,
 
-    /// Of logs, what was written in this time before now
+    /// How far back logs go
     #[arg(long, default_value = "2h", value_parser = humantime::parse_duration, value_name = "TIME")]
     pub since: Duration,
 }

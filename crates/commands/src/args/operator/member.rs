@@ -15,7 +15,7 @@ pub enum Member {
     /// (pods of the virtual node) with an administrator's kubeconfig, asks for a token of each account, checks as that
     /// account that every right is there, and writes the Secrets by which the driver and the agent of virtual nodes know the
     /// member. Objects that somebody else has made differently are left untouched. Typed again, it renews the tokens,
-    /// and changes nothing else that is not said.
+    /// and changes nothing else that no flag names.
     #[command(after_help = EXIT_CODES)]
     Add(Add),
     /// List the members: where they are named, which clusters they are, whether they answer
@@ -39,7 +39,7 @@ pub enum Member {
     /// Forget which cluster a removed member was
     ///
     /// Afterwards its volumes and snapshots are unknown: DeleteVolume and DeleteSnapshot answer OK to them and look nowhere. A move that waits
-    /// for it alone ends, and what that has there is named and stays.
+    /// for this member alone ends, and what it has there is named and stays.
     #[command(after_help = EXIT_CODES)]
     Forget(Forget),
 }
@@ -47,7 +47,7 @@ pub enum Member {
 #[derive(Debug, clap::Args)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag")]
 pub struct Add {
-    /// The member's name: a DNS label of at most 40 characters. It stands in the handle of every volume there
+    /// The member's name: a DNS label of at most 40 characters. The handle of every volume there has it
     #[arg(value_parser = member_name)]
     pub name: String,
 
@@ -57,34 +57,34 @@ pub struct Add {
     #[command(flatten)]
     pub host: HostAccess,
 
-    /// The address by which the host's pods reach the member, where it is not the one in --member-kubeconfig, or that of before
+    /// The address by which the host's pods reach the member, where that is neither the one in --member-kubeconfig nor the former one
     #[arg(long, value_name = "https://ADDRESS")]
     pub server: Option<String>,
 
-    /// How long the tokens are to be good; the member may grant less, and it is said how much. Without it 720h, for driver and
-    /// agent renew them at half of their life, or 8760h with --kubeconfig-only, for nobody renews what is in a file
+    /// How long the tokens last; the member may grant less, and this says how much. Without it 720h, as driver and agent renew
+    /// them at half of their life, or 8760h with --kubeconfig-only, as nobody renews what is in a file
     #[arg(long, value_parser = lifetime, value_name = "TIME")]
     pub token_lifetime: Option<Duration>,
 
-    /// No account for pods: where somebody else keeps the member's virtual node, or nobody does
+    /// Create no account for pods: for a member whose virtual node somebody else keeps, or nobody
     #[arg(long)]
     pub volumes_only: bool,
 
-    /// An account for pods in a member that has joined without one. Typed again without this and --volumes-only, it keeps to what the host has
-    /// there: which accounts, in which namespaces, and by which address
+    /// Create an account for pods in a member that has joined without one. Typed again without this and --volumes-only, it keeps to what the
+    /// host has there: which accounts, in which namespaces, and by which address
     #[arg(long, conflicts_with = "volumes_only")]
     pub pods: bool,
 
-    /// Rights for volumes on real nodes of the host as well (deploy/member-attach.yaml)
+    /// Give rights for volumes on real nodes of the host as well (deploy/member-attach.yaml)
     #[arg(long)]
     pub attach: bool,
 
-    /// What moving volumes from and to the member needs as well: a namespace for movers, and rights in it (deploy/member-mover.yaml)
+    /// Create what moving volumes from and to the member needs as well: a namespace for movers, and rights in it (deploy/member-mover.yaml)
     #[arg(long, conflicts_with = "namespace")]
     pub moves: bool,
 
-    /// A pod there as well that tells how full volumes are, for `kubelet_volume_stats_…` of virtual nodes: by an account of its own it
-    /// reads what kubelets say of this host's pods (deploy/member-volume-stats.yaml)
+    /// Create a pod there as well that reports how full volumes are, for `kubelet_volume_stats_…` of virtual nodes: by an account of its
+    /// own it reads what kubelets say of this host's pods (deploy/member-volume-stats.yaml)
     #[arg(long, conflicts_with = "volumes_only")]
     pub volume_stats: bool,
 
@@ -92,17 +92,17 @@ pub struct Add {
     #[arg(long, requires = "volume_stats", value_name = "IMAGE")]
     pub image: Option<String>,
 
-    /// That pod takes whatever certificate a kubelet shows: for members whose kubelets have signed theirs themselves
+    /// Let that pod accept any certificate of a kubelet: for members whose kubelets sign their own
     #[arg(long, requires = "volume_stats")]
     pub kubelet_insecure_tls: bool,
 
-    /// Give the account rights in this namespace of the member, which must be there, and in no others: volumes are made in it
-    /// alone; once for each. The agent of virtual nodes has to see all pods of a member, so there can be none of it
+    /// Give the account rights in this namespace of the member alone, which must be there: volumes are made in no other one; may be
+    /// repeated. There is no account for pods then, as the agent of virtual nodes has to see all pods of a member
     #[arg(long, value_name = "NAMESPACE", value_parser = namespace, requires = "volumes_only")]
     pub namespace: Vec<String>,
 
     /// Let the host's pods be run in this namespace, which the member has already, up to the Pod Security level baseline;
-    /// once for each. Those that are made for the host take them without that
+    /// may be repeated. Namespaces that are made for the host need no such flag
     #[arg(long, value_name = "NAMESPACE", conflicts_with = "volumes_only")]
     pub pods_in: Vec<String>,
 
@@ -111,8 +111,8 @@ pub struct Add {
     #[arg(long, value_name = "FILE")]
     pub kubeconfig_only: Option<PathBuf>,
 
-    /// No other cluster is to be this host to the member any more, as where this one has taken over its volumes (`host adopt`): the host's
-    /// accounts there are made anew, and all their tokens end, unless they are this cluster's already. What was given out by --kubeconfig-only or by hand does not
+    /// Let no other cluster be this host to the member any more, as after `host adopt`: the host's accounts there are replaced, and all
+    /// their tokens end, unless they are this cluster's already. What was given out by --kubeconfig-only or by hand does not end
     #[arg(long, conflicts_with = "kubeconfig_only")]
     pub take_over: bool,
 
@@ -140,15 +140,15 @@ pub struct Check {
     #[command(flatten)]
     pub members: MembersAccess,
 
-    /// The rights for volumes on real nodes of the host as well (deploy/member-attach.yaml)
+    /// Check the rights for volumes on real nodes of the host as well (deploy/member-attach.yaml)
     #[arg(long)]
     pub attach: bool,
 
-    /// The rights for moving volumes from and to it as well (deploy/member-mover.yaml)
+    /// Check the rights for moving volumes from and to the member as well (deploy/member-mover.yaml)
     #[arg(long)]
     pub moves: bool,
 
-    /// The pod that tells how full volumes are as well (deploy/member-volume-stats.yaml)
+    /// Check the pod that reports how full volumes are as well (deploy/member-volume-stats.yaml)
     #[arg(long)]
     pub volume_stats: bool,
 }
@@ -172,7 +172,7 @@ pub struct Remove {
     #[command(flatten)]
     pub members: MembersAccess,
 
-    /// An administrator's kubeconfig of the member: the account and rights that `member add` made there go as well
+    /// An administrator's kubeconfig of the member, to delete the account and rights that `member add` made there as well
     #[arg(long, value_name = "FILE")]
     pub member_kubeconfig: Option<PathBuf>,
 
@@ -180,8 +180,8 @@ pub struct Remove {
     #[arg(long, value_name = "CONTEXT", requires = "member_kubeconfig")]
     pub member_context: Option<String>,
 
-    /// Although the host has volumes, snapshots or pods there: calls for them answer UNAVAILABLE until the member is back, and pods
-    /// run on with nobody to end them
+    /// Remove it although the host has volumes, snapshots or pods there: calls for them answer UNAVAILABLE until the member is back,
+    /// and pods run on with nobody to end them
     #[arg(long)]
     pub force: bool,
 }
@@ -195,7 +195,8 @@ pub struct Forget {
     #[command(flatten)]
     pub members: MembersAccess,
 
-    /// Although the host has volumes, snapshots or moves there: they are unknown from then on, and what is behind them stays in the member
+    /// Forget it although the host has volumes, snapshots or moves there: they are unknown from then on, and what is behind them stays in
+    /// the member
     #[arg(long)]
     pub force: bool,
 }

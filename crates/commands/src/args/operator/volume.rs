@@ -13,10 +13,10 @@ use crate::args::{member_name, namespace};
 
 #[derive(Debug, Subcommand)]
 pub enum Volume {
-    /// Move a claim's volume to another member, and follow that to its end
+    /// Move a claim's volume to another member, and follow the move to its end
     ///
-    /// Makes a VolumeMove beside the claim. It needs no right but `create` and `get` on `volumemoves.kosmos.csi.io` in the claim's
-    /// namespace; with `list pods` it names the pods that have to end. Ctrl-C ends the following and not the move: `volume status`
+    /// Creates a VolumeMove beside the claim. It needs no right but `create` and `get` on `volumemoves.kosmos.csi.io` in the claim's
+    /// namespace; with `list pods` it names the pods that have to end. Ctrl-C stops following, and the move goes on: `volume status`
     /// shows it, `volume cancel` calls it off.
     #[command(after_help = with_examples(&[
         "kosmos-csi volume move pvc/db -n shop --to cluster39",
@@ -27,17 +27,17 @@ pub enum Volume {
     /// Show moves: a table, or all that is known of one
     #[command(after_help = EXIT_CODES)]
     Status(MoveStatus),
-    /// Give the word to switch, where a move was asked to wait for it
+    /// Approve the switch to the copy, where a move waits for that
     #[command(after_help = EXIT_CODES)]
     Approve(OneMove),
     /// Call a move off: the volume stays where it was
     ///
-    /// From `Switching` on it cannot be called off any more.
+    /// From `Switching` on, it cannot be called off.
     #[command(after_help = EXIT_CODES)]
     Cancel(OneMove),
-    /// List what moves have kept in the members they moved from, or give one of these up with its data
+    /// List what moves have kept in the members they moved from, or delete one of these with its data
     ///
-    /// For who administers the host: it goes to the members by the driver's own Secrets.
+    /// For the host's administrator: it asks the members by the driver's own Secrets.
     #[command(after_help = EXIT_CODES)]
     Discard(Discard),
 }
@@ -51,18 +51,18 @@ pub struct MoveVolume {
     #[command(flatten)]
     pub within: Within,
 
-    /// The member in which the volume is to be
+    /// The member to move the volume to
     #[arg(long, value_parser = member_name, value_name = "MEMBER")]
     pub to: String,
 
     #[command(flatten)]
     pub access: UserAccess,
 
-    /// Copy, and wait for `volume approve` before the host is led to the copy
+    /// Copy, and wait for `volume approve` before switching to the copy
     #[arg(long)]
     pub manual: bool,
 
-    /// Remove the source with its data so long after the move has succeeded, as 72h; without it the source is kept
+    /// Remove the source with its data this long after the move has succeeded, such as 72h; without it the source is kept
     ///
     /// It can be changed later in the VolumeMove (`spec.deleteSourceAfter`); where that is deleted, the source is kept.
     #[arg(long, value_parser = keep_time, value_name = "TIME")]
@@ -72,18 +72,18 @@ pub struct MoveVolume {
     #[arg(long, value_parser = object_name, value_name = "NAME")]
     pub name: Option<String>,
 
-    /// Make the VolumeMove, and follow nothing
+    /// Create the VolumeMove, and do not follow it
     #[arg(long)]
     pub no_wait: bool,
 
-    /// Only print the VolumeMove: nobody is asked
+    /// Only print the VolumeMove; no cluster is asked
     #[arg(long, conflicts_with = "no_wait")]
     pub dry_run: bool,
 }
 
 #[derive(Debug, clap::Args)]
 pub struct MoveStatus {
-    /// A namespace, or in it one move by its own name or by its claim's; without it all that you may see. With --namespace, a name alone
+    /// A namespace, or one move in it by its own name or its claim's; without it, all moves that you may see. With --namespace, a name alone
     #[arg(value_parser = place, value_name = "NAMESPACE[/NAME]")]
     pub which: Option<Place>,
 
@@ -111,7 +111,7 @@ pub struct OneMove {
     #[command(flatten)]
     pub access: UserAccess,
 
-    /// Follow nothing
+    /// Do not follow the move
     #[arg(long)]
     pub no_wait: bool,
 }

@@ -16,7 +16,7 @@ use tokio::sync::watch;
 use super::object::{Objects, Place, whole};
 use cluster::{Relist, pauses, with_causes};
 
-/// What one member's pods, or its nodes, may take of memory: whoever administers it decides what it says, and one process serves
+/// What one member's pods, or its nodes, may take of memory: its administrator decides what it says, and one process serves
 /// all members.
 const MOST: usize = 128 << 20;
 

@@ -1,4 +1,4 @@
-//! How much a cluster may say: the body of an answer, read in bounds. Whoever administers a member decides what it answers, and
+//! How much a cluster may say: the body of an answer, read in bounds. A member's administrator decides what it answers, and
 //! all members are served by one process.
 
 use std::{

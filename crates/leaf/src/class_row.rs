@@ -14,7 +14,7 @@ pub struct ClassRow {
     pub provisioner: Box<str>,
     /// Claims of it may ask for more later.
     pub grows: bool,
-    /// Who administers the member lets this host use it.
+    /// The member's administrator lets this host use it.
     pub open: bool,
     pub(super) default_since: Option<String>,
 }

@@ -1,4 +1,4 @@
-//! How much of a member is remembered. Whoever administers it decides what it says, and one process serves all members: one that
+//! How much of a member is remembered. Its administrator decides what it says, and one process serves all members: one that
 //! says more is closed, with the reason, and takes nothing away from the others. Pure.
 
 /// Leaves of one member, its snapshots, or the objects in one list.

@@ -188,7 +188,7 @@ fn first_writer(metadata: &ObjectMeta) -> Option<&str> {
     first.and_then(|entry| entry.manager.as_deref())
 }
 
-/// Whether who administers the member lets a host use what is annotated so.
+/// Whether the member's administrator lets a host use what is annotated so.
 pub fn is_open_to(host: &str, annotations: &BTreeMap<String, String>) -> bool {
     annotations.get(HOSTS).is_none_or(|hosts| names(hosts, host))
 }

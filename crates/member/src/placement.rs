@@ -159,7 +159,7 @@ fn none_open<'a>(tried: &[String], standing: impl Fn(&String) -> Option<&'a Stan
         Some(Standing::Closed(reason)) => reason.clone(),
         Some(Standing::Cordoned) => "cordoned by its administrator".to_owned(),
         Some(Standing::NoRights { namespace, only }) => format!(
-            "closed to namespace {namespace}: this host's account has rights in {only} alone. Who administers it types \
+            "closed to namespace {namespace}: this host's account has rights in {only} alone. Its administrator types \
              `member add` with --namespace {namespace} as well"
         ),
         Some(Standing::Alias(serving)) => format!("another name of member {serving}"),

@@ -115,7 +115,7 @@ impl Registry {
         }
     }
 
-    /// Whether whoever administers the host has said that it is gone for good.
+    /// Whether the host's administrator has said that it is gone for good.
     pub async fn is_forgotten(&self, name: &str, cluster: &str) -> bool {
         matches!(self.get_same(name, cluster).await, Err(Error::NotFound(_)))
     }

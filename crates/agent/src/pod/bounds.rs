@@ -1,4 +1,4 @@
-//! How much of what a member says of a pod the host is told. Whoever administers the member decides what it says, and the host writes all
+//! How much of what a member says of a pod the host is told. The member's administrator decides what it says, and the host writes all
 //! that down. Pure.
 
 use std::collections::BTreeSet;

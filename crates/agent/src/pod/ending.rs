@@ -31,7 +31,7 @@ fn why(there: &Value, member: &str) -> PodRejection {
     let message = format!(
         "its copy in member {member} was deleted there, and not by this host, and is to be gone by {until}; then this pod fails, and a \
          controller that owns it makes another one. If the copy stays, as on a machine that is off: delete this pod, and a Deployment \
-         makes another one at once; a StatefulSet does once who administers the member has deleted the copy there with --force"
+         makes another one at once; a StatefulSet does once the member's administrator has deleted the copy there with --force"
     );
     PodRejection::new("EndingInMember", message)
 }

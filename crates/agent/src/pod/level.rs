@@ -57,8 +57,8 @@ pub(super) fn refused_level(pod: &Value, here: Here<'_>) -> Option<PodRejection>
     let field = above_baseline(pod).filter(|_| !here.privileged)?;
     let message = format!(
         "{field} asks for more than the Pod Security level {BASELINE}, up to which pods are run in member {}: leave it out. \
-         Who administers the host allows more by the annotation {PODS}={PRIVILEGED} on the agent's Secret of the member or \
-         on its Cluster, and who administers the member by that label on the namespace there",
+         The host's administrator allows more by the annotation {PODS}={PRIVILEGED} on the agent's Secret of the member or \
+         on its Cluster, and the member's administrator by that label on the namespace there",
         here.member
     );
     Some(PodRejection::new("AboveBaseline", message))
@@ -76,8 +76,8 @@ pub(super) fn refused_namespace(pod: &Value, there: &Value, here: Here<'_>) -> O
             _ => "was not made for this host".to_owned(),
         };
         let message = format!(
-            "namespace {name} of member {} {whose}, and does not say that pods of hosts may be run in it. Who administers \
-             the member lets them in: {}",
+            "namespace {name} of member {} {whose}, and does not say that pods of hosts may be run in it. The member's \
+             administrator lets them in: {}",
             here.member,
             label(BASELINE)
         );
@@ -85,7 +85,7 @@ pub(super) fn refused_namespace(pod: &Value, there: &Value, here: Here<'_>) -> O
     }
     if there["metadata"]["annotations"][HOSTS].as_str().is_some_and(|hosts| !names(hosts, here.host)) {
         let message = format!(
-            "namespace {name} of member {} is open to other hosts. Who administers the member lets this one in by the id {} in its \
+            "namespace {name} of member {} is open to other hosts. The member's administrator lets this one in by the id {} in its \
              annotation {HOSTS}",
             here.member, here.host
         );
@@ -94,7 +94,7 @@ pub(super) fn refused_namespace(pod: &Value, there: &Value, here: Here<'_>) -> O
     let field = above_baseline(pod).filter(|_| level != PRIVILEGED)?;
     let message = format!(
         "{field} asks for more than the Pod Security level {BASELINE}, up to which namespace {name} of member {} takes pods: \
-         leave it out. Who administers the member allows more: {}",
+         leave it out. The member's administrator allows more: {}",
         here.member,
         label(PRIVILEGED)
     );

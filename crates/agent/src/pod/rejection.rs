@@ -37,7 +37,7 @@ impl PodRejection {
     pub(super) fn of_former(reason: &'static str, former: &Place, member: &str, what: &str) -> Self {
         let message = format!(
             "pod {former} of member {member} has its {what} still, and is the copy of a pod that is gone or has ended in this host: it \
-             is being ended. Where its machine is off for good, who administers the member deletes it there with --force"
+             is being ended. Where its machine is off for good, the member's administrator deletes it there with --force"
         );
         Self::new(reason, message)
     }

@@ -44,7 +44,7 @@ pub struct UserAccess {
     pub context: Option<String>,
 }
 
-/// How the host is reached by who administers it.
+/// How the host is reached by its administrator.
 #[derive(Clone, Debug, clap::Args)]
 pub struct HostAccess {
     #[command(flatten)]
@@ -70,7 +70,7 @@ pub struct MembersAccess {
     pub members_dir: Option<PathBuf>,
 }
 
-/// How a member is reached by who administers it.
+/// How a member is reached by its administrator.
 #[derive(Clone, Debug, clap::Args)]
 pub struct MemberAccess {
     /// An administrator's kubeconfig of the member; it is used now and kept nowhere

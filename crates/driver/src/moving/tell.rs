@@ -145,7 +145,7 @@ impl Job {
         self.tell_condition(Told { reason: reason.to_owned(), message, progress }).await;
     }
 
-    /// Whoever administers the host can end it. None: it may answer in a moment, or has answered with something else.
+    /// The host's administrator can end it. None: it may answer in a moment, or has answered with something else.
     pub(super) fn awaits_member(&mut self, looked: &Looked, part: Part) -> Option<String> {
         let half = match part {
             Part::Copy => &looked.copy,

@@ -55,7 +55,7 @@ impl VolumeCreation<'_> {
 
     fn closed_class(&self, class: &str) -> Error {
         self.unmade(format!(
-            "StorageClass {class:?} of member {} is not open to this host. Who administers the member opens it by the id {} in \
+            "StorageClass {class:?} of member {} is not open to this host. The member's administrator opens it by the id {} in \
              its annotation {}",
             self.leaf.member, self.leaf.host.0, ownership::HOSTS
         ))

@@ -1,4 +1,4 @@
-//! `release`: the forced way out for who administers a member. The data stays.
+//! `release`: the forced way out for a member's administrator. The data stays.
 
 use anyhow::bail;
 use k8s_openapi::api::core::v1::PersistentVolumeClaim;

@@ -109,7 +109,7 @@ fn every_course_keeps_what_is_promised_and_comes_to_an_end() {
     }
 }
 
-/// As whoever administers the host says of one that is gone for good. It may answer again after all: as it was, with nothing, or as a backup
+/// As the host's administrator says of one that is gone for good. It may answer again after all: as it was, with nothing, or as a backup
 /// of before has it.
 #[test]
 fn every_course_in_which_a_member_is_forgotten_keeps_what_is_promised_and_comes_to_an_end() {
@@ -168,7 +168,7 @@ fn copying(source: SeenLeaf, copy: SeenLeaf) -> Seen {
     }
 }
 
-/// Whoever administers the host is told so, before he says that its member is gone for good.
+/// The host's administrator is told so, before he says that its member is gone for good.
 #[test]
 fn leaf_that_may_be_all_there_is_of_the_data_is_told_by_what_is_seen_of_the_other_one() {
     let source = SeenLeaf { yard: true, whole: true, volume: Some(KEPT), ..SeenLeaf::default() };

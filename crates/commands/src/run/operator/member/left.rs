@@ -35,9 +35,9 @@ const BY_FORCE: &str = "say --force to remove it all the same";
 const COPIES_END: &str =
     "The agent ends those whose pods have gone: type this again then. With --force nobody ends them any more";
 const COPIES_STAY: &str = "No agent of this host has an account there, so nobody ends them: somebody there has made them, or their \
-                           agent has gone. Who administers the member deletes them: type this again then. With --force they stay";
+                           agent has gone. The member's administrator deletes them: type this again then. With --force they stay";
 const OWN_END: &str = "The driver ends them itself: type this again then. Where a consumer (kosmos-csi-consumer-…) is there for longer than \
-                       a quarter of an hour, somebody there has made it, and who administers the member deletes it. With --force \
+                       a quarter of an hour, somebody there has made it, and the member's administrator deletes it. With --force \
                        nobody ends them any more";
 
 /// None where it may be removed. Its administrator, where he is here, sees what no account of the host may see or is there to look for.
@@ -76,7 +76,7 @@ pub(super) async fn told(
         Ok(leaves) if leaves.is_empty() => missed(host, admin).await?,
         Ok(leaves) => Some(format!(
             "it has {}. `kosmos-csi doctor` tells of leaf claims and leaf snapshots that are orphans, and `kosmos-csi volume discard` of what \
-             moves have kept; who administers the member deletes contents of snapshots that have gone. doctor does not know claims without \
+             moves have kept; the member's administrator deletes contents of snapshots that have gone. doctor does not know claims without \
              the label {VOLUME}: he puts it back as the leaf volume has it, or deletes the claim where it is no leaf; {BY_FORCE}",
             leaves.join(", ")
         )),

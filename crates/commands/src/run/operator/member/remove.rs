@@ -71,11 +71,11 @@ pub(in crate::run::operator) async fn remove(flags: &Remove, dial: &Dial) -> any
     Ok(Report::well(closing(flags, &table, &left, &(tokens + &nodes))))
 }
 
-/// What is left in the member for who administers it.
+/// What is left in the member for its administrator.
 fn stays(host: &Host) -> String {
     let (tokens, reader) = (title(&tokens(Some(&host.id.0), None)), own_name(STATS_ACCOUNT, &host.id.0));
     format!(
-        "Its tokens stay good there until they end: whoever administers the member ends them at once by deleting {tokens} there. Where the host \
+        "Its tokens stay good there until they end: the member's administrator ends them at once by deleting {tokens} there. Where the host \
          was told how full volumes are (--volume-stats), he also deletes Deployment {NAMESPACE}/{reader}, ServiceAccount {NAMESPACE}/{reader} \
          and ClusterRoleBinding {reader}: that pod has a token of its own.\n"
     )

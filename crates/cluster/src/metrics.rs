@@ -107,7 +107,7 @@ impl Moves {
     fn register(&self, registry: &mut Registry) {
         registry.register("moves", "Moves of volumes that are under way, by phase", self.under_way.clone());
         registry.register("moves_stalled", "Moves in whose way something stands", self.stalled.clone());
-        let longest = "For how long the move is stalled that is so for the longest, 0 where none is";
+        let longest = "How long the move that has been stalled longest has been so, 0 where none is";
         registry.register("moves_longest_stall_seconds", longest, self.longest_stall.clone());
     }
 

@@ -82,7 +82,7 @@ impl Waiting {
         let claims = "Claims that wait for a volume, by the code of the last answer";
         registry.register("claims_waiting", claims, self.claims.clone());
         let oldest =
-            "From the first to the last call for the volume that a claim waits for the longest for, 0 where none does";
+            "Time from the first to the last call for the claim that has waited longest, 0 where none waits";
         registry.register("oldest_waiting_claim_seconds", oldest, self.oldest.clone());
     }
 

@@ -123,7 +123,7 @@ async fn play(rig: &Rig, namespace: &str, names: &str, at: usize, cell: &Cell) -
         let host_volume = host.volumes().get_opt(&volume).await?;
         let leaf_claim = member.claims().get_opt(&claim).await?;
         let leaf_volume = member.volumes().get_opt(&leaf_volume).await?;
-        let how = |claim: Option<String>| if claim == before { "as it was" } else { "made anew" };
+        let how = |claim: Option<String>| if claim == before { "as it was" } else { "recreated" };
         let is_bound = leaf_claim.as_ref().and_then(|claim| claim.status.as_ref()?.phase.as_deref()) == Some("Bound");
         let told = leaf_claim.map(|claim| if is_bound { how(claim.uid()) } else { "not bound" });
         let data = if leaf_volume.is_some() { "kept" } else { "gone" };

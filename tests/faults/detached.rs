@@ -107,7 +107,7 @@ fn nothing_is_published_of_a_leaf_that_is_being_made_anew() {
         until(&bench, SETTLED, "it is there again", || phase(leaf(&bench, CLAIM)) == "Pending").await;
         let node = caller.node();
         let refused = caller.publish(&node).await.unwrap_err();
-        assert!(refused.message().contains("is being made anew"), "{refused}");
+        assert!(refused.message().contains("is being recreated"), "{refused}");
         bench.guard.set_fate(|_, _, _| Action::Pass);
         caller.unpublish().await.unwrap();
         is_on_no_node(&bench, caller).await;

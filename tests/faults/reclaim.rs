@@ -489,7 +489,7 @@ async fn seen(cell: &Cell) -> [String; 4] {
     assert_eq!(bench.guard.wrong(), Vec::<String>::new());
     let or_gone = |told: String| if told.is_empty() { "gone".to_owned() } else { told };
     let claim = leaf(&bench, CLAIM)
-        .map_or("gone", |claim| if text(&claim, "/metadata/uid") == before { "as it was" } else { "made anew" });
+        .map_or("gone", |claim| if text(&claim, "/metadata/uid") == before { "as it was" } else { "recreated" });
     let volume = leaf_volume(&bench, &caller).map(|volume| {
         let doomed = volume.pointer("/metadata/deletionTimestamp").is_some();
         let how = if doomed { "Terminating" } else { text(&volume, "/status/phase") };

@@ -140,7 +140,7 @@ impl Replacing {
         match volumes(host).create(&dry, &self.volume).await {
             Ok(_) => Ok(()),
             Err(kube::Error::Api(status)) if status.code == 409 && status.reason == "AlreadyExists" => Ok(()),
-            Err(error) => Err(unread(&format!("create volume {} anew (dry run)", self.name()), &error)),
+            Err(error) => Err(unread(&format!("create volume {} again (dry run)", self.name()), &error)),
         }
     }
 
@@ -176,7 +176,7 @@ impl Replacing {
 
     async fn create(&self, host: &Host) -> Result<()> {
         let answer = volumes(host).create(&PostParams::default(), &self.volume).await;
-        passed(&format!("create volume {} anew", self.name()), answer.map(drop))
+        passed(&format!("create volume {} again", self.name()), answer.map(drop))
     }
 
     /// The host's controller looks at a claim when the claim changes, and else after 15 s; and what it knows of volumes then may be

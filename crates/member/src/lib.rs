@@ -118,7 +118,7 @@ enum Identity {
 }
 
 /// While one that was proven is asked again who it is.
-const ANEW: &str = "it is being connected to anew";
+const ANEW: &str = "it is being connected to again";
 
 /// Why a member cannot be asked now.
 #[derive(Clone, Debug, PartialEq, Eq)]

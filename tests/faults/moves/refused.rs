@@ -349,7 +349,7 @@ fn volume_that_the_host_would_not_take_keeps_the_former_in_its_place_and_its_use
             }
             sleep(Duration::from_mins(1)).await;
             assert_eq!((story.phase().as_str(), uid(&story)), (phase, before), "{}", story.trace());
-            let is_told = ["StepFailed", "anew (dry run)"].iter().all(|words| story.status().contains(words));
+            let is_told = ["StepFailed", "again (dry run)"].iter().all(|words| story.status().contains(words));
             assert!(is_told, "{phase} {code}: {}", story.status());
             let source = story.bench.members[0].get(CLAIMS, SHOP, CLAIM);
             let is_open =

@@ -26,7 +26,7 @@ const APART: Duration = Duration::from_secs(5);
 const REFUSED: Duration = Duration::from_mins(1);
 /// What is said of a pod whose containers ask for other resources.
 const RESIZED: &str =
-    "its containers ask for other resources than before, which its copy in the member does not get: make the pod anew";
+    "its containers ask for other resources than before, which its copy in the member does not get: recreate the pod";
 /// And where the member has put back what was changed.
 const UNDONE: &str = "what was changed of the pod: something there puts it back at once";
 

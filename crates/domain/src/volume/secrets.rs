@@ -64,7 +64,7 @@ pub fn copies(leaf: &SecretRefs, host: &SecretRefs) -> Result<Vec<Copy>> {
         let Some(to) = to else {
             return Err(Error::Refused(format!(
                 "the leaf driver wants Secret {from} of its member at node-{kind}, and the host's volume names none: give the class \
-                 the parameters {key}-name: ${{pv.name}}-{kind} and {key}-namespace: kosmos-csi-secrets, and make the volume anew"
+                 the parameters {key}-name: ${{pv.name}}-{kind} and {key}-namespace: kosmos-csi-secrets, and recreate the volume"
             )));
         };
         let copy = Copy { from: from.clone(), to: to.clone() };
@@ -73,7 +73,7 @@ pub fn copies(leaf: &SecretRefs, host: &SecretRefs) -> Result<Vec<Copy>> {
             Some(other) => {
                 return Err(Error::Refused(format!(
                     "the host's volume names one Secret, {to}, for two of its member, {} and {from}: give {key}-name of its class \
-                     a name of its own, and make the volume anew",
+                     a name of its own, and recreate the volume",
                     other.from
                 )));
             }

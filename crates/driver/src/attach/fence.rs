@@ -71,7 +71,7 @@ pub fn is_usable(member: &str, claim: &ClaimRow) -> Result<()> {
         size if size.terminating => Err(Error::InProgress(format!("{about} is being removed there"))),
         size if size.phase == Phase::Lost => Err(Error::Refused(format!("{about} has lost its volume"))),
         size if size.phase == Phase::Pending && !claim.former.is_empty() => {
-            Err(Error::InProgress(format!("{about} is being made anew there, with its data")))
+            Err(Error::InProgress(format!("{about} is being recreated there, with its data")))
         }
         // One that waits for its first pod (leafBinding deferred) gets it only once it is published.
         _ => Ok(()),

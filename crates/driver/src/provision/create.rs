@@ -167,7 +167,7 @@ async fn never_had(provisioner: &Provisioner, job: &VolumeCreation<'_>) -> Resul
         (None, false) => Ok(()),
         (Some(volume), false) if is_anothers || volume.claim_place != job.place => Err(kept::for_another(job, volume)),
         _ => Err(Error::InProgress(format!(
-            "member {}: leaf claim {} is gone, and had a volume: it is made anew with its data, or not at all",
+            "member {}: leaf claim {} is gone, and had a volume: it is recreated with its data, or not at all",
             job.leaf.member, job.place
         ))),
     }
@@ -186,7 +186,7 @@ async fn go_on(
         (Creation::Release, Some(row)) => leaf::claim::release(job.leaf, &row, job.hash).await.map(|()| None),
         // What the host has comes back by itself.
         (Creation::TakeBack, Some(row)) if remove_unused(provisioner, job, &row).await? => {
-            let gone = "was removed while it was given a volume, and is made anew";
+            let gone = "was removed while it was given a volume, and is recreated";
             Err(Error::InProgress(format!("member {}: leaf claim {} {gone}", job.leaf.member, row.place)))
         }
         (Creation::Select, Some(row)) => job.select(&row, attempt).await,

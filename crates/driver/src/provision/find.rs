@@ -160,7 +160,7 @@ fn check_name(id: &VolumeId, leaf: &MemberClient) -> Result<()> {
         return Ok(());
     }
     Err(Error::NotFound(format!(
-        "handle {id} of an imported claim names member {}, which is another name of {}: make the volume anew with that one",
+        "handle {id} of an imported claim names member {}, which is another name of {}: recreate the volume with that one",
         id.member, leaf.member
     )))
 }

@@ -75,7 +75,7 @@ pub(super) async fn give_back(job: &VolumeCreation<'_>) -> Result<bool> {
     let step = decide(wish, pair.claim_seen(leaf, job.hash).as_ref(), pair.volume_seen().as_ref());
     if let (true, Healing::MakeAnew, Some(saved)) = (is_its_own, &step, pair.saved()) {
         leaf::healing::make_anew(leaf, &job.place, &saved).await?;
-        let back = "is made anew with the data that it had: the claim of the host waits for it again";
+        let back = "is recreated with the data that it had: the claim of the host waits for it again";
         tracing::info!(member = leaf.member, claim = %job.place, "the leaf claim {back}");
         return Err(Error::InProgress(format!("member {}: leaf claim {} {back}", leaf.member, job.place)));
     }
@@ -92,7 +92,7 @@ pub(super) async fn give_back(job: &VolumeCreation<'_>) -> Result<bool> {
         _ => return Ok(false),
     };
     Err(Error::InProgress(format!(
-        "member {}: leaf claim {} cannot be made anew with the data that it had, which is in leaf volume {}: {why}",
+        "member {}: leaf claim {} cannot be recreated with the data that it had, which is in leaf volume {}: {why}",
         leaf.member, job.place, volume.name
     )))
 }
@@ -105,7 +105,7 @@ pub(super) fn is_not_awaited_elsewhere(job: &VolumeCreation<'_>) -> Result<()> {
         return Ok(());
     }
     Err(Error::InProgress(format!(
-        "member {}: leaf claim {} cannot be made anew with the data that it had, which is in leaf volume {}: leaf claim {} was made for that \
+        "member {}: leaf claim {} cannot be recreated with the data that it had, which is in leaf volume {}: leaf claim {} was made for that \
          since, for another claim of the host, and has not got it yet. Where the host has no such claim, `kosmos-csi doctor` names the leaf \
          claim",
         job.leaf.member,

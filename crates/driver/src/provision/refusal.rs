@@ -76,7 +76,7 @@ impl VolumeCreation<'_> {
             tracing::info!(
                 member = self.leaf.member,
                 claim = %row.place,
-                "the consumer pod of a leaf claim has a node and the claim no volume: it is made anew"
+                "the consumer pod of a leaf claim has a node and the claim no volume: it is recreated"
             );
             leaf::consumer::remove(self.leaf, &row.place.namespace, self.hash).await?;
         }

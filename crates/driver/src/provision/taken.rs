@@ -32,7 +32,7 @@ impl Elsewhere {
     /// For who wants the name.
     pub(crate) fn way_out(&self) -> String {
         match self {
-            Self::UntilItGoes => "It was made anew late, and another leaf claim has that volume since: it goes by itself within a quarter \
+            Self::UntilItGoes => "It was recreated late, and another leaf claim has that volume since: it goes by itself within a quarter \
                                   of an hour, and nothing is to be deleted"
                 .to_owned(),
             Self::InAnotherClaim(place) => {

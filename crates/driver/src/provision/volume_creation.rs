@@ -216,7 +216,7 @@ impl VolumeCreation<'_> {
         let how = difference.map(|difference| format!(": {difference}")).unwrap_or_default();
         let reason = format!("volume {} exists and was asked for differently{how}", self.spec.name);
         match self.owner {
-            Some(_) => Error::InProgress(format!("{reason}. Delete the claim to begin anew")),
+            Some(_) => Error::InProgress(format!("{reason}. Delete the claim to begin again")),
             None => Error::Exists(reason),
         }
     }
@@ -224,7 +224,7 @@ impl VolumeCreation<'_> {
     pub(super) fn lost(&self) -> Error {
         // Never made anew: an empty volume under the name of one that held data is a loss nobody would notice.
         Error::InProgress(format!(
-            "member {}: leaf claim {}/{} has lost its volume; delete the claim here to begin anew",
+            "member {}: leaf claim {}/{} has lost its volume; delete the claim here to begin again",
             self.leaf.member, self.place.namespace, self.place.claim
         ))
     }

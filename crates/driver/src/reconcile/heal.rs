@@ -259,7 +259,7 @@ async fn take(
         (Healing::PutPolicyBack, Some(volume), Some(saved), Some(row)) => {
             leaf::healing::put_policy_back(leaf, volume, &saved, &row).await?;
             if saved.uid != *row.uid && !pair.is_moved() {
-                let what = format!("was made anew with its data (UID {} in place of {})", row.uid, saved.uid);
+                let what = format!("was recreated with its data (UID {} in place of {})", row.uid, saved.uid);
                 tell(reconciler, repair, wanted, &repair.told("LeafHealed", place, &what, false)).await;
             }
         }
@@ -322,7 +322,7 @@ async fn tell_of_deletion(
 ) {
     let leaves = pair.claim.as_ref().is_none_or(|claim| claim.metadata.deletion_timestamp.is_some());
     if leaves && matches!(wanted.wish, Wish::Use { .. }) {
-        let what = format!("(UID {}) was deleted in the member; its data is kept and it is made anew", saved.uid);
+        let what = format!("(UID {}) was deleted in the member; its data is kept and it is recreated", saved.uid);
         tell(reconciler, repair, wanted, &repair.told("LeafDeleted", &pair.place, &what, true)).await;
     }
 }

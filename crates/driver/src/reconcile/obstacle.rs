@@ -50,7 +50,7 @@ pub(super) fn seen_at_once(repair: &Repair<'_>, step: &Healing, pair: &LeafPair,
         (Healing::AwaitClaim, Some(row)) => {
             let what = format!(
                 "(UID {}) was deleted in the member and a pod there still uses it, or a finalizer holds it (`kubectl -n {} describe \
-                 pvc {}` there names them); its data is kept, and it is made anew once it has gone and is wanted",
+                 pvc {}` there names them); its data is kept, and it is recreated once it has gone and is wanted",
                 row.uid, place.namespace, place.claim
             );
             Some(repair.told("LeafWaits", place, &what, true))
@@ -71,10 +71,10 @@ pub(super) fn seen_at_once(repair: &Repair<'_>, step: &Healing, pair: &LeafPair,
             Some(repair.told("LeafEndangered", place, what, true))
         }
         (Healing::Stuck(why), _) => {
-            Some(repair.told("LeafStuck", place, &format!("cannot be made anew in the member: {why}"), true))
+            Some(repair.told("LeafStuck", place, &format!("cannot be recreated in the member: {why}"), true))
         }
         (Healing::Keep, _) => {
-            let what = "has gone, and nothing in the host or on its volume says what it was: it cannot be made anew";
+            let what = "has gone, and nothing in the host or on its volume says what it was: it cannot be recreated";
             Some(repair.told("LeafStuck", place, what, true))
         }
         (Healing::Lost, _) => Some(repair.told("LeafLost", place, LOST, true)),
@@ -84,7 +84,7 @@ pub(super) fn seen_at_once(repair: &Repair<'_>, step: &Healing, pair: &LeafPair,
 
 async fn who_has_its_name(reconciler: &Reconciler, repair: &Repair<'_>, pair: &LeafPair) -> String {
     match taken::whose(&reconciler.host, &reconciler.members, repair.leaf(), repair.hash(), pair).await {
-        Some(whose) => format!("cannot be made anew: a claim of this name is there, and {whose}"),
-        None => "cannot be made anew in the member".to_owned(),
+        Some(whose) => format!("cannot be recreated: a claim of this name is there, and {whose}"),
+        None => "cannot be recreated in the member".to_owned(),
     }
 }

@@ -109,7 +109,7 @@ fn message(member: &str, volumes: &[HostVolume], is_kept: bool) -> String {
     };
     format!(
         "member {member}: PersistentVolumes {}{more} have one handle, and nobody can tell whose the leaf is: {data}, and its leaf claim is \
-         neither made anew nor let go until one of them is left. Give those that are to go the policy Retain, and delete them",
+         neither recreated nor let go until one of them is left. Give those that are to go the policy Retain, and delete them",
         names.join(", ")
     )
 }

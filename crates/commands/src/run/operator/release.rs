@@ -47,6 +47,6 @@ pub(super) async fn release(flags: &Release, dial: &Dial) -> anyhow::Result<Repo
         (false, false) => format!("It can be deleted now: kubectl -n {namespace} delete pvc {name}"),
     };
     Ok(Report::well(format!(
-        "{table}\n{closing}\nWhile its host wants the volume, the host's driver makes the claim anew with the same data.\n"
+        "{table}\n{closing}\nWhile its host wants the volume, the host's driver recreates the claim with the same data.\n"
     )))
 }

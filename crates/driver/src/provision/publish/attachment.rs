@@ -134,7 +134,7 @@ impl AttachCall<'_> {
         }
         let what = match &attachment.trouble {
             Some(trouble) => format!("is not attached: {trouble}"),
-            None if attachment.terminating => "is being detached, and then attached anew".to_owned(),
+            None if attachment.terminating => "is being detached, and then attached again".to_owned(),
             None if attachment.withdrawn => "was about to be taken back, as nobody wanted it".to_owned(),
             None => format!("waits for the attacher of driver {}", self.csi.driver),
         };

@@ -157,7 +157,7 @@ async fn unpublish_kept(provisioner: &Provisioner, handle: &str, node: &str) -> 
     match attach::unpublish_gone(leaf, hash, Some(&volume.name), node, &volume.claim_place).await? {
         None => Ok(()),
         Some(_) => Err(Error::InProgress(format!(
-            "member {}: leaf claim {} was made anew while its volume was detached: the node is taken off its record \
+            "member {}: leaf claim {} was recreated while its volume was detached: the node is taken off its record \
              with the next call",
             leaf.member, volume.claim_place
         ))),

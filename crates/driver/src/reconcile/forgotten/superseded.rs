@@ -8,7 +8,7 @@ use leaf::{MemberClient, row::ClaimRow};
 pub(super) async fn withdraw(leaf: &MemberClient, waiting: &mut Waiting) {
     for (hash, row) in waiting.superseded.old(leaf.rows.superseded(), |(_, row)| &row.uid) {
         if let Err(error) = withdraw_claim(leaf, hash, &row).await {
-            tracing::debug!(member = leaf.member, claim = %row.place, %error, "a leaf claim that was made anew late is not withdrawn yet");
+            tracing::debug!(member = leaf.member, claim = %row.place, %error, "a leaf claim that was recreated late is not withdrawn yet");
         }
     }
 }
@@ -25,7 +25,7 @@ async fn withdraw_claim(leaf: &MemberClient, hash: VolumeHash, seen: &ClaimRow) 
         }
         tracing::info!(
             member = leaf.member, claim = %claim.place, volume = claim.volume(),
-            "a leaf claim that was made anew late is withdrawn: another one has its volume since"
+            "a leaf claim that was recreated late is withdrawn: another one has its volume since"
         );
         leaf::claim::delete(leaf, &claim, hash).await?;
     }

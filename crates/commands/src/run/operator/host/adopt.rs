@@ -179,7 +179,7 @@ async fn restart(records: &[Host], former: &str) -> anyhow::Result<Vec<String>> 
             let change = json!({"spec": {"template": {"metadata": {"annotations": {STARTED_AS: former}}}}});
             let (name, change) = (one.name_any(), Patch::Merge(change));
             let patched = deployments.patch(&name, &PatchParams::default(), &change).await;
-            patched.map_err(|error| anyhow!("start Deployment {name} anew: {}", with_causes(&error)))?;
+            patched.map_err(|error| anyhow!("restart Deployment {name}: {}", with_causes(&error)))?;
             restarted.push(format!("Deployment {namespace}/{name}"));
         }
     }
@@ -189,7 +189,7 @@ async fn restart(records: &[Host], former: &str) -> anyhow::Result<Vec<String>> 
 fn told(backup: &Backup, made: &Made, dry_run: bool) -> String {
     let left: String = made.left.iter().flat_map(|why| ["Left: ", why, ".\n"]).collect();
     let of = format!("Of host {}, as of {}:", backup.host, backup.made);
-    let would = "This cluster would be that host to its members, and controller and agent be started anew: what still runs of the former \
+    let would = "This cluster would be that host to its members, and controller and agent be restarted: what still runs of the former \
                  one's pods in members would end.\n";
     let would = if dry_run { would } else { "" };
     format!("{of}\n{}\n{left}{would}", made.table(dry_run))
@@ -201,7 +201,7 @@ fn of_host(host: &Host, restarted: &[String], has_agent: bool) -> String {
     }
     let started = match restarted {
         [] => "Controller and agent read that as they start.".to_owned(),
-        restarted => format!("Started anew with that: {}.", restarted.join(" and ")),
+        restarted => format!("Restarted with that: {}.", restarted.join(" and ")),
     };
     let no_agent =
         "There is no namespace for an agent of virtual nodes: where one is installed later, type this again then.\n";

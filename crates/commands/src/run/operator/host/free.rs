@@ -133,7 +133,7 @@ async fn nothing_waits(host: &Host) -> anyhow::Result<()> {
     match waiting.as_slice() {
         [] => Ok(()),
         [first, ..] => bail!(
-            "{} claims of this driver's classes wait for volumes here (such as {first}): delete them first, also where something makes claims anew by \
+            "{} claims of this driver's classes wait for volumes here (such as {first}): delete them first, also where something recreates claims by \
              itself, and have it do so again afterwards. Nothing was written",
             waiting.len()
         ),

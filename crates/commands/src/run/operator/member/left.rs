@@ -56,7 +56,7 @@ pub(super) async fn told(
     let bound = copies::bound(host, name).await?;
     if let Some(pods) = pods(&bound) {
         return Ok(Some(format!(
-            "it {pods}: kubectl drain -l {} --ignore-daemonsets --delete-emptydir-data (and --force for pods that nothing makes anew). With \
+            "it {pods}: kubectl drain -l {} --ignore-daemonsets --delete-emptydir-data (and --force for pods that nothing recreates). With \
              `member remove --force` nobody ends them any more",
             copies::selector(name)
         )));

@@ -2,6 +2,8 @@
 //! on its socket and the real agent behind the virtual nodes. What is played around them is in `host` and `movers`.
 //!
 //! Never a production mode: there are no credentials, no TLS and no rights, and volumes are plain folders.
+//!
+//! Its page: `docs/design/simulator.md`.
 
 mod agent;
 mod folder;

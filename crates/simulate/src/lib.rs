@@ -8,6 +8,8 @@
 //! ```
 //!
 //! It is believed because it is compared: `tests/e2e/differential` sends the same requests to it and to a real API server.
+//!
+//! Its page: `docs/design/simulator.md`.
 
 pub mod call;
 pub mod chance;

@@ -392,6 +392,17 @@ async fn lease_is_given_back_at_a_stop_and_is_nobodys_then() {
 }
 
 #[tokio::test]
+async fn line_of_the_log_names_the_module_that_it_is_from() {
+    let folder = folder();
+    let host = Host::start(folder.path()).await;
+    let mut driver = Driver::start(&[&endpoint(folder.path()), &host.flag], folder.path());
+    let line = driver.line_with("kosmos-csi is ready").await;
+    assert!(line.contains(" INFO kosmos_csi_commands::run::controller: "), "{line}");
+    driver.signal(Signal::SIGTERM);
+    assert_eq!(driver.end().await, Some(0));
+}
+
+#[tokio::test]
 async fn second_signal_ends_it_at_once_and_the_grace_ends_it_too() {
     for (grace, signals) in [("--shutdown-grace=1h", 2), ("--shutdown-grace=1s", 1)] {
         let folder = folder();

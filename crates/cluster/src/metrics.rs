@@ -106,7 +106,7 @@ impl fmt::Debug for Moves {
 impl Moves {
     fn register(&self, registry: &mut Registry) {
         registry.register("moves", "Moves of volumes that are under way, by phase", self.under_way.clone());
-        registry.register("moves_stalled", "Moves in whose way something stands", self.stalled.clone());
+        registry.register("moves_stalled", "Moves that do not go on", self.stalled.clone());
         let longest = "How long the move that has been stalled longest has been so, 0 where none is";
         registry.register("moves_longest_stall_seconds", longest, self.longest_stall.clone());
     }

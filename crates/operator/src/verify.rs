@@ -86,7 +86,7 @@ impl Seen {
             return line(&what, refused, false);
         }
         if !(tells_room && class.waits_for_pod) {
-            return line(&what, "can be used; of its room the scheduler is told nothing", true);
+            return line(&what, "can be used; the scheduler is told nothing of its room", true);
         }
         let rooms = sums(&self.rooms, |room| room.class == class.name);
         let some = rooms.iter().filter(|(_, free)| **free > 0);
@@ -186,7 +186,7 @@ mod tests {
             "csi-provisioner   controller-2, which said so 3s ago",
             "csi-attacher      controller-1, which said so 3s ago",
             "class fast        room in m0 (5Gi)",
-            "class now         can be used; of its room the scheduler is told nothing",
+            "class now         can be used; the scheduler is told nothing of its room",
             "class new         no member has told its room for it yet",
             "members           2: m0, m1",
             "member m1         no room for any class: it is cordoned, away or full, or lacks what they name",

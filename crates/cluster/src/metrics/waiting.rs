@@ -81,8 +81,7 @@ impl Waiting {
     pub(super) fn register(&self, registry: &mut Registry) {
         let claims = "Claims that wait for a volume, by the code of the last answer";
         registry.register("claims_waiting", claims, self.claims.clone());
-        let oldest =
-            "Time from the first to the last call for the claim that has waited longest, 0 where none waits";
+        let oldest = "Time from the first to the last call for the claim that has waited longest, 0 where none waits";
         registry.register("oldest_waiting_claim_seconds", oldest, self.oldest.clone());
     }
 

@@ -136,5 +136,5 @@ fn remedy(there: u64, here: u64) -> String {
     if there > here {
         return format!("ask for {} in the claim to have it here too", quantity::print(there));
     }
-    "data may not fit any more, and nobody can make it larger but the member's people".to_owned()
+    "data may not fit any more, and only the member's people can make it larger".to_owned()
 }

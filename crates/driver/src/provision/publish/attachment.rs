@@ -163,7 +163,7 @@ pub(super) async fn detach(
 pub(super) async fn detach_all(leaf: &MemberClient, id: &VolumeId, node: &str, deadline: &Deadline) -> Result<()> {
     let ours = match leaf::attachment::ours(leaf).await {
         Err(Error::Denied(reason)) => {
-            tracing::info!(member = %leaf.member, volume = %id, reason, "the volume is taken for detached: who may not see attachments has made none");
+            tracing::info!(member = %leaf.member, volume = %id, reason, "the volume is taken for detached: an account that may not see attachments has made none");
             return Ok(());
         }
         ours => ours?,

@@ -72,7 +72,7 @@ pub(super) async fn unplug_unrecorded(
     let Some(machines) = leaf::machine::machines(leaf, namespace).await? else { return Ok(()) };
     let having = match machines.with(&DiskName::new(hash)).await {
         Err(Error::Denied(reason)) => {
-            tracing::info!(member = %leaf.member, volume = %id, reason, "the volume is taken for detached: who may not see machines has plugged nothing");
+            tracing::info!(member = %leaf.member, volume = %id, reason, "the volume is taken for detached: an account that may not see machines has plugged nothing");
             return Ok(());
         }
         having => having?,

@@ -372,7 +372,7 @@ fn closing(flags: &Add, table: &Table, accounts: &[Account], reached: &str) -> S
     let tokens = if accounts.len() == 1 { "The token ends" } else { "The tokens end" };
     let renewed = match &flags.kubeconfig_only {
         Some(_) => format!("`member add {name}` makes new ones"),
-        None => "who uses one renews it at half of its life".to_owned(),
+        None => "driver and agent renew theirs at half of its life".to_owned(),
     };
     format!("{table}\n{rights}\n{tokens} in {ends}; {renewed}.\n{reached}{next}\n")
 }

@@ -278,6 +278,29 @@ async fn member_that_a_move_waits_for_is_forgotten_by_force_alone_and_what_of_mo
     assert!(!told.contains("pv-old") && !told.contains("pv-undone"), "{told}");
 }
 
+/// It was forgotten, and what is in it is no matter of the cluster that has the name now.
+#[tokio::test(start_paused = true)]
+async fn what_moves_have_in_a_former_cluster_of_a_members_name_is_counted_to_nobody() {
+    const FORMER: &str = "5e0f2b7c-0d4a-4b8e-9c51-7a1d2e3f4a5b";
+    let clusters = moving();
+    clusters.join().await;
+    clusters.pin("m0", 0);
+    let now = identity(&clusters.members[0]);
+    for (claim, phase, cluster) in
+        [("db", "Finishing", FORMER), ("log", "Succeeded", FORMER), ("web", "Succeeded", now.as_str())]
+    {
+        clusters.does(&format!("volume move shop/{claim} --to=m1 --no-wait")).await;
+        has_moved(&clusters, claim, phase);
+        let is_of = |of: &mut Value| of["status"]["from"]["cluster"] = json!(cluster);
+        clusters.host.change(MOVES, "shop", &format!("{claim}-to-m1"), is_of).unwrap();
+    }
+    let removed = clusters.does("member remove m0 --force").await;
+    assert!(!removed.contains("shop/db-to-m1"), "{removed}");
+    let told = clusters.does("member forget m0").await;
+    assert!(told.contains("volume pv-web of member m0, the source of VolumeMove shop/web-to-m1"), "{told}");
+    assert!(!told.contains("pv-db") && !told.contains("pv-log"), "{told}");
+}
+
 #[tokio::test(start_paused = true)]
 async fn member_with_the_copy_of_a_move_is_not_removed_and_that_is_named() {
     let clusters = moving();

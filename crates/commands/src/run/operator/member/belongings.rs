@@ -14,7 +14,8 @@ use domain::volume::{
 };
 use host::{
     Host,
-    moves::{self, VolumeMove},
+    moves::{self, Side, VolumeMove},
+    pins,
 };
 use operator::{backup::SNAPSHOTS, objects::word};
 
@@ -26,8 +27,8 @@ const OF_GROUP: [&str; 3] = [
     "/spec/source/groupSnapshotHandles/volumeGroupSnapshotHandle",
     "/spec/source/volumeHandles/0",
 ];
-/// Where a move says between which members it is.
-const SIDES: [&str; 2] = ["/status/from/member", "/status/to/member"];
+/// Where a move says between which members it is, and which clusters they are.
+const SIDES: [&str; 2] = ["/status/from", "/status/to"];
 
 /// By name.
 #[derive(Debug, Default)]
@@ -44,10 +45,11 @@ pub(super) struct Belongings {
 impl Belongings {
     pub(super) async fn of(host: &Host, member: &str) -> anyhow::Result<Self> {
         let volumes = volumes_by_member(host).await?.remove(member).unwrap_or_default();
-        let moves = moves_of(host, member).await?;
+        let meant = Meant { member, cluster: pins::pins(host).await?.remove(member) };
+        let moves = moves_of(host, &meant).await?;
         Ok(Self {
             moves: moves.iter().filter(|of| !moves::is_over(of)).map(place).collect(),
-            of_moves: moves.iter().filter_map(|of| left_by(of, member)).collect(),
+            of_moves: moves.iter().filter_map(|of| left_by(of, &meant)).collect(),
             volumes: volumes.iter().map(|volume| volume.name.to_string()).collect(),
             snapshots: contents(host, member, (SNAPSHOTS, "VolumeSnapshotContent"), OF_SNAPSHOT).await?,
             groups: contents(host, member, (GROUPS, "VolumeGroupSnapshotContent"), OF_GROUP).await?,
@@ -106,10 +108,32 @@ async fn contents(host: &Host, member: &str, kind: (&str, &str), handles: [&str;
     Ok(found.iter().map(|content| word(content, "/metadata/name").to_owned()).collect())
 }
 
+/// The member of moves: its name may have been another cluster's before, which was forgotten.
+struct Meant<'a> {
+    member: &'a str,
+    /// As the host has it on record; none where it has nothing of it there.
+    cluster: Option<String>,
+}
+
+impl Meant<'_> {
+    /// A move that is older than that says of no cluster which it is.
+    fn is(&self, member: &str, cluster: &str) -> bool {
+        let is_unknown = cluster.is_empty() || self.cluster.is_none();
+        self.member == member && (is_unknown || self.cluster.as_deref() == Some(cluster))
+    }
+
+    fn is_side(&self, side: &Side) -> bool {
+        self.is(&side.member, &side.cluster)
+    }
+}
+
 /// From it or to it, as far as they have begun.
-async fn moves_of(host: &Host, member: &str) -> anyhow::Result<Vec<VolumeMove>> {
-    let is_there = |of: &Value| SIDES.iter().any(|path| word(of, path) == member);
-    let found = all(host, member, (moves::resource().api_version.as_str(), moves::KIND), is_there).await?;
+async fn moves_of(host: &Host, meant: &Meant<'_>) -> anyhow::Result<Vec<VolumeMove>> {
+    let says = |of: &Value, side: &str, what: &str| word(of, &format!("{side}/{what}")).to_owned();
+    let is_there =
+        |of: &Value| SIDES.iter().any(|side| meant.is(&says(of, side, "member"), &says(of, side, "cluster")));
+    let kind = moves::resource().api_version;
+    let found = all(host, meant.member, (kind.as_str(), moves::KIND), is_there).await?;
     found.into_iter().map(|of| serde_json::from_value(of).context("a VolumeMove cannot be read")).collect()
 }
 
@@ -119,14 +143,14 @@ fn place(of: &VolumeMove) -> String {
 }
 
 /// The source of one that was not called off, and the copy of one that is under way.
-fn left_by(of: &VolumeMove, member: &str) -> Option<String> {
+fn left_by(of: &VolumeMove, meant: &Meant<'_>) -> Option<String> {
     let (status, claim, name) = (of.status.as_ref()?, moves::claim_of(of), moves::name(of));
-    let is_from = status.from.as_ref().is_some_and(|from| from.member == member);
+    let is_from = status.from.as_ref().is_some_and(|from| meant.is_side(from));
     let is_wanted = !moves::is_over(of) || status.phase == Some(Phase::Succeeded);
     if is_from && is_wanted && !moves::source_is_gone(of) {
         return Some(format!("{}, the source of {name} of claim {claim}", moves::source_in_words(of)?));
     }
-    let to = status.to.as_ref().filter(|to| to.member == member && !moves::is_over(of))?;
+    let to = status.to.as_ref().filter(|to| meant.is_side(to) && !moves::is_over(of))?;
     Some(format!("the copy of {name} of claim {claim}, {}", to.handle))
 }
 

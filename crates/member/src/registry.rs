@@ -102,23 +102,38 @@ impl Registry {
     }
 
     /// The same, once it has said that it is the cluster with this UID; with any, where that is empty. Another cluster has the name only
-    /// where the one of before was forgotten.
+    /// where the one of before was forgotten, also while that other one is silent.
     pub async fn get_same(&self, name: &str, cluster: &str) -> Result<Arc<Member>> {
-        let member = self.get(name).await?;
-        member.leaf()?;
-        match member.cluster_uid() {
-            Some(now) if cluster.is_empty() || now == cluster => Ok(member),
-            Some(_) => Err(Error::NotFound(format!(
-                "member {name}: its cluster ({cluster}) was forgotten, and another one has this name now"
-            ))),
-            None => Err(Error::Unreachable { member: name.to_owned(), reason: ANEW.to_owned() }),
+        let found = self.get(name).await;
+        let said = found.as_ref().ok().and_then(|member| member.cluster_uid());
+        let is_another = |now: &str| !cluster.is_empty() && now != cluster;
+        if said.as_deref().is_some_and(is_another) {
+            return Err(another(name, cluster));
         }
+        match found.and_then(|member| member.leaf().map(drop).map(|()| member)) {
+            Ok(member) if said.is_some() => Ok(member),
+            Ok(_) => Err(Error::Unreachable { member: name.to_owned(), reason: ANEW.to_owned() }),
+            Err(silent @ Error::Unreachable { .. }) if !cluster.is_empty() => {
+                Err(if self.means_another(name, cluster).await? { another(name, cluster) } else { silent })
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// By the record of which name means which cluster, which outlives who is silent. Where the host has none, nobody was forgotten.
+    async fn means_another(&self, name: &str, cluster: &str) -> Result<bool> {
+        let record = host::pins::pins(&self.host).await?;
+        Ok(!record.is_empty() && record.get(name).is_none_or(|pinned| pinned != cluster))
     }
 
     /// Whether the host's administrator has said that it is gone for good.
     pub async fn is_forgotten(&self, name: &str, cluster: &str) -> bool {
         matches!(self.get_same(name, cluster).await, Err(Error::NotFound(_)))
     }
+}
+
+fn another(name: &str, cluster: &str) -> Error {
+    Error::NotFound(format!("member {name}: its cluster ({cluster}) was forgotten, and another one has this name now"))
 }
 
 pub fn departed(name: &str) -> Error {

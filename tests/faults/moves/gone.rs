@@ -22,23 +22,23 @@ use crate::{
 };
 
 /// More than it takes to be sure that a member is silent, and to do all that needs no answer of it.
-const SEEN: Duration = Duration::from_mins(5);
+pub(super) const SEEN: Duration = Duration::from_mins(5);
 /// Less than that.
 const MOMENT: Duration = Duration::from_secs(30);
 const AWAY: Duration = Duration::from_mins(20);
 
-fn of(story: &Story) -> Value {
+pub(super) fn of(story: &Story) -> Value {
     story.bench.host.get(MOVES, SHOP, "to").map(|of| Value::clone(&of)).unwrap_or_default()
 }
 
-fn condition(story: &Story, kind: &str) -> Value {
+pub(super) fn condition(story: &Story, kind: &str) -> Value {
     let of = of(story);
     let mut conditions = of["status"]["conditions"].as_array().into_iter().flatten();
     conditions.find(|one| one["type"] == kind).cloned().unwrap_or_default()
 }
 
 /// Its status and reason, and what it says.
-fn told(condition: &Value) -> ([&str; 2], &str) {
+pub(super) fn told(condition: &Value) -> ([&str; 2], &str) {
     (["/status", "/reason"].map(|path| text(condition, path)), text(condition, "/message"))
 }
 
@@ -50,7 +50,7 @@ fn stalls(story: &Story, reason: &str) -> String {
     message.to_owned()
 }
 
-fn approves(story: &Story) {
+pub(super) fn approves(story: &Story) {
     story.bench.host.change(MOVES, SHOP, "to", |of| of["spec"]["approved"] = json!(true)).unwrap();
 }
 
@@ -352,6 +352,37 @@ fn another_cluster_under_the_name_of_one_that_is_forgotten_says_nothing_of_a_mov
             } else {
                 ends_with_its_copy(&story).await;
                 assert_eq!(told(&condition(&story, "SourceDeleted")).0, ["False", "MemberForgotten"]);
+            }
+        });
+    }
+}
+
+/// Volumes of the host may be in that by now.
+#[test]
+fn another_cluster_that_has_the_name_of_one_that_is_forgotten_and_is_silent_is_not_named_as_one_to_forget() {
+    for is_called_off in [true, false] {
+        virtual_time::run(1, async {
+            let story = story_in("Ready").await;
+            is_silent(&story, 0);
+            if is_called_off {
+                calls_off(&story);
+            }
+            sleep(SEEN).await;
+            leaves(&story, 0);
+            is_forgotten(&story, 0);
+            is_another_cluster(&story);
+            sleep(SEEN).await;
+            comes_back(&story, 0);
+            sleep(SEEN).await;
+            is_silent(&story, 0);
+            sleep(AWAY).await;
+            let stalled = condition(&story, "Stalled");
+            assert_ne!(told(&stalled).0[1], "MemberUnreachable", "{stalled}\n{}", story.trace());
+            assert_eq!(held_by_copy(&story).as_deref(), Some(DATA), "{stalled}");
+            if !is_called_off {
+                approves(&story);
+                story.comes_to("Succeeded").await;
+                assert_eq!(story.found(), Ok((1, DATA.to_owned())), "{}", story.trace());
             }
         });
     }

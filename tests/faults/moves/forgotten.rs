@@ -56,6 +56,25 @@ fn copy_of_a_move_that_is_gone_stays_while_the_member_of_its_source_is_out_of_si
     });
 }
 
+/// It is all that there is, soon.
+#[test]
+fn copy_of_a_move_that_is_gone_stays_while_the_volume_of_its_source_is_on_its_way_out() {
+    virtual_time::run(1, async {
+        let story = Story::new(Script { places: vec![0], ..Script::new(CLAIM) }).await;
+        story.asks(1, &json!({"cutover": "Manual"}));
+        story.comes_to("Ready").await;
+        let (member, source) = (&story.bench.members[0], story.caller.leaf_volume().unwrap());
+        member.delete(VOLUMES, "", source).unwrap();
+        remove_by_force(&story);
+        sleep(SURE).await;
+        let leaving = member.get(VOLUMES, "", source).unwrap();
+        assert!(!text(&leaving, "/metadata/deletionTimestamp").is_empty(), "{leaving}");
+        let copies = story.bench.members[1].list(VOLUMES);
+        let policies: Vec<&str> = copies.iter().map(|copy| text(copy, "/spec/persistentVolumeReclaimPolicy")).collect();
+        assert_eq!(policies, ["Retain"], "{}", story.trace());
+    });
+}
+
 /// The host's volume is that of before, from a backup, and the move is in none.
 #[test]
 fn copy_that_pods_have_written_on_stays_where_a_restored_host_leads_to_its_source() {

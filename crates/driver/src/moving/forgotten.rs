@@ -267,14 +267,15 @@ impl Forgotten<'_> {
         Ok(live.map(|live| (live, Saved::of_claim(claim, volume))))
     }
 
-    /// Whether the host's volume leads to this leaf, by any name of the member. None: what it leads to is not seen, and nothing is
-    /// taken for one that nobody needs.
+    /// Whether the host's volume leads to this leaf, by any name of the member. None: what it leads to is not seen, or on its way out, and
+    /// nothing is taken for one that nobody needs.
     async fn leads_here(&self, movers: &Movers, live: &LiveVolume) -> Option<bool> {
         let id = VolumeId::parse(&live.volume.handle)?;
         let member = movers.members.get(&id.member).await.ok()?;
         let led_to = member.leaf().ok()?;
         let (hash, row) = led_to.rows.find(&id)?;
-        row.volume.is_some().then_some(led_to.member == self.leaf.member && hash == self.hash)
+        let (volume, is_this) = (row.volume?, led_to.member == self.leaf.member && hash == self.hash);
+        (is_this || !volume.is_terminating()).then_some(is_this)
     }
 
     /// Where the pods of the host's claim look for it.

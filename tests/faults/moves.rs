@@ -3,6 +3,7 @@
 
 mod afterwards;
 mod attributes;
+mod changed;
 mod forgotten;
 mod gone;
 mod hands;

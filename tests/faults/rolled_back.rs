@@ -24,14 +24,18 @@ const SEEN: Duration = Duration::from_secs(30);
 /// And until it is sure that what is not seen is not there.
 const MISSED: Duration = Duration::from_secs(90);
 
-/// Nothing of the host is to blame for what is gone.
 pub fn roll_back(bench: &Bench, backup: &Backup) {
+    roll_back_member(bench, 0, backup);
+}
+
+/// Nothing of the host is to blame for what is gone.
+pub fn roll_back_member(bench: &Bench, at: usize, backup: &Backup) {
     bench.guard.look();
-    for claim in bench.members[0].list("persistentvolumeclaims") {
+    for claim in bench.members[at].list("persistentvolumeclaims") {
         lock(&bench.guard.history).deleted_by_people(text(&claim, "/metadata/uid"));
     }
-    bench.guard.note(|| "m0 is restored from a backup".to_owned());
-    bench.members[0].restore_from(backup);
+    bench.guard.note(|| format!("m{at} is restored from a backup"));
+    bench.members[at].restore_from(backup);
 }
 
 #[test]

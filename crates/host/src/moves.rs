@@ -31,7 +31,10 @@ use serde_json::json;
 use tokio::sync::watch;
 
 pub use self::{
-    change::{StatusChange, attempt, begun, condition, phase, progress, refused, source_deleted, switching, verified},
+    change::{
+        StatusChange, attempt, begun, condition, phase, prepared, progress, refused, source_deleted, switching,
+        verified,
+    },
     source::{
         DELETED, DELETING, FORGOTTEN, GONE, KEPT, fate_of_source, is_deleting_source, source_in_words, source_is_due,
         source_is_forgotten, source_is_gone, told_of_forgotten,
@@ -115,14 +118,17 @@ pub struct MoveStatus {
     /// The host's volume as it is to be, decided with the phase `Switching`.
     pub switch: Option<PersistentVolume>,
     /// The leaf volume that the data comes from.
-    pub source: Option<SourceVolume>,
+    pub source: Option<PinnedLeaf>,
+    /// The one that it is copied into, from when that was made to stay. None also where the move is older than this.
+    pub copy: Option<PinnedLeaf>,
     /// Of its success.
     pub completion_time: Option<Time>,
     pub conditions: Vec<Condition>,
 }
 
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct SourceVolume {
+/// A leaf volume: another one may have its name later, as where its member was restored from a backup.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PinnedLeaf {
     pub name: String,
     pub uid: String,
 }

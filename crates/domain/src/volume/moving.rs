@@ -12,6 +12,7 @@ mod seen;
 mod step;
 #[cfg(test)]
 mod tests;
+mod words;
 
 pub use mark::{MoveMark, Part};
 pub use outcome::{Outcome, Sum};
@@ -19,42 +20,16 @@ pub use phase::Phase;
 pub use seen::{End, Mark, Seen, SeenLeaf, SeenVolume};
 pub use step::Moving;
 
+use words::{
+    BOTH_HAVE_GONE, COPY_HAS_GONE, COPY_HAS_GONE_AND_SOURCE_IS_FORGOTTEN, COPY_HAS_GONE_AND_SOURCE_IS_UNSEEN,
+    COPY_IS_ANOTHER, COPY_IS_ANOTHER_AND_SOURCE_HAS_GONE, COPY_IS_ANOTHER_AND_SOURCE_IS_FORGOTTEN,
+    COPY_IS_ANOTHER_AND_SOURCE_IS_UNSEEN, COPY_IS_FORGOTTEN, COPY_MAY_BE_OLDER, COPY_WAS_HAD, IS_ALL_THERE_IS,
+    SOURCE_HAS_GONE, SOURCE_IS_BACK, SOURCE_IS_FORGOTTEN, SOURCE_IS_GIVEN_BACK, SOURCE_IS_LEAVING, SOURCE_MAY_BE_OLDER,
+    UNCOPIED_SOURCE_HAS_GONE,
+};
+
 /// The namespace of a member in which nobody but movers is.
 pub const YARD: &str = "kosmos-csi-movers";
-
-const SOURCE_IS_FORGOTTEN: &str = "the host has forgotten the member of the source, and nothing more is copied from there. Call the move \
-    off, by deleting it: what was copied so far is removed then, and the host has nothing else of the data";
-/// Or copied by half.
-const UNCOPIED_SOURCE_HAS_GONE: &str = "claim and volume of the source have gone from there, and what was copied so far, where anything was, is \
-    all that the host has of the data. Restore both there under their names, or call the move off, by deleting it: what was copied is removed \
-    then";
-const COPY_HAS_GONE: &str = "the volume of the copy has gone, and what was copied with it; the source is whole. Call the move off, by deleting \
-    it, and ask for it again";
-const BOTH_HAVE_GONE: &str = "the volume of the copy has gone, and what was copied with it, and the leaf volume of the source is not there either";
-const COPY_HAS_GONE_AND_SOURCE_IS_UNSEEN: &str = "the volume of the copy has gone, and what was copied with it, and the member of the source \
-    does not answer: what is there is all that the host has of the data. Do not forget that member; call the move off, by deleting it";
-const COPY_HAS_GONE_AND_SOURCE_IS_FORGOTTEN: &str = "the volume of the copy has gone, and what was copied with it, and the source is in a \
-    member that the host has forgotten: add that again, or call the move off, by deleting it";
-const COPY_IS_FORGOTTEN: &str = "the host has forgotten the member of the copy: call the move off, by deleting it";
-/// Where that is called off.
-const IS_ALL_THERE_IS: &str = "the copy holds all that was in the source, and the host has forgotten the member of that: it is not removed. \
-    status.to.handle leads to it; without the finalizer kosmos.csi.io/move on this object it stays there as it is, as long as no member \
-    has a volume for status.from.handle";
-const SOURCE_HAS_GONE: &str = "the copy holds all that was in the source, whose volume is not in its member any more: it is not removed. \
-    status.to.handle leads to it; without the finalizer kosmos.csi.io/move on this object it stays there as it is, as long as no member \
-    has a volume for status.from.handle";
-const COPY_WAS_HAD: &str = "the host's volume was made to lead to the copy, and pods may have written on it since: it is not removed. Take the \
-    finalizer kosmos.csi.io/move off this object: it is an ordinary leaf then where the host's volume leads to it, and else it stays as it is";
-const SOURCE_MAY_BE_OLDER: &str = "the copy holds all that was in the source, and the volume of that is not as this move has left it, as \
-    where its member was restored from a backup: it may hold less, and the copy is not removed. status.to.handle leads to it; where the \
-    source is the one to keep, take the finalizer kosmos.csi.io/move off this object, and the copy goes some minutes later";
-const SOURCE_IS_LEAVING: &str = "the copy holds all that was in the source, whose volume somebody in its member has deleted, and which is on its \
-    way out: the copy is not removed. Have the host's volume lead to status.to.handle, and only then take the finalizer kosmos.csi.io/move \
-    off this object";
-const SOURCE_IS_BACK: &str = "the source is where pods may have it, as its member was restored from a backup, or somebody there has given \
-    it back: it may hold what the copy does not. Look at both, and call the move off, by deleting it: the copy stays until you say so";
-const SOURCE_IS_GIVEN_BACK: &str = "the source is where pods may have it, as somebody in its member has given it back: it may hold what the copy \
-    does not. Call the move off, by deleting it: the source is the volume again, and the copy goes";
 
 pub fn next(seen: &Seen) -> Moving {
     let is_undoing = matches!(seen.phase, Phase::Cancelling | Phase::Cancelled);
@@ -81,14 +56,7 @@ pub fn next(seen: &Seen) -> Moving {
     let source = if seen.verified { seen.left_of_source() } else { seen.source };
     match (seen.phase, &source) {
         (Phase::Preparing, _) => prepared(copy),
-        // It was made to stay while it was prepared.
-        (Phase::Closing | Phase::Copying | Phase::Placing | Phase::Ready, _)
-            if copy.volume.is_none() && !copy.taken =>
-        {
-            without_its_volume(seen, copy)
-        }
-        // It is not looked at then, but where the watches show no volume of it.
-        (Phase::Waiting | Phase::Isolating, _) if copy.lost && !copy.taken => without_its_volume(seen, copy),
+        _ if is_of_no_use(seen.phase, copy) => without_its_volume(seen, copy),
         (_, None) if seen.source_forgotten => Moving::Stuck(Part::Source, SOURCE_IS_FORGOTTEN),
         (_, None) => Moving::AwaitMember(Part::Source),
         (_, Some(source)) if !seen.verified && source.is_gone() && !source.taken && !source.stray => {
@@ -101,6 +69,17 @@ pub fn next(seen: &Seen) -> Moving {
         (Phase::Copying, Some(source)) => copied(seen.verified, source, copy),
         (Phase::Placing, Some(source)) => placed(source, copy),
         (_, Some(source)) => ready(seen, source, copy),
+    }
+}
+
+/// Once it was prepared: nobody would give its claim a volume, or nobody knows what is in the one that is there.
+fn is_of_no_use(phase: Phase, copy: &SeenLeaf) -> bool {
+    match copy.volume {
+        _ if copy.taken => false,
+        // Where nobody looks at it, that says nothing.
+        None => copy.lost || phase.goes_by_copy(),
+        // One that is lent then is as a backup of before it was placed has it.
+        Some(_) => !copy.is_as_it_was_kept() || phase == Phase::Ready && copy.is_lent(),
     }
 }
 
@@ -149,6 +128,7 @@ fn freed(source: &SeenLeaf) -> Moving {
 fn isolated(source: &SeenLeaf) -> Moving {
     match source.volume {
         None => Moving::Await("the leaf volume of the source is not there"),
+        Some(volume) if !volume.lent && source.home && source.mark != Mark::Isolated => waited_for_again(source),
         Some(volume) if !volume.lent => Moving::LendSource,
         _ if source.stray => Moving::RemoveSourceStray,
         _ if source.home => Moving::Await("the leaf claim of the source has to go first"),
@@ -157,9 +137,16 @@ fn isolated(source: &SeenLeaf) -> Moving {
     }
 }
 
+/// Pods may have it, as where its member was restored from a backup of before it was closed. Nothing of it counts as copied yet.
+fn waited_for_again(source: &SeenLeaf) -> Moving {
+    to_close(source).unwrap_or(Moving::Enter(Phase::Waiting))
+}
+
 fn copied(verified: bool, source: &SeenLeaf, copy: &SeenLeaf) -> Moving {
     match (source.end, copy.end) {
         _ if verified => Moving::Enter(Phase::Placing),
+        _ if source.is_back() && (source.has_end() || copy.has_end()) => Moving::RemoveEnds,
+        _ if source.is_back() => waited_for_again(source),
         // A pod keeps a claim that somebody deletes, also once it has ended: it is made anew only then.
         _ if source.has_end() && (source.leaving || !source.yard) => Moving::RemoveEnds,
         // No volume is bound to it, as to one that was restored from a backup: the movers' claim has it.
@@ -180,16 +167,19 @@ fn copied(verified: bool, source: &SeenLeaf, copy: &SeenLeaf) -> Moving {
     }
 }
 
-/// Nobody would make its claim anew, or bind it, and nothing is copied into another one by a move that may say that all of it is there.
+/// Nothing is copied into another volume by a move that may say that all of it is there.
 fn without_its_volume(seen: &Seen, copy: &SeenLeaf) -> Moving {
     let has_end = copy.has_end() || seen.source.is_some_and(|source| source.has_end());
-    match seen.source {
-        _ if has_end => Moving::RemoveEnds,
-        None if seen.source_forgotten => Moving::Stuck(Part::Copy, COPY_HAS_GONE_AND_SOURCE_IS_FORGOTTEN),
-        None => Moving::Stuck(Part::Copy, COPY_HAS_GONE_AND_SOURCE_IS_UNSEEN),
-        Some(source) if source.volume.is_none() => Moving::Stuck(Part::Copy, BOTH_HAVE_GONE),
-        Some(_) => Moving::Stuck(Part::Copy, COPY_HAS_GONE),
-    }
+    let [gone, another] = match seen.source {
+        _ if has_end => return Moving::RemoveEnds,
+        None if seen.source_forgotten => {
+            [COPY_HAS_GONE_AND_SOURCE_IS_FORGOTTEN, COPY_IS_ANOTHER_AND_SOURCE_IS_FORGOTTEN]
+        }
+        None => [COPY_HAS_GONE_AND_SOURCE_IS_UNSEEN, COPY_IS_ANOTHER_AND_SOURCE_IS_UNSEEN],
+        Some(source) if source.volume.is_none() => [BOTH_HAVE_GONE, COPY_IS_ANOTHER_AND_SOURCE_HAS_GONE],
+        Some(_) => [COPY_HAS_GONE, COPY_IS_ANOTHER],
+    };
+    Moving::Stuck(Part::Copy, if copy.volume.is_some() { another } else { gone })
 }
 
 /// Nothing more can be copied.
@@ -231,7 +221,7 @@ fn with_source_back(source: &SeenLeaf) -> Moving {
 fn finished(seen: &Seen) -> Moving {
     let Some(copy) = seen.left_of_copy() else { return Moving::AwaitMember(Part::Copy) };
     if copy.volume.is_some_and(|volume| volume.moving) {
-        return Moving::ReleaseCopy;
+        return released(&copy);
     }
     let Some(source) = seen.left_of_source() else { return Moving::AwaitMember(Part::Source) };
     match () {
@@ -241,6 +231,16 @@ fn finished(seen: &Seen) -> Moving {
         () if source.yard => Moving::RemoveYardClaim,
         () if seen.phase == Phase::Finishing => Moving::Enter(Phase::Succeeded),
         () => Moving::Nothing,
+    }
+}
+
+/// Where its member was restored from a backup of before it was placed, it is where nobody but movers is.
+fn released(copy: &SeenLeaf) -> Moving {
+    match () {
+        () if copy.home => Moving::ReleaseCopy,
+        () if copy.has_end() => Moving::RemoveEnds,
+        () if copy.is_lent() => Moving::PlaceCopy,
+        () => Moving::Await("the copy's leaf claim is made where pods look for it"),
     }
 }
 
@@ -258,6 +258,7 @@ fn undone(seen: &Seen) -> Moving {
 pub fn forgotten(part: Part, leads_here: bool, leaf: &SeenLeaf) -> Moving {
     let next = match (part, leads_here) {
         _ if leaf.has_end() => Some(Moving::RemoveEnds),
+        (Part::Copy, true) if leaf.yard && leaf.volume.is_some_and(|volume| volume.moving) => Some(released(leaf)),
         (Part::Copy, true) => Some(Moving::ReleaseCopy),
         (Part::Copy, false) => without_copy(Some(leaf)),
         (Part::Source | Part::IsolatedSource, true) => with_source(Some(leaf)),
@@ -273,16 +274,14 @@ pub fn forgotten(part: Part, leads_here: bool, leaf: &SeenLeaf) -> Moving {
 /// A copy that holds all that the source has goes only while the source is seen to be what it was: its member may be gone for good, another
 /// cluster may have its name, or it may have been restored from a backup.
 fn is_all_there_is(seen: &Seen) -> Option<Moving> {
-    // What came late is kept by nobody.
-    let is_kept = |volume: SeenVolume| volume.retained && volume.moving;
-    let is_there = seen.copy.is_some_and(|copy| !copy.had && copy.volume.is_some_and(is_kept));
-    if !is_there {
-        return None;
-    }
+    // What came late is kept by nobody, and on no record.
+    let is_kept = |volume: SeenVolume| volume.pinned || volume.retained && volume.moving;
+    let volume = seen.copy.filter(|copy| !copy.had)?.volume.filter(|volume| is_kept(*volume))?;
     match seen.source {
-        None if seen.source_forgotten => Some(Moving::Stuck(Part::Copy, IS_ALL_THERE_IS)),
-        None => Some(Moving::AwaitMember(Part::Source)),
+        None if !seen.source_forgotten => Some(Moving::AwaitMember(Part::Source)),
         Some(source) if source.is_as_it_was_left() => None,
+        _ if volume.remade => Some(Moving::Stuck(Part::Copy, COPY_MAY_BE_OLDER)),
+        None => Some(Moving::Stuck(Part::Copy, IS_ALL_THERE_IS)),
         Some(source) if source.volume.is_none() => Some(Moving::Stuck(Part::Copy, SOURCE_HAS_GONE)),
         Some(source) if source.volume.is_some_and(|volume| volume.leaving) => {
             Some(Moving::Stuck(Part::Copy, SOURCE_IS_LEAVING))

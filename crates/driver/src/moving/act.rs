@@ -12,8 +12,11 @@ use domain::{
     error::{Error, Result},
     volume::moving::{Moving, Outcome, Part, Phase},
 };
-use host::moves;
-use leaf::moving::{Moved, Written, ends::State};
+use host::moves::{self, StatusChange};
+use leaf::{
+    moving::{Moved, Written, ends::State},
+    row::VolumeRow,
+};
 
 pub(super) async fn take(job: &mut Job, step: Moving, looked: &mut Looked) -> Result<Went> {
     match step {
@@ -47,7 +50,7 @@ pub(super) async fn take(job: &mut Job, step: Moving, looked: &mut Looked) -> Re
             if phase == Phase::Succeeded {
                 sources::note_forgotten(job, looked).await?;
             }
-            let went = job.write(moves::phase(&job.of, phase)).await?;
+            let went = job.write(entered(job, phase, looked)).await?;
             job.slot.take_if(|_| !(Phase::Closing..=Phase::Copying).contains(&phase));
             job.slot.iter_mut().for_each(|(_, since)| *since = Instant::now());
             (job.failure, job.told) = (None, Told::default());
@@ -56,6 +59,15 @@ pub(super) async fn take(job: &mut Job, step: Moving, looked: &mut Looked) -> Re
         }
         step if step.changes(Part::Copy) => change(job, step, looked, Part::Copy).await,
         _ => change(job, step, looked, Part::Source).await,
+    }
+}
+
+/// What the copy is, is on record before anybody has to stop for it.
+fn entered(job: &Job, phase: Phase, looked: &Looked) -> StatusChange {
+    let volume = looked.copy.as_ref().ok().and_then(|half| half.sight.volume.as_ref());
+    match volume.filter(|_| phase == Phase::Closing) {
+        Some(volume) => moves::prepared(&job.of, &begin::pinned(&VolumeRow::new(volume))),
+        None => moves::phase(&job.of, phase),
     }
 }
 

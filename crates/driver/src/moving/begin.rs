@@ -15,7 +15,7 @@ use domain::{
     },
 };
 use host::moves::{
-    self, PinnedVolume, Side, SourceVolume,
+    self, PinnedLeaf, PinnedVolume, Side,
     subject::{HostClass, Subject, read_attributes_class, read_class, read_subject},
 };
 use leaf::{
@@ -31,7 +31,7 @@ use super::look::Looked;
 /// What a move is to do, once nothing speaks against it.
 struct Plan {
     volume: PinnedVolume,
-    source: SourceVolume,
+    source: PinnedLeaf,
     from: Side,
     to: Side,
 }
@@ -127,7 +127,7 @@ async fn destination(job: &Job, from: &Member) -> Result<std::sync::Arc<Member>>
 }
 
 /// Where the leaf is, and whether it can be moved.
-async fn source_at(job: &Job, from: &Member, id: &VolumeId, hash: VolumeHash) -> Result<(LeafPlace, SourceVolume)> {
+async fn source_at(job: &Job, from: &Member, id: &VolumeId, hash: VolumeHash) -> Result<(LeafPlace, PinnedLeaf)> {
     let leaf = from.leaf()?;
     let known = leaf.rows.find(id).and_then(|(_, row)| row.claim).map(|claim| claim.place);
     let missing = || {
@@ -155,8 +155,11 @@ async fn source_at(job: &Job, from: &Member, id: &VolumeId, hash: VolumeHash) ->
         )));
     }
     let volume = VolumeRow::new(sight.volume.as_ref().ok_or_else(missing)?);
-    let source = SourceVolume { name: volume.name.to_string(), uid: volume.uid().to_owned() };
-    Ok((home, source))
+    Ok((home, pinned(&volume)))
+}
+
+pub(super) fn pinned(volume: &VolumeRow) -> PinnedLeaf {
+    PinnedLeaf { name: volume.name.to_string(), uid: volume.uid().to_owned() }
 }
 
 /// The class of the host's volume, where that lets it be in this member.

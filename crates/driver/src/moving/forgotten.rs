@@ -212,7 +212,7 @@ impl Forgotten<'_> {
             ends::remove(self.leaf, pod).await?;
         }
         // Where it was, nobody can tell: a person has to.
-        if step == Moving::ReturnSource && home.namespace == YARD {
+        if matches!(step, Moving::ReturnSource | Moving::PlaceCopy) && home.namespace == YARD {
             return Ok(false);
         }
         self.write(step, &sight, &home, &of, &live.volume.handle).await

@@ -14,7 +14,7 @@ use domain::{
 };
 use host::{
     moves::{
-        self, Cutover, MoveStatus, PinnedVolume, Side, SourceVolume,
+        self, Cutover, MoveStatus, PinnedLeaf, PinnedVolume, Side,
         subject::{Subject, read_subject},
     },
     replacement::Replacing,
@@ -159,7 +159,7 @@ pub(super) async fn look(job: &mut Job) -> Result<Looked> {
     let loss = subject.as_ref().and_then(|(_, loss)| *loss);
     let subject = subject.map(|(subject, _)| subject);
     let hash = VolumeHash::new(&job.movers.host.id, &pinned.name);
-    let looks_at_copy = phase.goes_by_copy() || may_be_lost(job, phase, &to, hash);
+    let looks_at_copy = phase.goes_by_copy() || may_be_lost(job, &status, &to, hash);
     let (source, copy) = tokio::join!(
         half(job, &from, hash, phase.goes_by_source().then_some(Part::Source), known.source),
         half(job, &to, hash, looks_at_copy.then_some(Part::Copy), known.copy)
@@ -177,9 +177,8 @@ pub(super) async fn look(job: &mut Job) -> Result<Looked> {
         source_forgotten: is_forgotten(job, &from, &source).await,
         copy_forgotten: is_forgotten(job, &to, &copy).await,
     };
-    if let (Some(volume), Ok(half)) = (seen.source.as_mut().and_then(|leaf| leaf.volume.as_mut()), &source) {
-        volume.remade = is_remade(&half.sight, status.source.as_ref());
-    }
+    compare(seen.source.as_mut(), &source, status.source.as_ref());
+    compare(seen.copy.as_mut(), &copy, status.copy.as_ref());
     if let Some(leaf) = seen.copy.as_mut().filter(|_| copy.is_ok() && !phase.goes_by_copy()) {
         // It was kept by then, also where its claim has gone with it.
         leaf.lost |= leaf.volume.is_none();
@@ -243,14 +242,17 @@ async fn users_of(seen: &mut Seen, halves: [&Result<Box<Half>>; 2]) -> Result<Us
 }
 
 /// While pods are waited for, nobody asks the member of the copy again and again. But where the watches know of no volume there any more that
-/// says where its claim belongs, or there is no such member, it is looked at: its user is told before his pods have ended for nothing.
-fn may_be_lost(job: &Job, phase: Phase, side: &Side, hash: VolumeHash) -> bool {
-    let Some(members) = job.movers.members.all().ok().filter(|_| matches!(phase, Phase::Waiting | Phase::Isolating))
-    else {
-        return false;
-    };
+/// says where its claim belongs, or of another one alone, or there is no such member, it is looked at: its user is told before his pods have
+/// ended for nothing.
+fn may_be_lost(job: &Job, status: &MoveStatus, side: &Side, hash: VolumeHash) -> bool {
+    let is_unread = matches!(status.phase, Some(Phase::Waiting | Phase::Isolating));
+    let Some(members) = job.movers.members.all().ok().filter(|_| is_unread) else { return false };
     let id = VolumeId { member: side.member.clone(), leaf: LeafName::Hashed(hash) };
-    let is_known = |leaf: &MemberClient| leaf.rows.volumes_of(&id).iter().any(|volume| volume.place.is_some());
+    let is_kept = |volume: &VolumeRow| {
+        let is_other = status.copy.as_ref().is_some_and(|pinned| volume.uid() != pinned.uid);
+        volume.place.is_some() && !volume.is_terminating() && !is_other
+    };
+    let is_known = |leaf: &MemberClient| leaf.rows.volumes_of(&id).iter().any(is_kept);
     members.get(&side.member).is_none_or(|member| member.leaf().is_ok_and(|leaf| !is_known(leaf)))
 }
 
@@ -286,9 +288,14 @@ fn seen_of(job: &Job, half: &Result<Box<Half>>, is_wanted: bool) -> Option<SeenL
     }
 }
 
-/// As by who restores a backup: what was pinned is not there any more.
-fn is_remade(sight: &Sight, pinned: Option<&SourceVolume>) -> bool {
-    sight.volume.as_ref().zip(pinned).is_some_and(|(volume, pinned)| VolumeRow::new(volume).uid() != pinned.uid)
+/// With what was pinned: who restores a backup may have made another volume in its place.
+fn compare(leaf: Option<&mut SeenLeaf>, half: &Result<Box<Half>>, pinned: Option<&PinnedLeaf>) {
+    let (Some(leaf), Ok(half), Some(pinned)) = (leaf, half, pinned) else { return };
+    let live = half.sight.volume.as_ref().map(VolumeRow::new);
+    if let (Some(volume), Some(live)) = (&mut leaf.volume, live) {
+        volume.pinned = live.uid() == pinned.uid;
+        volume.remade = !volume.pinned;
+    }
 }
 
 /// Others are not found for other reasons.

@@ -10,7 +10,7 @@ use domain::{
     error::{Error, Result},
     volume::{VolumeHash, VolumeId},
 };
-use host::moves::{self, SourceVolume, VolumeMove};
+use host::moves::{self, PinnedLeaf, VolumeMove};
 use leaf::{moving::kept, row::VolumeRow};
 
 /// Between two looks at one that cannot be deleted yet: it grows to this.
@@ -142,8 +142,16 @@ async fn give_up(movers: &Movers, of: &VolumeMove) -> Result<(&'static str, Stri
     Ok((moves::DELETING, format!("{of_member} has the policy Delete: the member removes it with its data{said}")))
 }
 
+/// Where the volume has not moved on since.
+fn is_other_than_copied(of: &VolumeMove, handle: &str, volume: &VolumeRow) -> bool {
+    let Some((to, copy)) = of.status.as_ref().and_then(|status| status.to.as_ref().zip(status.copy.as_ref())) else {
+        return false;
+    };
+    to.handle == handle && copy.uid != volume.uid()
+}
+
 /// The host's volume is the claim's, and leads to another leaf, which is whole: all of it read just now.
-async fn is_not_needed(movers: &Movers, of: &VolumeMove, source: &SourceVolume) -> Result<()> {
+async fn is_not_needed(movers: &Movers, of: &VolumeMove, source: &PinnedLeaf) -> Result<()> {
     let pinned = of.status.as_ref().and_then(|status| status.volume.as_ref());
     let pinned = pinned.ok_or_else(|| Error::Refused("the status does not say whose it is".to_owned()))?;
     let refuse = |why: &str| Error::Refused(format!("volume {} of the host {why}", pinned.name));
@@ -162,6 +170,9 @@ async fn is_not_needed(movers: &Movers, of: &VolumeMove, source: &SourceVolume) 
     let told = live.given_out.map(|leaf| leaf.volume).unwrap_or_default();
     match sight.volume_of_leaf().filter(|_| hash == VolumeHash::new(&movers.host.id, &pinned.name)) {
         Some(volume) if volume.uid() == source.uid => Err(refuse("leads to it")),
+        Some(volume) if is_other_than_copied(of, &live.volume.handle, &volume) => {
+            Err(refuse("leads to a leaf volume that somebody made again, and that may hold anything"))
+        }
         Some(volume) if *volume.name == *told => Ok(()),
         _ => Err(unseen()),
     }

@@ -6,7 +6,7 @@ use k8s_openapi::{
 };
 use serde_json::{Value, json};
 
-use super::{GOES_ON, PROGRESSING, PinnedVolume, Progress, SOURCE_DELETED, STALLED, Side, SourceVolume, VolumeMove};
+use super::{GOES_ON, PROGRESSING, PinnedLeaf, PinnedVolume, Progress, SOURCE_DELETED, STALLED, Side, VolumeMove};
 use crate::replacement::Replacing;
 use domain::{
     printable::one_line,
@@ -59,7 +59,7 @@ pub fn source_deleted(of: &VolumeMove, is_gone: bool, reason: &str, message: &st
 }
 
 /// With all that it is about.
-pub fn begun(volume: &PinnedVolume, from: &Side, to: &Side, source: &SourceVolume) -> StatusChange {
+pub fn begun(volume: &PinnedVolume, from: &Side, to: &Side, source: &PinnedLeaf) -> StatusChange {
     let pins = json!({
         "phase": Phase::Preparing, "volume": volume, "from": from, "to": to, "source": source, "attempt": 0,
     });
@@ -80,6 +80,13 @@ pub fn phase(of: &VolumeMove, phase: Phase) -> StatusChange {
         let message = if phase.is_over() { HAS_ENDED } else { GOES_ON };
         change["conditions"] = json!(conditions(of, PROGRESSING, message));
     }
+    StatusChange(change)
+}
+
+/// With the copy's volume, which is made to stay by then.
+pub fn prepared(of: &VolumeMove, copy: &PinnedLeaf) -> StatusChange {
+    let StatusChange(mut change) = phase(of, Phase::Closing);
+    change["copy"] = json!(copy);
     StatusChange(change)
 }
 

@@ -113,7 +113,8 @@ pub async fn look(client: &MemberClient, hash: VolumeHash, home: &LeafPlace, of:
         // That of a claim that is being made anew.
         let is_strays = |one: &PersistentVolume| stray.as_ref().is_some_and(|stray| is_bound(one, &stray.claim));
         let of_move = listed.into_iter().filter(|one| !is_strays(one) && is_of(one, of));
-        volume = of_move.min_by_key(ResourceExt::name_any);
+        // One that was given up says no more where its claim belongs.
+        volume = of_move.min_by_key(|one| (place_told(one).is_none(), one.name_any()));
     }
     Ok(Sight { home, yard, volume, stray, is_taken })
 }
@@ -305,7 +306,7 @@ impl Sight {
         }
     }
 
-    /// As the plan sees it, but for its mover, the pods that use it, and whether its volume is the one of before.
+    /// As the plan sees it, but for its mover, the pods that use it, and whether its volume is the one on record.
     pub fn seen(&self, home: &LeafPlace, of: &MoveMark) -> SeenLeaf {
         let saved = || Saved::of(self.volume.as_ref()?)?.mark();
         let mark = self.claim().map_or_else(saved, mark_of);
@@ -333,6 +334,7 @@ impl Sight {
                     moving: place.is_some(),
                     moved: volume.labels().contains_key(ownership::MOVED),
                     returned: place.as_ref() == Some(home),
+                    pinned: false,
                     remade: false,
                     leaving: volume.metadata.deletion_timestamp.is_some(),
                 }

@@ -73,7 +73,9 @@ pub struct SeenVolume {
     pub moved: bool,
     /// This move has given it back.
     pub returned: bool,
-    /// Another one has its place, as where the member was restored from a backup.
+    /// It is the one that the move has on record.
+    pub pinned: bool,
+    /// Another one than that has its place, as where the member was restored from a backup.
     pub remade: bool,
     /// Somebody has deleted it.
     pub leaving: bool,
@@ -97,7 +99,9 @@ impl Seen {
     pub fn may_be_all(&self, part: Part) -> bool {
         match part {
             Part::Copy => self.verified && !self.source.is_some_and(|source| source.is_as_it_was_left()),
-            Part::Source | Part::IsolatedSource => !self.verified || self.copy.is_none_or(|copy| copy.volume.is_none()),
+            Part::Source | Part::IsolatedSource => {
+                !self.verified || self.copy.is_none_or(|copy| !copy.is_as_it_was_kept())
+            }
         }
     }
 
@@ -137,6 +141,12 @@ impl SeenLeaf {
     pub(super) fn is_as_it_was_left(&self) -> bool {
         let is_sound = |volume: SeenVolume| volume.retained && !volume.remade && !volume.leaving;
         self.says_where() && self.volume.is_some_and(is_sound)
+    }
+
+    /// Of a copy, from when it was prepared until the switch: it has the volume that the move has made to stay. Of another one nobody knows what
+    /// is in it, and one that somebody has deleted goes with its claim.
+    pub(super) fn is_as_it_was_kept(&self) -> bool {
+        self.volume.is_some_and(|volume| volume.moving && !volume.remade && !volume.leaving)
     }
 
     /// Pods may have its volume, although it was lent.

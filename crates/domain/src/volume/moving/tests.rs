@@ -2,6 +2,7 @@
 //! move off or delete the claim, members that do not answer, and movers that fail or lie.
 
 mod gone;
+mod restored;
 mod world;
 
 use std::collections::HashSet;
@@ -18,6 +19,7 @@ const KEPT: SeenVolume = SeenVolume {
     moving: true,
     moved: false,
     returned: false,
+    pinned: false,
     remade: false,
     leaving: false,
 };

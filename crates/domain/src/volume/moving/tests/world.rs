@@ -68,6 +68,7 @@ const NEW: SeenVolume = SeenVolume {
     moving: false,
     moved: false,
     returned: false,
+    pinned: false,
     remade: false,
     leaving: false,
 };

@@ -1,0 +1,132 @@
+//! Members that were restored from a backup, in place: what is there is as it was before, or another volume has the name.
+
+use super::{
+    super::{
+        COPY_MAY_BE_OLDER, End, IS_ALL_THERE_IS, Mark, Moving, Part, Phase, SOURCE_HAS_GONE, Seen, SeenLeaf,
+        SeenVolume, forgotten, next,
+    },
+    KEPT, copying,
+};
+
+const LENT: SeenLeaf = SeenLeaf {
+    home: false,
+    yard: true,
+    whole: true,
+    leaving: false,
+    stray: false,
+    taken: false,
+    lost: false,
+    had: false,
+    mark: Mark::Isolated,
+    used: false,
+    volume: Some(KEPT),
+    end: End::None,
+};
+const PLACED: SeenVolume = SeenVolume { lent: false, ..KEPT };
+
+fn with(volume: SeenVolume) -> SeenLeaf {
+    SeenLeaf { volume: Some(volume), ..LENT }
+}
+
+/// Nobody knows what is in it, or it goes with its claim.
+#[test]
+fn copy_that_is_not_as_its_move_has_left_it_is_given_to_nobody_and_a_person_is_asked_to_act() {
+    let remade = SeenVolume { remade: true, ..KEPT };
+    let leaving = SeenVolume { leaving: true, ..KEPT };
+    let of_before = SeenVolume { retained: false, lent: false, moving: false, ..KEPT };
+    for phase in [Phase::Closing, Phase::Waiting, Phase::Isolating, Phase::Copying, Phase::Placing, Phase::Ready] {
+        for copy in [remade, leaving, of_before, SeenVolume { lent: false, ..remade }] {
+            let seen = Seen { phase, verified: phase >= Phase::Placing, ..copying(LENT, with(copy)) };
+            let tells = |seen: &Seen, words: &str| {
+                assert!(matches!(next(seen), Moving::Stuck(Part::Copy, why) if why.contains(words)), "{seen:?}");
+            };
+            tells(&seen, "The source is whole");
+            tells(&Seen { source: Some(SeenLeaf { volume: None, ..LENT }), ..seen }, "is not there either");
+            tells(&Seen { source: None, ..seen }, "Do not forget that member");
+            tells(&Seen { source: None, source_forgotten: true, ..seen }, "look at what the copy holds");
+            let copied = SeenLeaf { end: End::Ready, ..with(copy) };
+            assert_eq!(next(&Seen { copy: Some(copied), ..seen }), Moving::RemoveEnds, "{seen:?}");
+            let undone = next(&Seen { called_off: true, ..seen });
+            assert_eq!(undone, Moving::Enter(Phase::Cancelling), "{seen:?}");
+        }
+    }
+}
+
+/// What was copied since the backup is not in it, perhaps.
+#[test]
+fn copy_that_is_among_the_movers_again_is_not_switched_to() {
+    let ready = Seen { phase: Phase::Ready, verified: true, ..copying(LENT, LENT) };
+    assert!(matches!(next(&ready), Moving::Stuck(Part::Copy, why) if why.contains("restored from a backup")));
+    let placing = Seen { phase: Phase::Placing, ..ready };
+    assert_eq!(next(&placing), Moving::PlaceCopy);
+    let placed = SeenLeaf { home: true, yard: false, ..with(PLACED) };
+    assert_eq!(next(&Seen { copy: Some(placed), ..ready }), Moving::Enter(Phase::Switching));
+}
+
+/// It may be all that there is, also where it says no more that it is the copy. One that came late is on no record.
+#[test]
+fn copy_on_record_that_was_verified_is_removed_only_while_its_source_is_seen_to_be_what_it_was() {
+    let of_before = SeenVolume { retained: false, lent: false, moving: false, ..KEPT };
+    let on_record = SeenVolume { pinned: true, ..of_before };
+    let remade = SeenVolume { remade: true, ..KEPT };
+    let older = Moving::Stuck(Part::Copy, COPY_MAY_BE_OLDER);
+    for (copy, source, source_forgotten, expected) in [
+        (on_record, Some(LENT), false, Moving::RemoveCopy),
+        (on_record, Some(SeenLeaf::default()), false, Moving::Stuck(Part::Copy, SOURCE_HAS_GONE)),
+        (on_record, None, false, Moving::AwaitMember(Part::Source)),
+        (on_record, None, true, Moving::Stuck(Part::Copy, IS_ALL_THERE_IS)),
+        (of_before, Some(SeenLeaf::default()), false, Moving::RemoveCopy),
+        (remade, Some(LENT), false, Moving::RemoveCopy),
+        (remade, Some(SeenLeaf::default()), false, older),
+        (remade, Some(with(remade)), false, older),
+        (remade, None, false, Moving::AwaitMember(Part::Source)),
+        (remade, None, true, older),
+    ] {
+        let undone = Seen { phase: Phase::Cancelling, called_off: true, verified: true, ..copying(LENT, with(copy)) };
+        let seen = Seen { source, source_forgotten, ..undone };
+        assert_eq!(next(&seen), expected, "{seen:?}");
+    }
+}
+
+#[test]
+fn source_is_said_to_be_all_there_may_be_where_the_copy_is_not_as_it_was_left() {
+    let remade = with(SeenVolume { remade: true, ..KEPT });
+    let seen = Seen { phase: Phase::Ready, verified: true, source: None, ..copying(LENT, remade) };
+    assert!(seen.may_be_all(Part::Source) && !Seen { copy: Some(LENT), ..seen }.may_be_all(Part::Source));
+}
+
+/// Pods may have it again. It would be waited for for ever, and they would write on what was to be copied.
+#[test]
+fn source_that_is_as_before_it_was_closed_is_closed_and_waited_for_again() {
+    let home = SeenLeaf { home: true, yard: false, ..with(SeenVolume { lent: false, retained: false, ..KEPT }) };
+    let open = SeenLeaf { mark: Mark::None, ..home };
+    let closed = SeenLeaf { mark: Mark::Closed, ..home };
+    for phase in [Phase::Isolating, Phase::Copying] {
+        let seen = |source: SeenLeaf| Seen { phase, ..copying(source, LENT) };
+        assert_eq!(next(&seen(open)), Moving::CloseSource, "{phase:?}");
+        assert_eq!(next(&seen(closed)), Moving::Enter(Phase::Waiting), "{phase:?}");
+    }
+    let begun = SeenLeaf { end: End::Ready, ..LENT };
+    let seen = Seen { phase: Phase::Copying, ..copying(open, begun) };
+    assert_eq!(next(&seen), Moving::RemoveEnds);
+    // It is on its way there.
+    assert_eq!(next(&Seen { phase: Phase::Isolating, ..copying(home, LENT) }), Moving::LendSource);
+}
+
+/// Where nobody but movers is, no pod finds it.
+#[test]
+fn copy_that_the_host_leads_to_is_brought_home_from_among_the_movers() {
+    let coming = with(PLACED);
+    let home = SeenLeaf { home: true, yard: false, ..coming };
+    let waits = Moving::Await("the copy's leaf claim is made where pods look for it");
+    for (copy, expected) in [
+        (SeenLeaf { end: End::Failed, ..LENT }, Moving::RemoveEnds),
+        (LENT, Moving::PlaceCopy),
+        (coming, waits),
+        (home, Moving::ReleaseCopy),
+    ] {
+        let seen = Seen { phase: Phase::Finishing, verified: true, switched: true, ..copying(LENT, copy) };
+        assert_eq!(next(&seen), expected, "{seen:?}");
+        assert_eq!(forgotten(Part::Copy, true, &copy), expected, "{copy:?}");
+    }
+}

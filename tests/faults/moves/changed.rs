@@ -1,0 +1,148 @@
+//! A member that is restored in place while a volume moves, and a copy whose volume somebody makes again or deletes: nobody is given what is
+//! older than what was copied, and who waits is told.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use simulate::text;
+use tokio::time::sleep;
+
+use super::{
+    CLAIM, CLAIMS, DATA, STEP, Story, VOLUMES, at_the_end,
+    forgotten::SURE,
+    gone::{SEEN, approves, condition, told},
+    hands::{TRIED, calls_off, has_mover},
+    killed::story_in,
+    play::Mood,
+};
+use crate::{
+    bench::SHOP,
+    caller::Script,
+    rolled_back::{roll_back, roll_back_member},
+    virtual_time,
+};
+
+const OF_BEFORE: &str = "what was there before";
+const TOLD: &str = "member m1: the volume of the copy is not as this move has left it";
+
+/// The one that the copy has.
+fn volume(story: &Story) -> String {
+    let volumes = story.bench.members[1].list(VOLUMES);
+    assert_eq!(volumes.len(), 1, "{volumes:?}");
+    text(&volumes[0], "/metadata/name").to_owned()
+}
+
+/// As by who restores a backup of it: under its name, and with all that it says.
+fn is_made_again(story: &Story, name: &str) {
+    let member = &story.bench.members[1];
+    let unheld = member.change(VOLUMES, "", name, |volume| volume["metadata"]["finalizers"] = json!([])).unwrap();
+    member.delete(VOLUMES, "", name).unwrap();
+    let mut again = Value::clone(&unheld);
+    let metadata = again["metadata"].as_object_mut().unwrap();
+    metadata.retain(|key, _| ["name", "labels", "annotations"].contains(&key.as_str()));
+    member.create(VOLUMES, again).unwrap();
+    story.play.write(1, name, OF_BEFORE);
+}
+
+/// Whatever its user says.
+async fn stays_and_is_told_of(story: &Story, phase: &str) {
+    approves(story);
+    sleep(TRIED).await;
+    let stalled = condition(story, "Stalled");
+    let (state, message) = told(&stalled);
+    assert_eq!((story.phase().as_str(), state), (phase, ["True", "LeafStuck"]), "{message}\n{}", story.trace());
+    assert!(message.contains(TOLD), "{phase}: {message}");
+}
+
+#[test]
+fn copy_whose_volume_is_another_one_is_given_to_nobody_and_its_move_can_be_called_off() {
+    for phase in ["Waiting", "Copying", "Ready"] {
+        virtual_time::run(1, async {
+            let story = story_in(phase).await;
+            is_made_again(&story, &volume(&story));
+            stays_and_is_told_of(&story, phase).await;
+            calls_off(&story);
+            assert_eq!(at_the_end(&story, &[false]).await, [""; 0], "{phase}");
+            assert!(story.bench.members[1].list(VOLUMES).is_empty(), "{phase}: {}", story.trace());
+        });
+    }
+}
+
+/// It goes with its claim.
+#[test]
+fn copy_whose_volume_somebody_deletes_is_given_to_nobody_though_its_claim_holds_it() {
+    virtual_time::run(1, async {
+        let story = story_in("Ready").await;
+        let (member, name) = (&story.bench.members[1], volume(&story));
+        member.delete(VOLUMES, "", &name).unwrap();
+        stays_and_is_told_of(&story, "Ready").await;
+        let leaving = member.get(VOLUMES, "", &name).unwrap();
+        assert!(!text(&leaving, "/metadata/deletionTimestamp").is_empty(), "{leaving}");
+        calls_off(&story);
+        assert_eq!(at_the_end(&story, &[false]).await, [""; 0]);
+    });
+}
+
+/// What was copied since may not be in it, where its storage was restored too.
+#[test]
+fn copy_whose_member_is_restored_from_a_backup_of_before_it_was_placed_is_given_to_nobody() {
+    virtual_time::run(1, async {
+        let story = story_in("Copying").await;
+        while !has_mover(&story, 1) {
+            sleep(STEP).await;
+        }
+        let backup = story.bench.members[1].backup();
+        story.play.is(Mood::Well);
+        story.comes_to("Ready").await;
+        roll_back_member(&story.bench, 1, &backup);
+        sleep(SEEN).await;
+        stays_and_is_told_of(&story, "Ready").await;
+        calls_off(&story);
+        assert_eq!(at_the_end(&story, &[false]).await, [""; 0]);
+    });
+}
+
+/// Pods may have it again then.
+#[test]
+fn source_whose_member_is_restored_from_a_backup_of_before_the_move_is_closed_and_copied_once_more() {
+    virtual_time::run(1, async {
+        let story = Story::new(Script { places: vec![0], ..Script::new(CLAIM) }).await;
+        let backup = story.bench.members[0].backup();
+        story.play.is(Mood::Linger);
+        story.asks(1, &json!({}));
+        story.comes_to("Copying").await;
+        while !(has_mover(&story, 0) && has_mover(&story, 1)) {
+            sleep(STEP).await;
+        }
+        roll_back(&story.bench, &backup);
+        sleep(SEEN).await;
+        story.comes_to("Copying").await;
+        assert!(story.bench.members[0].get(CLAIMS, SHOP, CLAIM).is_none(), "{}", story.trace());
+        story.play.is(Mood::Well);
+        story.comes_to("Succeeded").await;
+        sleep(Duration::from_secs(5)).await;
+        assert_eq!(story.found(), Ok((1, DATA.to_owned())), "{}", story.trace());
+        assert_eq!((story.kept(0), story.left()), (vec![DATA.to_owned()], Vec::new()), "{}", story.trace());
+    });
+}
+
+/// Where no pod looks for it.
+#[test]
+fn copy_that_the_host_leads_to_comes_home_where_its_member_is_restored_from_a_backup_of_before_that() {
+    virtual_time::run(1, async {
+        let story = story_in("Copying").await;
+        while !has_mover(&story, 1) {
+            sleep(STEP).await;
+        }
+        let backup = story.bench.members[1].backup();
+        story.play.is(Mood::Well);
+        story.comes_to("Ready").await;
+        approves(&story);
+        story.comes_to("Succeeded").await;
+        sleep(Duration::from_secs(5)).await;
+        roll_back_member(&story.bench, 1, &backup);
+        sleep(SURE * 3).await;
+        assert_eq!(story.found(), Ok((1, DATA.to_owned())), "{}", story.trace());
+        assert_eq!(story.left(), [""; 0], "{}", story.trace());
+    });
+}

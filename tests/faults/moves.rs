@@ -4,6 +4,7 @@
 mod afterwards;
 mod attributes;
 mod changed;
+mod denied;
 mod forgotten;
 mod gone;
 mod hands;

@@ -11,6 +11,7 @@ mod forgotten;
 mod line;
 mod look;
 mod obstacles;
+mod refused;
 mod sources;
 mod switch;
 mod tell;
@@ -58,6 +59,8 @@ const ROUND: Duration = Duration::from_mins(1);
 /// Reasons of a stall.
 const LEAF_STUCK: &str = "LeafStuck";
 const MEMBER_UNREACHABLE: &str = "MemberUnreachable";
+const MEMBER_REFUSES: &str = "MemberRefuses";
+const STEP_FAILED: &str = "StepFailed";
 /// What who waits for a slot is told.
 const OTHERS_COPY: &str = "as many other moves are under way as may be at once (--moves-at-once)";
 
@@ -177,9 +180,13 @@ impl Movers {
 impl Job {
     async fn drive(mut self) {
         let (mut pause, mut steps) = (SOON, 0);
+        // Since when looks come to nothing, one after the other.
+        let mut in_vain: Option<Instant> = None;
         loop {
             let mut longest = LATE;
-            match Box::pin(self.go_on()).await {
+            let went = Box::pin(self.go_on()).await;
+            in_vain = in_vain.filter(|_| matches!(went, Err(Error::InProgress(_))));
+            match went {
                 Ok(Went::Over) => return,
                 Ok(Went::On) if steps < STEPS => {
                     (pause, steps) = (SOON, steps + 1);
@@ -190,11 +197,13 @@ impl Job {
                 Ok(Went::Waits(_) | Went::Stuck(..)) if pause == SOON => {}
                 Ok(Went::Waits(why)) => self.tell_of_waiting(&why).await,
                 Ok(Went::Stuck(reason, why)) => self.tell_of_trouble(reason, why).await,
-                // It was changed meanwhile, which is looked at.
-                Err(Error::InProgress(why)) => tracing::debug!(of = self.name(), why, "a move is looked at again"),
+                // It was changed meanwhile, which is looked at; but not again and again.
+                Err(Error::InProgress(why)) if in_vain.get_or_insert_with(Instant::now).elapsed() < ends::LONG => {
+                    tracing::debug!(of = self.name(), why, "a move is looked at again");
+                }
                 Err(error) => {
                     self.lets_others_copy(false);
-                    self.tell_of_trouble("StepFailed", error.to_string()).await;
+                    self.tell_of_trouble(STEP_FAILED, refused::told_of(&error)).await;
                     (pause, longest) = (pause.max(LATE), FAILED);
                 }
             }
@@ -264,10 +273,10 @@ impl Job {
         let what = match step {
             Moving::Await(what) => what,
             Moving::AwaitMember(part) => match self.awaits_member(seen, part) {
-                Some(told) => {
-                    // It may be silent for good.
+                Some((reason, told)) => {
+                    // It may be for good.
                     self.slot = None;
-                    return Went::Stuck(MEMBER_UNREACHABLE, told);
+                    return Went::Stuck(reason, told);
                 }
                 None => "its member answers",
             },
@@ -276,9 +285,10 @@ impl Job {
         let mut sides = [&seen.status.from, &seen.status.to].into_iter().flatten();
         let obstacle = sides.find_map(|side| self.movers.obstacles.of(&side.member, seen.hash));
         let what = seen.awaited(what);
-        match obstacle {
-            Some(obstacle) => Went::Stuck(LEAF_STUCK, format!("{obstacle}; {what}")),
-            None => Went::Waits(what),
+        match (obstacle, self.line.as_ref().and_then(line::Line::trouble)) {
+            (Some(obstacle), _) => Went::Stuck(LEAF_STUCK, format!("{obstacle}; {what}")),
+            (None, Some(trouble)) => Went::Stuck(STEP_FAILED, format!("{trouble}; {what}")),
+            (None, None) => Went::Waits(what),
         }
     }
 

@@ -90,7 +90,10 @@ pub(super) async fn start_receiver(job: &mut Job, looked: &Looked) -> Result<Wen
     }
     let keys = Keys::new(looked.status.attempt)?;
     let wanted = wanted(job, looked, Role::Receive)?;
-    start(looked.half(Role::Receive)?.member.leaf()?, &wanted, &keys).await?;
+    let started = start(looked.half(Role::Receive)?.member.leaf()?, &wanted, &keys).await;
+    // Others need not wait for what is refused.
+    job.slot.take_if(|_| started.is_err());
+    started?;
     job.keys = Some(keys);
     Ok(Went::On)
 }
@@ -105,7 +108,12 @@ pub(super) async fn start_sender(job: &mut Job, looked: &Looked) -> Result<Went>
         return Ok(Went::Waits(OTHERS_COPY.to_owned()));
     }
     let wanted = wanted(job, looked, Role::Send)?;
-    start(looked.half(Role::Send)?.member.leaf()?, &wanted, &keys).await?;
+    let started = start(looked.half(Role::Send)?.member.leaf()?, &wanted, &keys).await;
+    if let Err(error) = started {
+        // Where no pod was made, its keys are nowhere: the receiver goes on waiting for them.
+        (job.keys, job.slot) = (Some(keys), None);
+        return Err(error);
+    }
     job.has_sent_keys = Some(keys.attempt);
     Ok(Went::On)
 }

@@ -12,12 +12,13 @@ use std::{
 use futures::FutureExt;
 use tokio::{
     task::{self, JoinHandle},
-    time::{Instant, timeout},
+    time::{Instant, sleep, timeout},
 };
 
 use super::{
-    Job,
+    Job, LATE,
     look::{Half, Looked},
+    refused::told_of,
 };
 use domain::error::{Error, Result};
 use host::moves::Progress;
@@ -38,6 +39,8 @@ pub(super) struct Line {
     joined: JoinHandle<Result<()>>,
     /// Tries that came to nothing, one after the other.
     unreached: u32,
+    /// Why, where that is no matter of a moment.
+    trouble: Option<String>,
     since: Instant,
     /// Bytes from the sender.
     carried: Arc<AtomicU64>,
@@ -47,6 +50,11 @@ impl Line {
     pub(super) fn progress(&self) -> Progress {
         let bytes = self.carried.load(Ordering::Relaxed);
         Progress { bytes, bytes_per_second: bytes / self.since.elapsed().as_secs().max(1) }
+    }
+
+    /// What keeps the ends from being joined, until they are.
+    pub(super) fn trouble(&self) -> Option<&str> {
+        self.trouble.as_deref().filter(|_| self.carried.load(Ordering::Relaxed) == 0)
     }
 }
 
@@ -61,10 +69,13 @@ pub(super) fn see_to(job: &mut Job, looked: &Looked) -> Result<()> {
     let attempt = looked.status.attempt;
     let (Some(sender), Some(receiver)) = (runs(&looked.source, attempt), runs(&looked.copy, attempt)) else {
         // It tells still what it has carried.
-        job.line.iter().for_each(|line| line.joined.abort());
+        if let Some(line) = &mut job.line {
+            line.joined.abort();
+            line.trouble = None;
+        }
         return Ok(());
     };
-    let mut unreached = 0;
+    let (mut unreached, mut trouble) = (0, None);
     if let Some(mut line) = job.line.take().filter(|line| line.attempt == attempt) {
         let Some(ended) = (&mut line.joined).now_or_never() else {
             job.line = Some(line);
@@ -72,18 +83,24 @@ pub(super) fn see_to(job: &mut Job, looked: &Looked) -> Result<()> {
         };
         match ended.unwrap_or_else(|fault| Err(Error::InProgress(fault.to_string()))) {
             Ok(()) => {}
-            Err(error) if line.unreached + 1 >= UNREACHED => return Err(error),
             Err(error) => {
                 tracing::debug!(of = job.name(), %error, "the ends of a copy are not joined yet");
                 unreached = line.unreached + 1;
+                trouble = (unreached >= UNREACHED).then(|| told_of(&error));
             }
         }
     }
     // It was let go of where a member was silent for long. Others may have it by now, and these movers are there all the same.
     let _ = job.takes_slot();
     let carried = Arc::default();
-    let joined = task::spawn(join(Box::pin(to(sender)?), Box::pin(to(receiver)?), Arc::clone(&carried)));
-    job.line = Some(Line { attempt, joined, unreached, since: Instant::now(), carried });
+    let joining = join(Box::pin(to(sender)?), Box::pin(to(receiver)?), Arc::clone(&carried));
+    // A member that refuses it is not asked in circles.
+    let pause = if trouble.is_some() { LATE } else { Duration::ZERO };
+    let joined = task::spawn(async move {
+        sleep(pause).await;
+        joining.await
+    });
+    job.line = Some(Line { attempt, joined, unreached, trouble, since: Instant::now(), carried });
     Ok(())
 }
 

@@ -3,10 +3,11 @@
 use tokio::time::Instant;
 
 use super::{
-    Job, MEMBER_UNREACHABLE,
+    Job, MEMBER_REFUSES, MEMBER_UNREACHABLE,
     ends::LONG,
     line::Line,
     look::{Looked, Users},
+    refused::who_gives_it_back,
 };
 use domain::{
     error::Error,
@@ -26,10 +27,12 @@ const CANNOT_GO_ON: &str = "the move cannot go on then, and has to be called off
 /// As many are named.
 const NAMED: usize = 5;
 
-/// The leaf whose member does not answer.
+/// The leaf whose member does not answer, or refuses to show it.
 #[derive(Debug)]
 pub(super) struct Silent {
     part: Part,
+    /// As which of these its user is told of it.
+    reason: &'static str,
     since: Instant,
     /// As its user is told.
     told_since: String,
@@ -145,34 +148,49 @@ impl Job {
         self.tell_condition(Told { reason: reason.to_owned(), message, progress }).await;
     }
 
-    /// The host's administrator can end it. None: it may answer in a moment, or has answered with something else.
-    pub(super) fn awaits_member(&mut self, looked: &Looked, part: Part) -> Option<String> {
+    /// The host's administrator, or that member's, can end it: the reason, and how. None: it may answer in a moment.
+    pub(super) fn awaits_member(&mut self, looked: &Looked, part: Part) -> Option<(&'static str, String)> {
         let half = match part {
             Part::Copy => &looked.copy,
             Part::Source | Part::IsolatedSource => &looked.source,
         };
-        let Err(why @ Error::Unreachable { .. }) = half else {
-            self.silent = None;
-            return None;
-        };
         let member = looked.member_of(part);
-        let how =
-            format!("`kosmos-csi member remove {member} --force` and `kosmos-csi member forget {member} --force`");
+        let (why, reason, how) = match half {
+            Err(why @ Error::Unreachable { .. }) => {
+                let forget = format!("`kosmos-csi member forget {member} --force`");
+                (why, MEMBER_UNREACHABLE, format!("`kosmos-csi member remove {member} --force` and {forget}"))
+            }
+            Err(why @ (Error::Denied(_) | Error::Refused(_) | Error::NoPlace(_))) => {
+                (why, MEMBER_REFUSES, who_gives_it_back(member))
+            }
+            _ => {
+                self.silent = None;
+                return None;
+            }
+        };
+        let since = self.silent_since(part, reason, &how)?;
+        if reason == MEMBER_REFUSES {
+            let told = "Nothing goes on meanwhile, and nothing is lost";
+            return Some((reason, format!("{why} (since {since}). {told}. {how}")));
+        }
+        let [now, then] = looked.once_forgotten(part, &moves::source_in_words(&self.of).unwrap_or_default());
+        let told = format!("{why} (since {since}). {now}. Where that member is gone for good, {how} say so: {then}");
+        Some((reason, told))
+    }
+
+    /// As its user is told. None: for less than a minute.
+    fn silent_since(&mut self, part: Part, reason: &'static str, how: &str) -> Option<String> {
         // Another process may have told so.
-        let told_since = moves::told_since(&self.of, MEMBER_UNREACHABLE, &how);
+        let told_since = moves::told_since(&self.of, reason, how);
         let is_told = told_since.is_some();
-        let before = self.silent.take().filter(|before| before.part == part);
+        let before = self.silent.take().filter(|before| before.part == part && before.reason == reason);
         let silent = self.silent.insert(before.unwrap_or_else(|| Silent {
             part,
+            reason,
             since: Instant::now(),
             told_since: told_since.unwrap_or_else(moves::now_in_words),
         }));
-        if silent.since.elapsed() < LONG && !is_told {
-            return None;
-        }
-        let since = &silent.told_since;
-        let [now, then] = looked.once_forgotten(part, &moves::source_in_words(&self.of).unwrap_or_default());
-        Some(format!("{why} (since {since}). {now}. Where that member is gone for good, {how} say so: {then}"))
+        (silent.since.elapsed() >= LONG || is_told).then(|| silent.told_since.clone())
     }
 
     pub(super) async fn tell_of_trouble(&mut self, reason: &str, message: String) {

@@ -1,0 +1,101 @@
+//! A member that goes on refusing what a move needs there: its user is told so for as long as it does, and what is to be done.
+
+use std::time::Duration;
+
+use serde_json::json;
+use simulate::faults::{Action, Asked, Verb};
+use tokio::time::sleep;
+
+use super::{
+    CLAIM, Story, YARD, at_the_end,
+    gone::{SEEN, approves, condition, of, told},
+    killed::story_in,
+    play::Mood,
+};
+use crate::{caller::Script, virtual_time};
+
+/// Looks at what is told, a second apart.
+const LOOKS: usize = 120;
+
+fn answers(story: &Story, at: usize, code: u16, is_meant: fn(&Asked) -> bool) {
+    let reason = if code == 403 { "Forbidden" } else { "Conflict" };
+    story.bench.guard.set_fate(move |_, of, asked| {
+        if of == at + 1 && is_meant(asked) { Action::Answer { code, reason } } else { Action::Pass }
+    });
+}
+
+/// Without a moment between, or its alert would never be raised. What is told.
+async fn is_stalled_all_the_time(story: &Story, reason: &str) -> String {
+    for _ in 0..LOOKS {
+        let stalled = condition(story, "Stalled");
+        assert_eq!(told(&stalled).0, ["True", reason], "{stalled}\n{}", story.trace());
+        sleep(Duration::from_secs(1)).await;
+    }
+    let counted = story.bench.metrics();
+    assert!(counted.contains("kosmos_csi_moves_stalled 1"), "{counted}");
+    told(&condition(story, "Stalled")).1.to_owned()
+}
+
+#[test]
+fn member_that_lets_nobody_look_any_more_is_named_and_since_when_and_what_is_to_be_done() {
+    for at in [0, 1] {
+        virtual_time::run(1, async {
+            let story = story_in("Copying").await;
+            answers(&story, at, 403, |asked| {
+                asked.verb == Verb::List && asked.resource == "pods" && asked.namespace == YARD
+            });
+            sleep(SEEN).await;
+            let message = is_stalled_all_the_time(&story, "MemberRefuses").await;
+            let check = format!("`kosmos-csi member check m{at} --moves`");
+            for words in [format!("member m{at}: ").as_str(), "(since 20", &check] {
+                assert!(message.contains(words), "{words}: {message}");
+            }
+            sleep(SEEN).await;
+            assert_eq!(told(&condition(&story, "Stalled")).1, message);
+            story.bench.guard.heal();
+            story.play.is(Mood::Well);
+            approves(&story);
+            assert_eq!(at_the_end(&story, &[true]).await, [""; 0], "m{at}");
+        });
+    }
+}
+
+/// As where a quota is used up there, or its namespace is being deleted.
+#[test]
+fn mover_that_a_member_goes_on_refusing_is_told_of_and_the_other_one_waits_for_it() {
+    for code in [403, 409] {
+        virtual_time::run(1, async {
+            let story = Story::new(Script { places: vec![0], ..Script::new(CLAIM) }).await;
+            answers(&story, 0, code, |asked| {
+                asked.verb == Verb::Create && asked.resource == "pods" && asked.namespace == YARD
+            });
+            story.asks(1, &json!({}));
+            story.comes_to("Copying").await;
+            sleep(SEEN).await;
+            let attempt = of(&story)["status"]["attempt"].clone();
+            let message = is_stalled_all_the_time(&story, "StepFailed").await;
+            assert!(message.contains("member m0: create the pod of a mover"), "{message}");
+            assert_eq!(message.contains("kosmos-csi member check"), code == 403, "{message}");
+            sleep(SEEN).await;
+            assert_eq!(of(&story)["status"]["attempt"], attempt, "{}", story.trace());
+            story.bench.guard.heal();
+            assert_eq!(at_the_end(&story, &[true]).await, [""; 0], "{code}");
+        });
+    }
+}
+
+#[test]
+fn ends_that_a_member_goes_on_keeping_from_being_joined_are_told_of() {
+    virtual_time::run(1, async {
+        let story = story_in("Copying").await;
+        answers(&story, 1, 403, |asked| asked.subresource == "portforward");
+        sleep(SEEN).await;
+        let message = is_stalled_all_the_time(&story, "StepFailed").await;
+        let told = ["forward to pod", "the copy is not done yet"];
+        assert!(told.iter().all(|words| message.contains(words)), "{message}");
+        story.bench.guard.heal();
+        story.play.is(Mood::Well);
+        approves(&story);
+        assert_eq!(at_the_end(&story, &[true]).await, [""; 0]);
+    });
+}

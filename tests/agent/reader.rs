@@ -314,6 +314,29 @@ fn list_for_which_there_is_no_time_goes_on_at_the_next_look_and_what_is_known_is
     });
 }
 
+/// After some minutes, and there may be more than that between two looks.
+#[test]
+fn list_goes_on_also_where_the_api_server_has_forgotten_what_was_there_when_it_began() {
+    story(1, async {
+        let member = Member::new();
+        for number in 0..30 {
+            member.pod(&format!("a-{number}"), "z", Some("h"), Some("leaf"));
+        }
+        let ours = member.pod("db", "z", Some("h"), Some("leaf"));
+        member.node("z", "10.0.0.1", Kubelet::says(&[(&ours, 1)]));
+        *lock(&member.list_takes) = Duration::from_millis(80);
+        let reader = member.reader(Some("h"));
+        for look in 0..5 {
+            told(&reader).await;
+            sleep(Duration::from_mins(6)).await;
+            member.pod(&format!("new-{look}"), "z", None, None);
+            member.cluster.compact();
+        }
+        let said = told(&reader).await;
+        assert_eq!(figures(&said.volumes), [("db-of-h", Some(1))], "{:?}", said.unread);
+    });
+}
+
 #[test]
 fn pod_that_is_too_long_takes_no_other_along() {
     story(1, async {

@@ -11,6 +11,9 @@ use super::{
     store::{Key, Store, Table, text, version_of},
 };
 
+/// In a token: a list goes on among what there is when it is asked for.
+const NEWEST: u64 = 0;
+
 /// Objects of one answer and what its head says.
 #[derive(Debug)]
 pub struct Page {
@@ -36,11 +39,11 @@ pub fn get(call: &Call, store: &Store, back: u64) -> Result<Arc<Value>, StatusEr
 pub fn list(call: &Call, store: &Store, back: u64) -> Result<Page, StatusError> {
     let table = store.table(&call.resource).ok_or_else(StatusError::no_such_path)?;
     let limit = usize::try_from(call.query.number("limit").unwrap_or(0)).unwrap_or(usize::MAX);
-    let token = call.query.get("continue");
-    if !token.is_empty() && !["", "0"].contains(&call.query.get("resourceVersion")) {
+    let asked = call.query.get("continue");
+    if !asked.is_empty() && !["", "0"].contains(&call.query.get("resourceVersion")) {
         return Err(StatusError::bad_request("specifying resource version is not allowed when using continue"));
     }
-    let (revision, after) = if token.is_empty() { (asked_revision(call, store)?, None) } else { resume(token)? };
+    let (revision, after) = if asked.is_empty() { (asked_revision(call, store)?, None) } else { resume(asked, store)? };
     if back > 0 {
         let revision = store.revision.saturating_sub(back).max(table.forgotten);
         return Ok(page(call, &known(table, revision)?, revision, limit, None));
@@ -48,13 +51,15 @@ pub fn list(call: &Call, store: &Store, back: u64) -> Result<Page, StatusError> 
     if revision == store.revision {
         return Ok(page(call, table.objects(), revision, limit, after));
     }
-    Ok(page(call, &known(table, revision)?, revision, limit, after))
+    let known = known(table, revision).map_err(|expired| match &after {
+        Some(key) => StatusError::expired_list(token(NEWEST, key)),
+        None => expired,
+    })?;
+    Ok(page(call, &known, revision, limit, after))
 }
 
 fn known(table: &Table, revision: u64) -> Result<BTreeMap<Key, Arc<Value>>, StatusError> {
-    table.at(revision).ok_or_else(|| {
-        StatusError::expired("The provided continue parameter is too old to display a consistent list result.")
-    })
+    table.at(revision).ok_or_else(|| StatusError::expired("The resourceVersion for the provided list is too old."))
 }
 
 /// Only an exact match reads the past: everything else may be, and is, answered by what is newest.
@@ -90,7 +95,7 @@ fn token(revision: u64, key: &Key) -> String {
     decoder::base64(text.as_bytes(), decoder::IN_PATHS).trim_end_matches('=').to_owned()
 }
 
-fn resume(token: &str) -> Result<(u64, Option<Key>), StatusError> {
+fn resume(token: &str, store: &Store) -> Result<(u64, Option<Key>), StatusError> {
     let wrong = |problem: &str| {
         StatusError::bad_request(&format!("invalid continue token: continue key is not valid: {problem}"))
     };
@@ -100,7 +105,7 @@ fn resume(token: &str) -> Result<(u64, Option<Key>), StatusError> {
         let shown = if first.is_ascii_graphic() { char::from(first).to_string() } else { format!("\\u{first:04x}") };
         wrong(&format!("invalid character '{shown}' looking for beginning of value"))
     })?;
-    Ok((revision, Some((namespace, name))))
+    Ok((if revision == NEWEST { store.revision } else { revision }, Some((namespace, name))))
 }
 
 /// A list as clients read it. Objects of built-in kinds do not repeat their kind in it.

@@ -21,6 +21,8 @@ pub struct StatusError {
     pub reason: &'static str,
     pub message: String,
     pub details: Option<Value>,
+    /// By what a list that was in pages goes on all the same.
+    pub next: Option<String>,
 }
 
 impl std::fmt::Display for StatusError {
@@ -48,7 +50,7 @@ fn listed(causes: &[Cause]) -> Value {
 
 impl StatusError {
     fn new(code: u16, reason: &'static str, message: impl Into<String>) -> Self {
-        Self { code, reason, message: message.into(), details: None }
+        Self { code, reason, message: message.into(), details: None, next: None }
     }
 
     /// Some refusals carry details that say nothing.
@@ -227,6 +229,15 @@ impl StatusError {
         Self::new(410, "Expired", problem)
     }
 
+    /// Of a list in pages, which goes on by this token among what there is now.
+    pub fn expired_list(next: String) -> Self {
+        let problem = "The provided continue parameter is too old to display a consistent list result. You can start a new list \
+                       without the continue parameter, or use the continue token in this response to retrieve the remainder of the \
+                       results. Continuing with the provided token results in an inconsistent list - objects that were created, \
+                       modified, or deleted between the time the first chunk was returned and now may show up in the list.";
+        Self { next: Some(next), ..Self::expired(problem) }
+    }
+
     pub fn too_large_version(wanted: u64, current: u64) -> Self {
         let mut refusal =
             Self::new(504, "Timeout", format!("Too large resource version: {wanted}, current: {current}"));
@@ -288,6 +299,9 @@ impl StatusError {
         }
         if let Some(details) = &self.details {
             status["details"] = details.clone();
+        }
+        if let Some(next) = &self.next {
+            status["metadata"]["continue"] = json!(next);
         }
         status
     }

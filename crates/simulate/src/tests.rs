@@ -44,6 +44,22 @@ async fn object_is_created_once_read_listed_and_removed() {
 }
 
 #[tokio::test]
+async fn list_in_pages_whose_beginning_is_forgotten_goes_on_by_the_token_of_the_refusal_among_what_is_there_now() {
+    let cluster = Cluster::new("test", 1);
+    for name in ["a", "b", "c"] {
+        send(&cluster, "POST", MAPS, "application/json", &map(name)).await;
+    }
+    let next = |page: &Value| format!("{MAPS}?limit=1&continue={}", page["metadata"]["continue"].as_str().unwrap());
+    let (_, first) = send(&cluster, "GET", &format!("{MAPS}?limit=1"), "", &Value::Null).await;
+    send(&cluster, "DELETE", &format!("{MAPS}/b"), "", &Value::Null).await;
+    cluster.compact();
+    let (code, refused) = send(&cluster, "GET", &next(&first), "", &Value::Null).await;
+    assert_eq!((code, refused["reason"].as_str()), (410, Some("Expired")), "{refused}");
+    let (_, rest) = send(&cluster, "GET", &next(&refused), "", &Value::Null).await;
+    assert_eq!(rest["items"][0]["metadata"]["name"], json!("c"), "{rest}");
+}
+
+#[tokio::test]
 async fn write_on_an_old_version_is_a_conflict() {
     let cluster = Cluster::new("test", 1);
     let (_, made) = send(&cluster, "POST", MAPS, "application/json", &map("a")).await;

@@ -20,7 +20,7 @@ use super::{
 use crate::{items::Items, limits::overlong, ownership::COPY_OF};
 use cluster::{Reading, with_causes};
 
-/// Pods at a time, of a list; and where so many have not come in time.
+/// Pods at a time, of a list; and where so many have not come in time, of which half are asked for where those do not come either, and so on.
 const PAGE: u32 = 500;
 const FEW: u32 = 10;
 /// Of a pod, in bytes: one that is longer is left out.
@@ -58,39 +58,69 @@ pub(super) struct Listing {
     /// Of the list under way, and how to ask for what follows.
     found: Found,
     next: Option<String>,
-    /// Its pods are long, or do not come at all.
-    is_slow: bool,
+    /// Looks in which not one page has come, as where pods are long: fewer are asked for at a time.
+    in_vain: u32,
+    /// The API server has forgotten what was there when the list began, and nothing has come since.
+    is_forgotten: bool,
+}
+
+/// Why a page has not come.
+#[derive(Debug)]
+enum Unread {
+    /// What was there when the list began is forgotten, as an API server does after some minutes. By this token the list goes on among what
+    /// is there now.
+    Forgotten(String),
+    Other(String),
+}
+
+impl std::fmt::Display for Unread {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Forgotten(_) => out.write_str("the API server forgets what was there before it has told all of it"),
+            Self::Other(reason) => out.write_str(reason),
+        }
+    }
 }
 
 impl Listing {
     /// Reads on for so long. Why it has not come to the end.
     pub(super) async fn go_on(&mut self, client: &Client, ours: &str, time: Duration) -> Result<(), String> {
-        let (until, mut is_stuck) = (Instant::now() + time, true);
+        let (until, before) = (Instant::now() + time, self.next.clone());
         loop {
-            let limit = if self.is_slow { FEW } else { PAGE };
-            let mut wanted = ListParams::default().labels(ours).fields(RUNNING).limit(limit);
+            let mut wanted = ListParams::default().labels(ours).fields(RUNNING).limit(at_a_time(self.in_vain));
             wanted.continue_token.clone_from(&self.next);
-            match timeout_at(until, page(client, &wanted)).await {
-                Ok(Ok((found, next))) => {
-                    self.found.add(found);
-                    (self.next, is_stuck) = (next, false);
-                }
-                // It may be another one by now.
-                Ok(Err(reason)) => {
-                    (self.found, self.next) = (Found::default(), None);
-                    return Err(reason);
-                }
-                Err(_) => {
-                    self.is_slow |= is_stuck;
-                    return Err(format!("no end of the list within {} s: it goes on at the next look", time.as_secs()));
-                }
-            }
+            let Ok(answer) = timeout_at(until, page(client, &wanted)).await else {
+                self.in_vain += u32::from(self.next == before);
+                return Err(format!("no end of the list within {} s: it goes on at the next look", time.as_secs()));
+            };
+            self.take(answer)?;
             if self.next.is_none() {
-                (self.whole, self.left_out) = std::mem::take(&mut self.found).by_node();
-                self.is_slow = false;
                 return Ok(());
             }
         }
+    }
+
+    /// What has come is kept, but for that of a list that cannot go on: whatever is asked next may be another API server.
+    fn take(&mut self, answer: Result<(Found, Option<String>), Unread>) -> Result<(), String> {
+        match answer {
+            Ok((found, next)) => {
+                self.found.add(found);
+                (self.next, self.is_forgotten) = (next, false);
+                // Not all that follows need be as long as what did not come.
+                self.in_vain = if self.in_vain > 1 { self.in_vain - 1 } else { self.in_vain };
+            }
+            // Where it forgets once more before anything has come, it would be asked without end.
+            Err(Unread::Forgotten(next)) if !self.is_forgotten => (self.next, self.is_forgotten) = (Some(next), true),
+            Err(unread) => {
+                (self.found, self.next, self.is_forgotten) = (Found::default(), None, false);
+                return Err(unread.to_string());
+            }
+        }
+        if self.next.is_none() {
+            (self.whole, self.left_out) = std::mem::take(&mut self.found).by_node();
+            self.in_vain = 0;
+        }
+        Ok(())
     }
 
     /// All that are known, by their nodes. One that has gone since is told of by no kubelet.
@@ -103,15 +133,33 @@ impl Listing {
     }
 }
 
+/// How many pods are asked for at a time, after so many looks in which none have come.
+fn at_a_time(in_vain: u32) -> u32 {
+    match in_vain {
+        0 => PAGE,
+        looks => FEW.checked_shr(looks - 1).unwrap_or_default().max(1),
+    }
+}
+
+fn unread(error: &kube::Error) -> Unread {
+    let next = match error {
+        kube::Error::Api(status) if status.code == 410 => {
+            status.metadata.as_ref().and_then(|metadata| metadata.continue_.clone()).filter(|next| !next.is_empty())
+        }
+        _ => None,
+    };
+    next.map_or_else(|| Unread::Other(with_causes(error)), Unread::Forgotten)
+}
+
 /// The copies on one page, and how to ask for the next one.
-async fn page(client: &Client, wanted: &ListParams) -> Result<(Found, Option<String>), String> {
+async fn page(client: &Client, wanted: &ListParams) -> Result<(Found, Option<String>), Unread> {
     let request = Request::new(Pod::url_path(&(), None)).list(wanted);
-    let mut request = request.map_err(|error| error.to_string())?;
+    let mut request = request.map_err(|error| Unread::Other(error.to_string()))?;
     request.extensions_mut().insert(Reading::InPieces);
-    let mut page = pin!(client.request_stream(request).await.map_err(|error| with_causes(&error))?);
+    let mut page = pin!(client.request_stream(request).await.map_err(|error| unread(&error))?);
     let (mut items, mut found, mut count) = (Items::of("items", LONGEST), Found::default(), 0);
     loop {
-        let piece = page.fill_buf().await.map_err(|error| with_causes(&error))?;
+        let piece = page.fill_buf().await.map_err(|error| Unread::Other(with_causes(&error)))?;
         if piece.is_empty() {
             break;
         }
@@ -126,10 +174,10 @@ async fn page(client: &Client, wanted: &ListParams) -> Result<(Found, Option<Str
         });
         page.consume_unpin(read);
         if let Some(reason) = overlong(count, items.unfinished()) {
-            return Err(reason);
+            return Err(Unread::Other(reason));
         }
     }
-    let head = items.head().map_err(|error| format!("what is answered is no list: {error}"))?;
+    let head = items.head().map_err(|error| Unread::Other(format!("what is answered is no list: {error}")))?;
     Ok((found, Some(head.next).filter(|next| !next.is_empty())))
 }
 
@@ -205,6 +253,50 @@ mod tests {
         for (of, volumes) in [("", 1), (long.as_str(), 1), ("u", 0)] {
             assert!(copy(&pod("shop", "db", of, volumes)).is_none(), "{of:?}");
         }
+    }
+
+    /// A page with one copy.
+    fn page_of(name: &str, next: Option<&str>) -> (Found, Option<String>) {
+        let mut found = Found::default();
+        found.take(&pod("shop", name, "u", 1));
+        (found, next.map(str::to_owned))
+    }
+
+    fn names(listing: &Listing) -> String {
+        let names: Vec<String> = listing.by_node().into_values().flatten().map(|(_, copy)| copy.name).collect();
+        names.join(" ")
+    }
+
+    #[test]
+    fn list_whose_beginning_is_forgotten_keeps_what_has_come_and_goes_on_by_the_token_of_the_refusal() {
+        let mut listing = Listing::default();
+        let forgotten = || Err(Unread::Forgotten("now".to_owned()));
+        for (before, after) in [("a", "b"), ("b", "c")] {
+            listing.take(Ok(page_of(before, Some(after)))).unwrap();
+            listing.take(forgotten()).unwrap();
+            assert_eq!(listing.next.as_deref(), Some("now"));
+        }
+        listing.take(Ok(page_of("c", None))).unwrap();
+        assert_eq!((names(&listing).as_str(), listing.next.as_deref()), ("a b c", None));
+    }
+
+    #[test]
+    fn list_that_is_forgotten_again_before_anything_has_come_or_that_cannot_be_read_begins_anew() {
+        for last in [Unread::Forgotten("again".to_owned()), Unread::Other("HTTP 500".to_owned())] {
+            let mut listing = Listing::default();
+            listing.take(Ok(page_of("of-before", None))).unwrap();
+            listing.take(Ok(page_of("a", Some("b")))).unwrap();
+            listing.take(Err(Unread::Forgotten("now".to_owned()))).unwrap();
+            let words = last.to_string();
+            assert_eq!(listing.take(Err(last)).unwrap_err(), words);
+            assert_eq!((names(&listing).as_str(), listing.next.as_deref()), ("of-before", None));
+        }
+    }
+
+    #[test]
+    fn pods_that_do_not_come_are_asked_for_in_ever_smaller_numbers_down_to_one() {
+        let asked: Vec<u32> = (0..6).chain([100]).map(at_a_time).collect();
+        assert_eq!(asked, [500, 10, 5, 2, 1, 1, 1]);
     }
 
     #[test]

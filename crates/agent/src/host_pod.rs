@@ -1,13 +1,17 @@
 //! What is kept of the host's pod on a virtual node: all of it, as text, and beside that what is asked of many at once. Pure.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
+use k8s_openapi::jiff::Timestamp;
 use serde_json::Value;
 
 use super::{
     cache::Cached,
-    object::{Place, is_over, text, unpacked},
+    object::{Place, is_over, items, text, unpacked},
 };
+
+/// The condition by which a pod tells of its copy, or why it has none. It outlives this process.
+pub(super) const COPIED: &str = "kosmos.csi.io/Copied";
 
 #[derive(Debug)]
 pub(super) struct HostPod {
@@ -15,6 +19,30 @@ pub(super) struct HostPod {
     uid: Box<str>,
     is_over: bool,
     text: Box<str>,
+    /// Read when somebody asks for it first: where what pods use is asked for, that is every few seconds, and else never.
+    parts: OnceLock<Box<Parts>>,
+}
+
+/// One of them, with where it is.
+pub(super) type KeptPod = (Place, Arc<HostPod>);
+
+/// What of a pod is told by whoever tells what pods use.
+#[derive(Debug)]
+pub(super) struct Parts {
+    pub(super) had_copy: bool,
+    pub(super) started: Option<Timestamp>,
+    /// Also sidecars, and those that were added.
+    pub(super) containers: Vec<Container>,
+    /// The claims that it mounts, by its volumes.
+    pub(super) claims: Vec<(String, String)>,
+}
+
+#[derive(Debug)]
+pub(super) struct Container {
+    pub(super) name: String,
+    pub(super) image: String,
+    /// Since when it runs.
+    pub(super) started: Option<Timestamp>,
 }
 
 impl HostPod {
@@ -30,6 +58,26 @@ impl HostPod {
     pub(super) fn is_over(&self) -> bool {
         self.is_over
     }
+
+    pub(super) fn parts(&self) -> &Parts {
+        self.parts.get_or_init(|| Box::new(Parts::of(&unpacked(&self.text))))
+    }
+}
+
+impl Parts {
+    fn of(pod: &Value) -> Self {
+        let kinds = ["/spec/containers", "/spec/initContainers", "/spec/ephemeralContainers"];
+        let containers = kinds.into_iter().flat_map(|kind| items(pod, kind)).map(|one| {
+            let name = text(one, "/name");
+            Container { name: name.to_owned(), image: text(one, "/image").to_owned(), started: started(pod, name) }
+        });
+        Self {
+            had_copy: had_copy(pod),
+            started: text(pod, "/status/startTime").parse().ok(),
+            containers: containers.collect(),
+            claims: claims_of(pod).into_iter().map(|(volume, claim, _)| (volume, claim)).collect(),
+        }
+    }
 }
 
 impl Cached for HostPod {
@@ -39,6 +87,7 @@ impl Cached for HostPod {
             uid: text(&object, "/metadata/uid").into(),
             is_over: is_over(&object),
             text: object.to_string().into(),
+            parts: OnceLock::new(),
         }
     }
 
@@ -49,6 +98,35 @@ impl Cached for HostPod {
     fn weight(&self) -> usize {
         size_of::<Self>() + self.node.len() + self.uid.len() + self.text.len()
     }
+}
+
+/// Whether a pod has been told of its copy.
+pub(super) fn had_copy(pod: &Value) -> bool {
+    items(pod, "/status/conditions").any(|one| one["type"] == COPIED && one["status"] == "True")
+}
+
+/// The claims a pod mounts, by its volumes, and whether one was made for the pod.
+pub(super) fn claims_of(pod: &Value) -> Vec<(String, String, bool)> {
+    let volumes = items(pod, "/spec/volumes").filter_map(|volume| {
+        let name = text(volume, "/name").to_owned();
+        let claim = text(volume, "/persistentVolumeClaim/claimName");
+        match volume.get("ephemeral") {
+            Some(_) => {
+                let claim = format!("{}-{name}", text(pod, "/metadata/name"));
+                Some((name, claim, true))
+            }
+            None if claim.is_empty() => None,
+            None => Some((name, claim.to_owned(), false)),
+        }
+    });
+    volumes.collect()
+}
+
+/// Since when a container runs.
+fn started(pod: &Value, container: &str) -> Option<Timestamp> {
+    let kinds = ["/status/containerStatuses", "/status/initContainerStatuses", "/status/ephemeralContainerStatuses"];
+    let status = kinds.into_iter().flat_map(|kind| items(pod, kind)).find(|one| text(one, "/name") == container)?;
+    text(status, "/state/running/startedAt").parse().ok()
 }
 
 #[cfg(test)]
@@ -69,5 +147,23 @@ mod tests {
             assert!(kept.weight() < whole.to_string().len() + 100, "{} bytes", kept.weight());
         }
         assert_eq!(HostPod::pack(json!({"spec": {}})).node(), None);
+    }
+
+    #[test]
+    fn what_is_told_of_what_a_pod_uses_is_read_once_and_of_containers_of_every_kind() {
+        let (at, named) = ("2026-01-02T03:04:05Z", |name: &str| json!([{"name": name, "image": format!("{name}:1")}]));
+        let spec = json!({"containers": named("a"), "initContainers": named("b"), "ephemeralContainers": named("c"),
+            "volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": "db"}}, {"name": "tmp", "emptyDir": {}}]});
+        let runs = json!([{"name": "c", "state": {"running": {"startedAt": at}}}]);
+        let conditions = json!([{"type": COPIED, "status": "True"}]);
+        let status = json!({"startTime": at, "ephemeralContainerStatuses": runs, "conditions": conditions});
+        let pod = HostPod::pack(json!({"metadata": {"name": "p", "uid": "u"}, "spec": spec, "status": status}));
+        let parts = pod.parts();
+        assert!(std::ptr::eq(parts, pod.parts()), "it is read again");
+        let at: Timestamp = at.parse().unwrap();
+        let told: Vec<_> = parts.containers.iter().map(|one| (one.image.as_str(), one.started)).collect();
+        assert_eq!(told, [("a:1", None), ("b:1", None), ("c:1", Some(at))]);
+        assert_eq!((parts.had_copy, parts.started), (true, Some(at)));
+        assert_eq!(parts.claims, [("data".to_owned(), "db".to_owned())]);
     }
 }

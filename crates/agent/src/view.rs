@@ -14,7 +14,7 @@ use tokio::{sync::Notify, time::Instant};
 use super::{
     LABEL, LABEL_VALUE, PREFIX,
     cache::{Change, ObjectCache, keep},
-    host_pod::HostPod,
+    host_pod::{HostPod, KeptPod},
     inbox::Inbox,
     member_pod::MemberPod,
     object::{self, Place, text},
@@ -127,13 +127,8 @@ impl HostCache {
         virtual_node_of(&*self.node(name)?).map(|virtual_node| virtual_node.member)
     }
 
-    /// Pods of the host on nodes that stand for the member.
-    pub(super) fn pods_for(&self, member: &str) -> Vec<Arc<Value>> {
-        self.nodes_of(member).iter().flat_map(|node| self.pods.of(node)).collect()
-    }
-
-    /// The same as they are kept, with where they are.
-    pub(super) fn kept_pods_for(&self, member: &str) -> Vec<(Place, Arc<HostPod>)> {
+    /// Pods of the host on nodes that stand for the member, as they are kept.
+    pub(super) fn kept_pods_for(&self, member: &str) -> Vec<KeptPod> {
         self.nodes_of(member).iter().flat_map(|node| self.pods.kept_of(node)).collect()
     }
 

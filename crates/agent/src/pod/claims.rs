@@ -13,6 +13,7 @@ use serde_json::Value;
 use super::{
     super::{
         HOST,
+        host_pod::claims_of,
         object::{self, Place, is_leaving, items, mark, read, text},
     },
     Pods,
@@ -42,23 +43,6 @@ pub(super) struct Leaves {
     pub(super) by_volume: BTreeMap<String, String>,
     /// The handles of what is attached to the pod's node, by leaf claims.
     pub(super) handles: BTreeMap<String, String>,
-}
-
-/// The claims a pod mounts, by its volumes, and whether one was made for the pod.
-pub(crate) fn claims_of(pod: &Value) -> Vec<(String, String, bool)> {
-    let volumes = items(pod, "/spec/volumes").filter_map(|volume| {
-        let name = text(volume, "/name").to_owned();
-        let claim = text(volume, "/persistentVolumeClaim/claimName");
-        match volume.get("ephemeral") {
-            Some(_) => {
-                let claim = format!("{}-{name}", text(pod, "/metadata/name"));
-                Some((name, claim, true))
-            }
-            None if claim.is_empty() => None,
-            None => Some((name, claim.to_owned(), false)),
-        }
-    });
-    volumes.collect()
 }
 
 pub(super) fn claim_of(pod: &Value, volume: &str) -> Option<String> {

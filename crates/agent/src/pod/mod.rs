@@ -43,6 +43,7 @@ use tracing::Instrument;
 use super::{
     Settings,
     cache::ObjectCache,
+    host_pod::COPIED,
     member_pod::MemberPod,
     node::{about, ignore_conflict, now},
     object::{self, Place, is_leaving, parsed, read, text},
@@ -51,7 +52,6 @@ use super::{
 };
 pub(super) use allowance::Tellings;
 pub(super) use change::Turns;
-pub(super) use claims::claims_of;
 use cluster::{traces::TRACES, with_causes};
 use config_sync::Synced;
 use copy::{Made, copy};
@@ -62,13 +62,11 @@ use host::{Host, events::News as HostEvent};
 use member::Member;
 use rejection::{Here, PodRejection};
 use status::Source;
-pub(super) use step::{COPY_OF, had_copy};
+pub(super) use step::COPY_OF;
 use step::{PodStep, step};
 pub(super) use told::RelayedEvents;
 use work_queue::{Next, Tries, WorkQueue};
 
-/// The condition by which a pod tells of its copy, or why it has none. It outlives this process.
-pub(super) const COPIED: &str = "kosmos.csi.io/Copied";
 /// Pods that are worked on at a time.
 const AT_ONCE: usize = 16;
 /// How soon what waits is looked at again; most of it is told of by a watch.

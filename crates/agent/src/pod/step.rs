@@ -5,9 +5,10 @@ use serde_json::Value;
 use super::{
     super::{
         HOST, MANAGED_BY,
-        object::{Place, is_leaving, is_over, items, mark, text, way_out},
+        host_pod::had_copy,
+        object::{Place, is_leaving, is_over, mark, text, way_out},
     },
-    COPIED, ephemeral, given,
+    ephemeral, given,
     refusal::{refusal, refused_number},
     rejection::{Here, PodRejection},
 };
@@ -60,11 +61,6 @@ impl PodStep {
 pub(super) fn copy_of<'a>(there: &'a Value, host: &str) -> Option<&'a str> {
     let ours = mark(there, "labels", MANAGED_BY) == DRIVER && mark(there, "labels", HOST) == host;
     Some(mark(there, "annotations", COPY_OF)).filter(|uid| ours && !uid.is_empty())
-}
-
-/// Whether a pod has been told of its copy.
-pub(crate) fn had_copy(pod: &Value) -> bool {
-    items(pod, "/status/conditions").any(|one| one["type"] == COPIED && one["status"] == "True")
 }
 
 fn waits(pod: &Value) -> bool {
@@ -158,7 +154,7 @@ fn without_copy(pod: &Value, there: Option<&Value>, here: Here<'_>) -> PodStep {
 mod tests {
     use serde_json::json;
 
-    use super::*;
+    use super::{super::COPIED, *};
 
     const HERE: Here<'static> = Here { host: "h", member: "m", privileged: false };
 

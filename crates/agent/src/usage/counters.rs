@@ -7,17 +7,15 @@
 
 use std::{
     collections::{BTreeMap, HashMap},
-    sync::Arc,
     time::Duration,
 };
 
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
-use serde_json::Value;
 
 use super::{
     super::{
-        object::{Place, items, text},
-        pod::had_copy,
+        host_pod::{Container, HostPod, KeptPod},
+        object::Place,
     },
     reading::{ContainerId, Reading},
 };
@@ -82,23 +80,24 @@ pub(super) struct NodeUsage {
 impl Counters {
     /// Goes on counting by what a member has said. Only these pods of the host count, which are on these nodes that stand for it, and only
     /// those that have a copy: another one's may have the name still.
-    pub(super) fn take(&mut self, readings: &[Reading], nodes: &[String], pods: &[Arc<Value>], now: Timestamp) {
-        let copied = pods.iter().filter(|pod| had_copy(pod));
-        let known: HashMap<Place, &Value> = copied.map(|pod| (Place::of(pod), &**pod)).collect();
-        let uid = |place: &Place| known.get(place).map(|pod| text(pod, "/metadata/uid"));
+    pub(super) fn take(&mut self, readings: &[Reading], nodes: &[String], pods: &[KeptPod], now: Timestamp) {
+        let copied = pods.iter().filter(|(_, pod)| pod.parts().had_copy);
+        let known: HashMap<&Place, &HostPod> = copied.map(|(place, pod)| (place, &**pod)).collect();
+        let uid = |place: &Place| known.get(place).map(|pod| pod.uid());
         self.containers.retain(|id, counter| uid(&id.pod) == Some(counter.pod_uid.as_str()));
         self.nodes.retain(|node, _| nodes.contains(node));
         for reading in readings {
             if let Some(pod) = known.get(&reading.id.pod)
-                && spec(pod, &reading.id.container).is_some()
+                && let Some(container) = pod.parts().containers.iter().find(|one| one.name == reading.id.container)
             {
-                self.count(reading, pod, now);
+                self.count(reading, pod, container.started, now);
             }
         }
     }
 
-    fn count(&mut self, reading: &Reading, pod: &Value, now: Timestamp) {
-        let (at, started) = (reading.at.min(now), started(pod, &reading.id.container));
+    /// `started`: since when its container runs, as the host's pod says.
+    fn count(&mut self, reading: &Reading, pod: &HostPod, started: Option<Timestamp>, now: Timestamp) {
+        let at = reading.at.min(now);
         // Of a container that was started anew nothing is known.
         let before = self.containers.get(&reading.id).filter(|before| before.started == started);
         if before.is_some_and(|before| before.usage.at >= at) {
@@ -110,14 +109,14 @@ impl Counters {
             None => (reading.cores * started.map_or(1.0, seconds).min(FIRST)).max(LEAST),
         };
         let cpu_seconds = before.map_or(0.0, |before| before.usage.cpu_seconds) + used;
-        *self.nodes.entry(text(pod, "/spec/nodeName").to_owned()).or_default() += used;
+        *self.nodes.entry(pod.node().unwrap_or_default()).or_default() += used;
         let usage = Usage { cpu_seconds, cores: reading.cores, memory: reading.memory, at };
-        let counter = Counter { pod_uid: text(pod, "/metadata/uid").to_owned(), started, usage };
+        let counter = Counter { pod_uid: pod.uid().to_owned(), started, usage };
         self.containers.insert(reading.id.clone(), counter);
     }
 
     /// What is told of a node: of these pods of the host, which are on it.
-    pub(super) fn of_node(&self, name: &str, pods: &[Arc<Value>], now: Timestamp) -> NodeUsage {
+    pub(super) fn of_node(&self, name: &str, pods: &[KeptPod], now: Timestamp) -> NodeUsage {
         let mut pods: Vec<PodUsage> = pods.iter().filter_map(|pod| self.of_pod(pod, now)).collect();
         pods.sort_by(|one, other| one.pod.cmp(&other.pod));
         let all = || pods.iter().flat_map(|pod| &pod.containers).map(|container| container.usage);
@@ -131,54 +130,48 @@ impl Counters {
     }
 
     /// None of which nothing is known.
-    fn of_pod(&self, pod: &Value, now: Timestamp) -> Option<PodUsage> {
-        let (place, uid) = (Place::of(pod), text(pod, "/metadata/uid"));
-        let of_container = |(name, image): (&str, &str)| {
-            let id = ContainerId { pod: place.clone(), container: name.to_owned() };
-            let counter = self.containers.get(&id).filter(|counter| counter.pod_uid == uid)?;
+    fn of_pod(&self, (place, pod): &KeptPod, now: Timestamp) -> Option<PodUsage> {
+        let of_container = |one: &Container| {
+            let id = ContainerId { pod: place.clone(), container: one.name.clone() };
+            let counter = self.containers.get(&id).filter(|counter| counter.pod_uid == pod.uid())?;
             let fresh = now.duration_since(counter.usage.at) < SignedDuration::try_from(STALE).unwrap_or_default();
-            let (name, image, started) = (name.to_owned(), image.to_owned(), started(pod, name));
-            fresh.then_some(ContainerUsage { name, image, started, usage: counter.usage })
+            let (name, image) = (one.name.clone(), one.image.clone());
+            fresh.then_some(ContainerUsage { name, image, started: one.started, usage: counter.usage })
         };
-        let containers: Vec<_> = specs(pod).filter_map(of_container).collect();
-        let started = text(pod, "/status/startTime").parse().ok();
-        (!containers.is_empty()).then(|| PodUsage { pod: place, uid: uid.to_owned(), started, containers })
+        let containers: Vec<_> = pod.parts().containers.iter().filter_map(of_container).collect();
+        let (pod, uid, started) = (place.clone(), pod.uid().to_owned(), pod.parts().started);
+        (!containers.is_empty()).then_some(PodUsage { pod, uid, started, containers })
     }
-}
-
-/// Names and images, also of sidecars and of containers that were added.
-fn specs(pod: &Value) -> impl Iterator<Item = (&str, &str)> {
-    let kinds = ["/spec/containers", "/spec/initContainers", "/spec/ephemeralContainers"];
-    kinds.into_iter().flat_map(|kind| items(pod, kind)).map(|one| (text(one, "/name"), text(one, "/image")))
-}
-
-fn spec<'a>(pod: &'a Value, container: &str) -> Option<(&'a str, &'a str)> {
-    specs(pod).find(|(name, _)| *name == container)
-}
-
-/// Since when it runs, as the host's pod says.
-fn started(pod: &Value, container: &str) -> Option<Timestamp> {
-    let kinds = ["/status/containerStatuses", "/status/initContainerStatuses", "/status/ephemeralContainerStatuses"];
-    let status = kinds.into_iter().flat_map(|kind| items(pod, kind)).find(|one| text(one, "/name") == container)?;
-    text(status, "/state/running/startedAt").parse().ok()
 }
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use std::sync::Arc;
 
-    use super::{super::super::pod::COPIED, *};
+    use serde_json::{Value, json};
+
+    use super::{
+        super::super::{cache::Kept, host_pod::COPIED},
+        *,
+    };
 
     fn time(seconds: i64) -> Timestamp {
         Timestamp::from_second(1_800_000_000 + seconds).unwrap()
     }
 
-    fn pod(name: &str, uid: &str, node: &str) -> Arc<Value> {
-        Arc::new(json!({
+    /// Whose container runs since then.
+    fn pod_since(started: i64, name: &str, uid: &str, node: &str) -> KeptPod {
+        let running = json!({"running": {"startedAt": time(started).to_string()}});
+        let pod: Value = json!({
             "metadata": {"namespace": "shop", "name": name, "uid": uid},
             "spec": {"nodeName": node, "containers": [{"name": "main", "image": "db:1"}]},
-            "status": {"conditions": [{"type": COPIED, "status": "True"}], "containerStatuses": [{"name": "main", "state": {"running": {"startedAt": time(0).to_string()}}}]},
-        }))
+            "status": {"conditions": [{"type": COPIED, "status": "True"}], "containerStatuses": [{"name": "main", "state": running}]},
+        });
+        (Place::of(&pod), Arc::new(HostPod::pack(pod)))
+    }
+
+    fn pod(name: &str, uid: &str, node: &str) -> KeptPod {
+        pod_since(0, name, uid, node)
     }
 
     fn reading(name: &str, cores: f64, at: i64) -> Reading {
@@ -186,11 +179,11 @@ mod tests {
         Reading { id: ContainerId { pod, container: "main".to_owned() }, cores, memory: 100, at: time(at) }
     }
 
-    fn take(counters: &mut Counters, readings: &[Reading], pods: &[Arc<Value>], now: i64) {
+    fn take(counters: &mut Counters, readings: &[Reading], pods: &[KeptPod], now: i64) {
         counters.take(readings, &["kosmos-m".to_owned()], pods, time(now));
     }
 
-    fn seconds(counters: &Counters, pods: &[Arc<Value>], now: i64) -> (f64, Vec<f64>) {
+    fn seconds(counters: &Counters, pods: &[KeptPod], now: i64) -> (f64, Vec<f64>) {
         let node = counters.of_node("kosmos-m", pods, time(now));
         let of_pods = node.pods.iter().flat_map(|pod| &pod.containers).map(|one| one.usage.cpu_seconds).collect();
         (node.usage.cpu_seconds, of_pods)
@@ -230,10 +223,7 @@ mod tests {
         let (mut counters, mut pods) = (Counters::default(), [pod("a", "u1", "kosmos-m")]);
         take(&mut counters, &[reading("a", 1.0, 50)], &pods, 50);
         take(&mut counters, &[reading("a", 1.0, 3600)], &pods, 3600);
-        let mut again = Value::clone(&pods[0]);
-        let running = json!({"running": {"startedAt": time(3610).to_string()}});
-        again["status"]["containerStatuses"][0]["state"] = running;
-        pods[0] = Arc::new(again);
+        pods[0] = pod_since(3610, "a", "u1", "kosmos-m");
         take(&mut counters, &[reading("a", 1.0, 3622)], &pods, 3622);
         assert_eq!(seconds(&counters, &pods, 3622), (3612.0, vec![12.0]), "since it was");
     }

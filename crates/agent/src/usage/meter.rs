@@ -41,7 +41,7 @@ impl Meter {
             Ok(metrics) => {
                 let readings: Vec<_> = metrics.iter().flat_map(reading::of_pod).collect();
                 let now = Timestamp::now();
-                self.counters.take(&readings, &view.nodes_of(name), &view.pods_for(name), now);
+                self.counters.take(&readings, &view.nodes_of(name), &view.kept_pods_for(name), now);
                 let old = "what it says of its pods is older than minutes: its clock is behind, or its metrics-server stands still";
                 let is_old = |reading: &reading::Reading| {
                     now.duration_since(reading.at).as_secs() >= STALE.as_secs().cast_signed()

@@ -133,7 +133,8 @@ impl Asking {
             let member = self.members.get(&self.member).await;
             meter.ask(&self.member, member, &self.host, &self.view).await;
         }
-        (meter.counters.of_node(&self.node, &self.view.pods.of(&self.node), Timestamp::now()), meter.error.is_some())
+        let pods = self.view.pods.kept_of(&self.node);
+        (meter.counters.of_node(&self.node, &pods, Timestamp::now()), meter.error.is_some())
     }
 
     /// And of volumes.
@@ -143,7 +144,7 @@ impl Asking {
             let member = self.members.get(&self.member).await;
             meter.ask(&self.member, member, &self.host, &self.view).await;
         }
-        meter.volumes.of_pods(&self.view.pods.of(&self.node), Timestamp::now())
+        meter.volumes.of_pods(&self.view.pods.kept_of(&self.node), Timestamp::now())
     }
 }
 

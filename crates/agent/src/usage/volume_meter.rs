@@ -35,7 +35,7 @@ impl VolumeMeter {
         };
         let reason = match said {
             Ok(told) => {
-                self.volumes.take(told.volumes, &view.pods_for(name), Timestamp::now());
+                self.volumes.take(told.volumes, &view.kept_pods_for(name), Timestamp::now());
                 told.unread.into_iter().next()
             }
             Err(reason) => Some(reason),

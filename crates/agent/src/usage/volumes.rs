@@ -1,18 +1,11 @@
 //! What volumes of the host's pods hold: which of a member's words are believed, and of which claim they are. Pure.
 
-use std::{
-    collections::{HashMap, HashSet},
-    sync::Arc,
-};
+use std::collections::{HashMap, HashSet};
 
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
-use serde_json::Value;
 
 use super::{
-    super::{
-        object::{Place, text},
-        pod::{claims_of, had_copy},
-    },
+    super::{host_pod::KeptPod, object::Place},
     counters::STALE,
 };
 use leaf::stats::{Figures, VolumeStats};
@@ -46,12 +39,9 @@ pub(super) struct VolumeUsage {
 
 impl Volumes {
     /// Takes what a member has said. Only claims that these pods of the host mount count, and of the pods only those that have a copy.
-    pub(super) fn take(&mut self, said: Vec<VolumeStats>, pods: &[Arc<Value>], now: Timestamp) {
-        let ids = |pod: &Arc<Value>| {
-            let (place, uid) = (Place::of(pod), text(pod, "/metadata/uid").to_owned());
-            claims_of(pod).into_iter().map(move |(volume, ..)| (place.clone(), uid.clone(), volume))
-        };
-        let mounted: HashSet<VolumeId> = pods.iter().filter(|pod| had_copy(pod)).flat_map(ids).collect();
+    pub(super) fn take(&mut self, said: Vec<VolumeStats>, pods: &[KeptPod], now: Timestamp) {
+        let copied = pods.iter().filter(|(_, pod)| pod.parts().had_copy);
+        let mounted: HashSet<VolumeId> = copied.flat_map(ids).collect();
         self.0.retain(|id, _| mounted.contains(id));
         for VolumeStats { namespace, pod, pod_uid, volume, time, figures } in said {
             let id = (Place { namespace, name: pod }, pod_uid, volume);
@@ -63,43 +53,63 @@ impl Volumes {
     }
 
     /// What is told of these pods of the host, which are on one node.
-    pub(super) fn of_pods(&self, pods: &[Arc<Value>], now: Timestamp) -> Vec<VolumeUsage> {
+    pub(super) fn of_pods(&self, pods: &[KeptPod], now: Timestamp) -> Vec<VolumeUsage> {
         let mut all: Vec<VolumeUsage> = pods.iter().flat_map(|pod| self.of_pod(pod, now)).collect();
         all.sort_by(|one, other| (&one.pod, &one.name).cmp(&(&other.pod, &other.name)));
         all
     }
 
-    fn of_pod(&self, pod: &Value, now: Timestamp) -> Vec<VolumeUsage> {
-        let (place, pod_uid) = (Place::of(pod), text(pod, "/metadata/uid"));
-        let of_claim = |(name, claim, _): (String, String, bool)| {
-            let Known { figures, looked, told } = *self.0.get(&(place.clone(), pod_uid.to_owned(), name.clone()))?;
+    fn of_pod(&self, (place, pod): &KeptPod, now: Timestamp) -> Vec<VolumeUsage> {
+        let of_claim = |(name, claim): &(String, String)| {
+            let id = (place.clone(), pod.uid().to_owned(), name.clone());
+            let Known { figures, looked, told } = *self.0.get(&id)?;
             let fresh = now.duration_since(told) < SignedDuration::try_from(STALE).unwrap_or_default();
-            let (pod, pod_uid) = (place.clone(), pod_uid.to_owned());
-            fresh.then_some(VolumeUsage { pod, pod_uid, name, claim, figures, looked })
+            let (pod, pod_uid, name) = id;
+            fresh.then(|| VolumeUsage { pod, pod_uid, name, claim: claim.clone(), figures, looked })
         };
-        claims_of(pod).into_iter().filter_map(of_claim).collect()
+        pod.parts().claims.iter().filter_map(of_claim).collect()
     }
+}
+
+fn ids((place, pod): &KeptPod) -> impl Iterator<Item = VolumeId> {
+    pod.parts().claims.iter().map(|(volume, _)| (place.clone(), pod.uid().to_owned(), volume.clone()))
 }
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use std::sync::Arc;
 
-    use super::{super::super::pod::COPIED, *};
+    use serde_json::{Value, json};
+
+    use super::{
+        super::super::{
+            cache::Kept,
+            host_pod::{COPIED, HostPod},
+        },
+        *,
+    };
 
     fn time(seconds: i64) -> Timestamp {
         Timestamp::from_second(1_800_000_000 + seconds).unwrap()
     }
 
+    fn kept(pod: Value) -> KeptPod {
+        (Place::of(&pod), Arc::new(HostPod::pack(pod)))
+    }
+
     /// With a claim, one that was made for it, and a volume of another kind.
-    fn pod(name: &str, uid: &str) -> Arc<Value> {
+    fn whole(name: &str, uid: &str) -> Value {
         let volumes = json!([{"name": "data", "persistentVolumeClaim": {"claimName": "db"}},
             {"name": "scratch", "ephemeral": {"volumeClaimTemplate": {}}}, {"name": "tmp", "emptyDir": {}}]);
-        Arc::new(json!({
+        json!({
             "metadata": {"namespace": "shop", "name": name, "uid": uid},
             "spec": {"nodeName": "kosmos-m", "volumes": volumes},
             "status": {"conditions": [{"type": COPIED, "status": "True"}]},
-        }))
+        })
+    }
+
+    fn pod(name: &str, uid: &str) -> KeptPod {
+        kept(whole(name, uid))
     }
 
     /// Of a pod of that name.
@@ -114,7 +124,7 @@ mod tests {
     }
 
     /// The claims that are told, each with how many bytes.
-    fn told(volumes: &Volumes, pods: &[Arc<Value>], now: i64) -> Vec<(String, Option<u64>)> {
+    fn told(volumes: &Volumes, pods: &[KeptPod], now: i64) -> Vec<(String, Option<u64>)> {
         volumes.of_pods(pods, time(now)).into_iter().map(|one| (one.claim, one.figures.used_bytes)).collect()
     }
 
@@ -129,10 +139,9 @@ mod tests {
 
     #[test]
     fn what_no_pod_of_the_host_mounts_there_is_neither_told_nor_kept() {
-        let (mut volumes, mut pods) = (Volumes::default(), [pod("a", "u1"), pod("b", "u2")]);
-        let mut bare = Value::clone(&pods[1]);
+        let mut bare = whole("b", "u2");
         bare["status"] = json!({});
-        pods[1] = Arc::new(bare);
+        let (mut volumes, pods) = (Volumes::default(), [pod("a", "u1"), kept(bare)]);
         let lies = (0..1000).map(|number| said("u1", &format!("v{number}"), 1, ""));
         let lies = lies.chain([said("u1", "tmp", 1, ""), said_of("b", "u2", "data", 1, ""), said("u3", "data", 1, "")]);
         volumes.take(lies.collect(), &pods, time(0));

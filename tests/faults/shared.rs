@@ -1,6 +1,6 @@
 //! Two volumes of the host with one handle, as people make them: what one gives up the other may want.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use serde_json::{Value, json};
 use simulate::{
@@ -13,6 +13,7 @@ use tonic::Code;
 use crate::{
     bench::{Bench, SHOP, lock},
     caller::{Caller, Script, claim_again},
+    fixture,
     people::delete_leaf_claim,
     reclaim::{CLAIM, SETTLED, bench, events, leaf, phase, policy, provisioned, until},
     virtual_time,
@@ -87,6 +88,42 @@ fn data_that_the_member_lets_nobody_keep_is_not_called_kept_and_both_volumes_say
         until(&bench, SETTLED, "both say that", || say("its data is kept")).await;
         assert_eq!(bench.guard.wrong(), Vec::<String>::new());
     });
+}
+
+/// Who asks the driver to remove does not reach the replica that does the work in the background.
+async fn led_by_another() -> Arc<Bench> {
+    let bench = Bench::new(1, 1, &fixture::steady(Duration::from_millis(100))).await;
+    bench.start_second("second");
+    sleep(Duration::from_secs(5)).await;
+    bench.start();
+    bench.serves().await;
+    sleep(Duration::from_secs(1)).await;
+    bench
+}
+
+/// Who asks for a removal has looked at one of both, and is believed for a moment where nothing says that the data is kept.
+#[test]
+fn removal_for_one_volume_waits_for_the_other_one_also_where_the_member_lets_nobody_keep_the_data() {
+    for is_leader in [true, false] {
+        virtual_time::run(1, async {
+            let bench = if is_leader { bench().await } else { led_by_another().await };
+            let caller = provisioned(&bench, Script::new(CLAIM)).await;
+            bench.guard.set_fate(|_, at, asked| {
+                let keeps = at == 1 && asked.verb == Verb::Patch && asked.resource == VOLUMES;
+                if keeps { Action::Answer { code: 403, reason: "Forbidden" } } else { Action::Pass }
+            });
+            make_twin(&bench, &caller);
+            let say = || events(&bench).matches("not kept in the member yet").count() >= 2;
+            until(&bench, SETTLED, "both say that it is not kept", say).await;
+            release(&bench, &caller).await;
+            let refused = caller.delete(caller.handle().unwrap()).await.unwrap_err();
+            assert_eq!(refused.code(), Code::Aborted, "{refused}");
+            assert!(refused.message().contains("PersistentVolume twin"), "{refused}");
+            let claim = leaf(&bench, CLAIM).unwrap();
+            assert!(claim["metadata"]["deletionTimestamp"].is_null(), "{is_leader}: {claim}");
+            assert_eq!(bench.guard.wrong(), Vec::<String>::new());
+        });
+    }
 }
 
 #[test]

@@ -16,6 +16,7 @@ pub mod pins;
 pub mod pod;
 pub mod replacement;
 pub mod secret;
+pub mod shared_handles;
 pub mod snapshot;
 pub mod volume;
 pub mod volumes;

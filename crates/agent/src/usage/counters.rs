@@ -151,7 +151,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::{
-        super::super::{cache::Kept, host_pod::COPIED},
+        super::super::{cache::Cached, host_pod::COPIED},
         *,
     };
 

@@ -83,7 +83,7 @@ mod tests {
 
     use super::{
         super::super::{
-            cache::Kept,
+            cache::Cached,
             host_pod::{COPIED, HostPod},
         },
         *,

@@ -19,6 +19,7 @@ use cluster::{
 };
 use csi::{controller::Controller, inflight::InFlight};
 use driver::{moving::Movers, provision::Provisioner, reconcile::Reconciler};
+use host::shared_handles::SharedHandles;
 use member::{Scope, source::Account};
 
 /// What a driver is made from.
@@ -84,6 +85,7 @@ impl Driver {
         }
         let known_moves = movers.as_ref().map(|movers| Arc::clone(&movers.known));
         let reconciler = Reconciler::new(host.clone(), members.clone(), movers);
+        let shared_handles = Arc::new(SharedHandles::new(reconciler.shown()));
         let shown = ui::Sources {
             replica: std::env::var("HOSTNAME").unwrap_or_else(|_| "this process".to_owned()),
             host: host.id.clone(),
@@ -98,7 +100,8 @@ impl Driver {
             leading.lead(|| Box::pin(reconciler.clone().run())).await;
             Ok(())
         });
-        let provisioner = Provisioner { host, members, leaf_namespace: self.leaf_namespace }.into();
+        let leaf_namespace = self.leaf_namespace;
+        let provisioner = Provisioner { host, members, leaf_namespace, shared_handles }.into();
         let controller = Controller { provisioner, in_flight: InFlight::default(), waiting: self.metrics.waiting() };
         Ok(Some(Started { controller, listed: all_listed, shown, lease }))
     }

@@ -34,7 +34,7 @@ pub(crate) mod taken;
 pub mod validate;
 mod volume_creation;
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use tokio::time::Instant;
 
@@ -49,7 +49,7 @@ use domain::{
     error::{Error, Result},
     volume::{Source, VolumeHash, VolumeId},
 };
-use host::Host;
+use host::{Host, shared_handles::SharedHandles};
 use leaf::{MemberClient, Rows, row::ClaimRow};
 use member::Registry;
 
@@ -60,6 +60,7 @@ pub struct Provisioner {
     pub members: Registry,
     /// Namespace in the members for volumes without a host claim.
     pub leaf_namespace: String,
+    pub shared_handles: Arc<SharedHandles>,
 }
 
 /// A volume that can be used.

@@ -55,8 +55,13 @@ impl Order {
         }
     }
 
+    /// Whoever asked has looked at one of them, and not at the others. A leaf that was never given out has none.
+    async fn is_of_several(&self, provisioner: &Provisioner) -> Result<bool> {
+        Ok(self.given_out && provisioner.shared_handles.have(&provisioner.host, &self.handle, self.asked).await?)
+    }
+
     /// Right before a step by which data may go: no volume of the host wants the leaf now. A leaf volume that is kept for the
-    /// host may be so since the removal was asked for: there nobody is believed.
+    /// host may be so since the removal was asked for: there nobody is believed, nor where several volumes of the host have the handle.
     pub(super) async fn still_stands(
         &self,
         provisioner: &Provisioner,
@@ -66,7 +71,8 @@ impl Order {
         row: &Row,
     ) -> Result<()> {
         let is_kept = row.volume.as_ref().is_some_and(|volume| volume.follows || volume.healing || volume.removal);
-        if self.asked.elapsed() < BELIEVED && !is_kept {
+        let is_believed = self.asked.elapsed() < BELIEVED && !is_kept;
+        if is_believed && !self.is_of_several(provisioner).await? {
             return Ok(());
         }
         let volumes = host::volume::all_with(&provisioner.host, &self.handle).await?;

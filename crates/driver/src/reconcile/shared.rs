@@ -105,7 +105,7 @@ fn message(member: &str, volumes: &[HostVolume], is_kept: bool) -> String {
     let data = if is_kept {
         "its data is kept"
     } else {
-        "its data is not kept in the member yet, and goes with the first of them that has the policy Delete and is deleted"
+        "its data is not kept in the member yet: it goes where somebody removes its leaf claim there"
     };
     format!(
         "member {member}: PersistentVolumes {}{more} have one handle, and nobody can tell whose the leaf is: {data}, and its leaf claim is \

@@ -1,21 +1,11 @@
-//! ConfigMaps, Secrets and tokens of the host, kept in a member for as long as a pod of the host that runs there names them. They
+//! ConfigMaps and Secrets of the host, kept in a member for as long as a pod of the host that runs there names them. They
 //! carry our labels; whatever else has such a name is left alone, and no pod is given it.
 //!
-//! Secrets and tokens leave the host only where its namespace says so by a label. No message holds anything of what is in one.
+//! Secrets leave the host only where its namespace says so by a label. No message holds anything of what is in one.
 
 use std::collections::BTreeMap;
 
-use k8s_openapi::{
-    api::{
-        authentication::v1::{BoundObjectReference, TokenRequest, TokenRequestSpec},
-        core::v1::ServiceAccount,
-    },
-    jiff::Timestamp,
-};
-use kube::{
-    Api,
-    api::{DynamicObject, Patch, PatchParams, PostParams},
-};
+use kube::api::{DynamicObject, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 
 use super::{
@@ -26,17 +16,14 @@ use super::{
         open_namespaces::OPEN,
     },
     Pods,
-    names::{self, Given, HOST_ROOT_CA, Kind, Name, ROOT_CA, Token, named, token_secret, tokens},
-    rejection::PodRejection,
+    account_tokens::{self, RENEW_AT},
+    names::{Given, HOST_ROOT_CA, Kind, Name, ROOT_CA, named, token_secret, tokens},
+    rejection::{PodRejection, denied},
 };
 use domain::volume::DRIVER;
 
 /// On a copy: the object of the host, and its version, that it is a copy of.
 const VERSION: &str = "kosmos.csi.io/version";
-/// On a Secret with tokens: when they are to be renewed, in seconds.
-pub(super) const RENEW_AT: &str = "kosmos.csi.io/renew-at";
-/// On the same: whose tokens they are.
-const ACCOUNT: &str = "kosmos.csi.io/account";
 /// A Secret of this type is given a token by the cluster that it is in, of the account there that it names.
 const ACCOUNT_TOKEN: &str = "kubernetes.io/service-account-token";
 /// A ConfigMap in a namespace of the member where there are Secrets of ours: nobody may list those of all namespaces, and the
@@ -90,7 +77,7 @@ impl Pods<'_> {
         }
         if open
             && !tokens.is_empty()
-            && let Err(why) = self.sync_tokens(pod, &tokens).await?
+            && let Err(why) = account_tokens::sync(self, pod, &tokens).await?
         {
             return Ok(Err(why));
         }
@@ -130,62 +117,8 @@ impl Pods<'_> {
         self.put(*kind, namespace, name, wanted, is_current).await.map(|put| put.map(|()| true))
     }
 
-    pub(super) async fn sync_tokens(&self, pod: &Value, wanted: &[Token]) -> kube::Result<Result<(), PodRejection>> {
-        let uid = text(pod, "/metadata/uid");
-        let (namespace, name) = (text(pod, "/metadata/namespace"), token_secret(uid));
-        let there = read(&self.of_kind(Kind::Secret, namespace, false), &name).await;
-        match there {
-            Ok(Some(there)) if self.is_ours(&there) && !is_due(&there) => return Ok(Ok(())),
-            Err(error) => return denied(error, Kind::Secret, namespace, &self.member.name),
-            Ok(_) => {}
-        }
-        let account = match text(pod, "/spec/serviceAccountName") {
-            "" => "default",
-            name => name,
-        };
-        let (mut data, mut renew_at) = (BTreeMap::new(), i64::MAX);
-        for (number, token) in wanted.iter().enumerate() {
-            match self.token(account, pod, token).await {
-                Ok((token, until)) => {
-                    let left = until - Timestamp::now().as_second();
-                    renew_at = renew_at.min(until - left / 5);
-                    data.insert(names::token_key(number), token);
-                }
-                Err(error) => return denied(error, Kind::Secret, namespace, "host"),
-            }
-        }
-        let notes = json!({RENEW_AT: renew_at.to_string(), ACCOUNT: account});
-        let mut secret = self.marked(&name, namespace, &notes);
-        secret["stringData"] = json!(data);
-        self.put(Kind::Secret, namespace, &name, secret, |there| !is_due(there)).await
-    }
-
-    /// A token of the pod's account in the host, for as long as the pod is there, and until when it holds.
-    async fn token(&self, account: &str, pod: &Value, wanted: &Token) -> kube::Result<(String, i64)> {
-        let word = |pointer| Some(text(pod, pointer).to_owned());
-        let bound = BoundObjectReference {
-            api_version: Some("v1".to_owned()),
-            kind: Some("Pod".to_owned()),
-            name: word("/metadata/name"),
-            uid: word("/metadata/uid"),
-        };
-        let request = TokenRequest {
-            spec: TokenRequestSpec {
-                audiences: Some(wanted.audience.clone()).filter(|audience| !audience.is_empty()).into_iter().collect(),
-                bound_object_ref: Some(bound),
-                expiration_seconds: Some(wanted.seconds),
-            },
-            ..TokenRequest::default()
-        };
-        let namespace = text(pod, "/metadata/namespace");
-        let accounts = Api::<ServiceAccount>::namespaced(self.host.client.clone(), namespace);
-        let answer = accounts.create_token_request(account, &PostParams::default(), &request).await?;
-        let status = answer.status.ok_or_else(|| kube::Error::Service("the answer holds no token".into()))?;
-        Ok((status.token, status.expiration_timestamp.0.as_second()))
-    }
-
     /// Makes an object in the member, or brings it up to date. One that is not ours is left alone.
-    async fn put(
+    pub(super) async fn put(
         &self,
         kind: Kind,
         namespace: &str,
@@ -237,7 +170,7 @@ impl Pods<'_> {
         self.of_kind(kind, namespace, false).create(&PostParams::default(), &wanted).await.map(drop)
     }
 
-    fn marked(&self, name: &str, namespace: &str, annotations: &Value) -> Value {
+    pub(super) fn marked(&self, name: &str, namespace: &str, annotations: &Value) -> Value {
         let labels = json!({MANAGED_BY: DRIVER, HOST: self.host.id.0});
         json!({"metadata": {"name": name, "namespace": namespace, "labels": labels, "annotations": annotations}})
     }
@@ -309,29 +242,6 @@ fn version(original: &Value) -> String {
     format!("{}/{}", text(original, "/metadata/uid"), text(original, "/metadata/resourceVersion"))
 }
 
-pub(super) fn is_due(there: &Value) -> bool {
-    let renew_at = mark(there, "annotations", RENEW_AT).parse::<i64>().unwrap_or_default();
-    renew_at <= Timestamp::now().as_second()
-}
-
-/// A right that is missing is said to the user who waits, and nothing of what the cluster has said.
-fn denied<T>(error: kube::Error, kind: Kind, namespace: &str, cluster: &str) -> kube::Result<Result<T, PodRejection>> {
-    match error {
-        kube::Error::Api(status) if status.code == 403 => {
-            let message = format!(
-                "{cluster} gives the agent no right to a {kind} of namespace {namespace}: bind its ClusterRole there, as \
-                 deploy/manifests/virtual-node.yaml and deploy/member-virtual-node.yaml show"
-            );
-            Ok(Err(PodRejection::new("NoRight", message)))
-        }
-        kube::Error::Api(status) if [400, 409, 422].contains(&status.code) => {
-            let message = format!("{cluster} does not take a {kind} in namespace {namespace}: {}", status.reason);
-            Ok(Err(PodRejection::new("WaitsForObject", message)))
-        }
-        other => Err(other),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -381,19 +291,5 @@ mod tests {
     fn version_is_another_one_for_another_object_of_the_name() {
         let object = |uid: &str| json!({"metadata": {"uid": uid, "resourceVersion": "1"}});
         assert_ne!(version(&object("a")), version(&object("b")));
-    }
-
-    #[test]
-    fn tokens_are_renewed_before_they_end() {
-        let renew_at = |seconds: i64| json!({"metadata": {"annotations": {RENEW_AT: (Timestamp::now().as_second() + seconds).to_string()}}});
-        assert!(!is_due(&renew_at(60)) && is_due(&renew_at(-1)) && is_due(&json!({})));
-    }
-
-    #[test]
-    fn message_of_a_cluster_is_not_passed_on() {
-        let status = json!({"code": 422, "reason": "Invalid", "message": "data canary-4711 is bad"});
-        let error = kube::Error::Api(Box::new(serde_json::from_value(status).unwrap()));
-        let why = denied::<()>(error, Kind::Secret, "shop", "m").unwrap().unwrap_err();
-        assert!(!why.message.contains("canary"), "{}", why.message);
     }
 }

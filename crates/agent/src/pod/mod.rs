@@ -1,6 +1,7 @@
 //! Runs the host's pods in a member: what is to be done about each is decided beside this, on what watches have told and,
 //! before anything is made or removed, once more on what was read just now.
 
+mod account_tokens;
 mod allowance;
 mod bounds;
 mod change;

@@ -20,7 +20,8 @@ use super::{
         object::{Place, is_leaving, mark, text},
     },
     Pods,
-    config_sync::{MARKER, RENEW_AT, is_due, rewritten},
+    account_tokens::{self, RENEW_AT, is_due},
+    config_sync::{MARKER, rewritten},
     names::{Kind, named, token_secret, tokens},
     refusal::refusal,
     removal::with_uid,
@@ -230,7 +231,7 @@ impl Pods<'_> {
         }
         let kept = if of_tokens {
             let pod = HostPod::read(pod, pod_place);
-            self.sync_tokens(&pod, &tokens(&pod["spec"])).await?
+            account_tokens::sync(self, &pod, &tokens(&pod["spec"])).await?
         } else {
             self.sync_one(&(*kind, place.name.clone()), &place.namespace, there).await?.map(drop)
         };

@@ -1,6 +1,9 @@
 //! Why a pod is not run in a member, in words for its user.
 
-use super::super::object::{Place, short};
+use super::{
+    super::object::{Place, short},
+    names::Kind,
+};
 use cluster::with_causes;
 
 /// In bytes; an event takes 1024.
@@ -47,6 +50,29 @@ fn words(error: &kube::Error) -> String {
     short(&with_causes(error), LONGEST)
 }
 
+/// A right that is missing is said to the user who waits, and nothing of what the cluster has said.
+pub(super) fn denied<T>(
+    error: kube::Error,
+    kind: Kind,
+    namespace: &str,
+    cluster: &str,
+) -> kube::Result<Result<T, PodRejection>> {
+    match error {
+        kube::Error::Api(status) if status.code == 403 => {
+            let message = format!(
+                "{cluster} gives the agent no right to a {kind} of namespace {namespace}: bind its ClusterRole there, as \
+                 deploy/manifests/virtual-node.yaml and deploy/member-virtual-node.yaml show"
+            );
+            Ok(Err(PodRejection::new("NoRight", message)))
+        }
+        kube::Error::Api(status) if [400, 409, 422].contains(&status.code) => {
+            let message = format!("{cluster} does not take a {kind} in namespace {namespace}: {}", status.reason);
+            Ok(Err(PodRejection::new("WaitsForObject", message)))
+        }
+        other => Err(other),
+    }
+}
+
 /// A cluster that says something of a Secret may say what is in it.
 pub(super) fn without_words(error: kube::Error) -> kube::Error {
     match error {
@@ -81,5 +107,13 @@ mod tests {
             let why = PodRejection::not_copied("m", &without_words(error));
             assert!(why.message.contains(words) && !why.message.contains("canary"), "{}", why.message);
         }
+    }
+
+    #[test]
+    fn message_of_a_cluster_is_not_passed_on() {
+        let status = serde_json::json!({"code": 422, "reason": "Invalid", "message": "data canary-4711 is bad"});
+        let error = kube::Error::Api(Box::new(serde_json::from_value(status).unwrap()));
+        let why = denied::<()>(error, Kind::Secret, "shop", "m").unwrap().unwrap_err();
+        assert!(!why.message.contains("canary"), "{}", why.message);
     }
 }

@@ -303,6 +303,24 @@ fn copy_that_says_something_else_all_the_time_at_any_length_is_told_of_every_few
     });
 }
 
+#[test]
+fn secret_that_a_quota_of_the_member_refuses_is_told_as_that_and_comes_once_there_is_room() {
+    story(1, async {
+        let world = standing(1).await;
+        world.open_namespace(SHOP);
+        let quota = json!({"metadata": {"namespace": SHOP, "name": "few"}, "spec": {"hard": {"secrets": "0"}}});
+        world.member.create("resourcequotas", quota).unwrap();
+        give_secrets(&world, "true");
+        run_with_secret(&world);
+        let says = |words: &str| world.says("web", "QuotaExceeded", words);
+        until("it says why it waits", || says("a Secret in namespace shop, as a quota there is used up")).await;
+        assert!(says("`kubectl -n shop describe resourcequota`"), "what to do");
+        let raise = |quota: &mut Value| quota["spec"]["hard"]["secrets"] = json!("9");
+        world.member.change("resourcequotas", SHOP, "few", raise).unwrap();
+        until("it runs", || world.phase("web") == "Running").await;
+    });
+}
+
 /// As where somebody there has removed it, and its quota of ConfigMaps is full since.
 #[test]
 fn namespace_that_takes_no_mark_keeps_no_secret_from_being_kept_up_to_date_and_a_new_one_says_why_it_waits() {

@@ -257,6 +257,16 @@ pub fn says_what_is_missing(status: &Status) -> bool {
         && status.details.as_ref().is_some_and(|details| !details.name.is_empty())
 }
 
+/// A right is there, and a ResourceQuota has no more room.
+pub fn exceeds_quota(status: &Status) -> bool {
+    status.code == 403 && status.message.contains("exceeded quota")
+}
+
+/// A right is there, and what is being deleted takes nothing new.
+pub fn is_of_what_ends(status: &Status) -> bool {
+    status.code == 403 && status.message.contains("being terminated")
+}
+
 fn causes<'a>(
     error: &'a (dyn std::error::Error + 'static),
 ) -> impl Iterator<Item = &'a (dyn std::error::Error + 'static)> {

@@ -154,8 +154,8 @@ impl MemberClient {
         match status.code {
             400 | 422 => Error::Refused(text),
             401 => unreachable(format!("{doing}: it refuses the credentials of its kubeconfig (expired or revoked?)")),
-            403 if said.contains("exceeded quota") => Error::NoPlace(text),
-            403 if said.contains("being terminated") => Error::InProgress(text),
+            403 if cluster::exceeds_quota(status) => Error::NoPlace(text),
+            403 if cluster::is_of_what_ends(status) => Error::InProgress(text),
             403 => Error::Denied(text),
             404 if cluster::says_what_is_missing(status) => Error::NotFound(text),
             409 if status.reason == "AlreadyExists" => Error::Exists(text),

@@ -4,7 +4,8 @@ use super::{
     super::object::{Place, short},
     names::Kind,
 };
-use cluster::with_causes;
+use cluster::{exceeds_quota, is_of_what_ends, with_causes};
+use kube::core::Status;
 
 /// In bytes; an event takes 1024.
 const LONGEST: usize = 800;
@@ -50,7 +51,7 @@ fn words(error: &kube::Error) -> String {
     short(&with_causes(error), LONGEST)
 }
 
-/// A right that is missing is said to the user who waits, and nothing of what the cluster has said.
+/// What is in the way is said to the user who waits, and nothing of what the cluster has said.
 pub(super) fn denied<T>(
     error: kube::Error,
     kind: Kind,
@@ -58,19 +59,36 @@ pub(super) fn denied<T>(
     cluster: &str,
 ) -> kube::Result<Result<T, PodRejection>> {
     match error {
-        kube::Error::Api(status) if status.code == 403 => {
+        kube::Error::Api(status) => match of_object(&status, kind, namespace, cluster) {
+            Some(why) => Ok(Err(why)),
+            None => Err(kube::Error::Api(status)),
+        },
+        other => Err(other),
+    }
+}
+
+/// None where an answer says nothing of the object that was asked for.
+fn of_object(status: &Status, kind: Kind, namespace: &str, cluster: &str) -> Option<PodRejection> {
+    let not_taken = format!("{cluster} does not take a {kind} in namespace {namespace}");
+    Some(match status.code {
+        403 if exceeds_quota(status) => {
+            let advice =
+                format!("free some of it, or raise it: `kubectl -n {namespace} describe resourcequota` there names it");
+            PodRejection::new("QuotaExceeded", format!("{not_taken}, as a quota there is used up: {advice}"))
+        }
+        403 if is_of_what_ends(status) => {
+            PodRejection::new("WaitsForObject", format!("{not_taken}, which is being deleted there"))
+        }
+        403 => {
             let message = format!(
                 "{cluster} gives the agent no right to a {kind} of namespace {namespace}: bind its ClusterRole there, as \
                  deploy/manifests/virtual-node.yaml and deploy/member-virtual-node.yaml show"
             );
-            Ok(Err(PodRejection::new("NoRight", message)))
+            PodRejection::new("NoRight", message)
         }
-        kube::Error::Api(status) if [400, 409, 422].contains(&status.code) => {
-            let message = format!("{cluster} does not take a {kind} in namespace {namespace}: {}", status.reason);
-            Ok(Err(PodRejection::new("WaitsForObject", message)))
-        }
-        other => Err(other),
-    }
+        400 | 409 | 422 => PodRejection::new("WaitsForObject", format!("{not_taken}: {}", status.reason)),
+        _ => return None,
+    })
 }
 
 /// A cluster that says something of a Secret may say what is in it.
@@ -110,10 +128,24 @@ mod tests {
     }
 
     #[test]
-    fn message_of_a_cluster_is_not_passed_on() {
-        let status = serde_json::json!({"code": 422, "reason": "Invalid", "message": "data canary-4711 is bad"});
-        let error = kube::Error::Api(Box::new(serde_json::from_value(status).unwrap()));
-        let why = denied::<()>(error, Kind::Secret, "shop", "m").unwrap().unwrap_err();
-        assert!(!why.message.contains("canary"), "{}", why.message);
+    fn each_refusal_of_an_object_has_its_own_advice_and_no_message_of_a_cluster_is_passed_on() {
+        let told = |code: u16, message: &str| {
+            let status =
+                serde_json::json!({"code": code, "reason": "Why", "message": format!("{message}: canary-4711")});
+            let error = kube::Error::Api(Box::new(serde_json::from_value(status).unwrap()));
+            let why = denied::<()>(error, Kind::Secret, "shop", "m").map(Result::unwrap_err).ok()?;
+            assert!(!why.message.contains("canary"), "{}", why.message);
+            Some((why.reason, why.message))
+        };
+        for (code, message, reason, words) in [
+            (422, "data is bad", "WaitsForObject", "m does not take a Secret in namespace shop: Why"),
+            (403, "no right", "NoRight", "bind its ClusterRole there"),
+            (403, "exceeded quota", "QuotaExceeded", "describe resourcequota"),
+            (403, "it is being terminated", "WaitsForObject", "is being deleted there"),
+        ] {
+            let (seen, said) = told(code, message).unwrap();
+            assert!(seen == reason && said.contains(words), "{message}: {seen} {said}");
+        }
+        assert_eq!(told(500, "etcd"), None);
     }
 }

@@ -7,7 +7,7 @@ use super::{
     listing::Listing,
     status::{Line, begin, held, line, screen},
 };
-use domain::volume::quantity;
+use domain::{some_of::some_of, volume::quantity};
 use leaf::capacity::UNLIMITED;
 
 #[derive(Clone, Debug, Default)]
@@ -95,11 +95,11 @@ impl Seen {
             return line(&what, "no member has told its room for it yet", true);
         }
         if some.is_empty() {
-            let all = named(rooms.keys().map(|member| (*member).to_owned()));
+            let all = some_of(rooms.keys(), TOLD);
             let state = format!("no member has room for it ({all}): `kosmos-csi doctor` says why");
             return line(&what, state, false);
         }
-        line(&what, format!("room in {}", named(some.into_iter())), true)
+        line(&what, format!("room in {}", some_of(some, TOLD)), true)
     }
 
     /// A member that takes nothing new just now is no fault of what is installed here.
@@ -110,7 +110,7 @@ impl Seen {
                 "none has told its room yet; `kosmos-csi member add` lets one join, which takes a minute to tell it";
             return vec![line("members", state, true)];
         }
-        let all = named(rooms.keys().map(|member| (*member).to_owned()));
+        let all = some_of(rooms.keys(), TOLD);
         let mut lines = vec![line("members", format!("{}: {all}", rooms.len()), true)];
         let state = "no room for any class: it is cordoned, away or full, or lacks what they name";
         let closed = rooms.iter().filter(|(_, free)| **free == 0);
@@ -135,14 +135,6 @@ fn size(free: u64) -> String {
         much if much >= MI => quantity::print(much - much % MI),
         little => quantity::print(little),
     }
-}
-
-fn named(all: impl Iterator<Item = String>) -> String {
-    let mut all: Vec<String> = all.collect();
-    let more = all.len().saturating_sub(TOLD);
-    all.truncate(TOLD);
-    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
-    format!("{}{more}", all.join(", "))
 }
 
 #[cfg(test)]
@@ -242,6 +234,6 @@ mod tests {
     fn room_is_told_as_people_read_it_and_of_many_members_some_are_named() {
         assert_eq!([1, MI + 1, 5 << 30, UNLIMITED].map(size), ["1", "1Mi", "5Gi", "any size"]);
         let seven = (0..7).map(|at| format!("m{at}"));
-        assert_eq!(named(seven), "m0, m1, m2, m3, m4 and 2 more");
+        assert_eq!(some_of(seven, TOLD), "m0, m1, m2, m3, m4 and 2 more");
     }
 }

@@ -14,6 +14,7 @@ use super::{
     rejection::PodRejection,
     step::copy_of,
 };
+use domain::some_of::some_of;
 
 /// So many are named.
 const NAMED: usize = 5;
@@ -68,18 +69,15 @@ pub(super) async fn compare(pods: &Pods<'_>, pod: &Value, made: &Value) {
 /// What is told of them; none where all are there. `asked` and `made`: the copy as it was sent, and as it was made.
 fn told(member: &str, asked: &Value, made: &Value) -> Option<PodRejection> {
     let lacking = lacking("spec", &asked["spec"], &made["spec"]);
-    let named: Vec<&str> = lacking.iter().take(NAMED).map(String::as_str).collect();
-    let more = match lacking.len().checked_sub(NAMED) {
-        None if named.is_empty() => return None,
-        None | Some(0) => String::new(),
-        Some(more) => format!(" and {more} more"),
-    };
+    if lacking.is_empty() {
+        return None;
+    }
     Some(PodRejection::new(
         "FieldsDropped",
         format!(
-            "member {member} has made the copy without {}{more}, which its Kubernetes does not know or has switched off, or a webhook has \
+            "member {member} has made the copy without {}, which its Kubernetes does not know or has switched off, or a webhook has \
              taken out: the copy runs without that",
-            named.join(", ")
+            some_of(lacking, NAMED)
         ),
     ))
 }

@@ -11,6 +11,7 @@ use super::{
 };
 use domain::{
     error::Error,
+    some_of::some_of,
     volume::moving::{Outcome, Part, Phase, Seen, Sum},
 };
 use host::{
@@ -63,9 +64,9 @@ impl Looked {
             _ => None,
         });
         let what = match &self.users {
-            Users::Have(users) if !users.is_empty() => format!("{what}: {}", several(users)),
+            Users::Have(users) if !users.is_empty() => format!("{what}: {}", some_of(users, NAMED)),
             Users::Keep(users) if !users.is_empty() => {
-                format!("{what}; the one that is on its way out is kept by {}", several(users))
+                format!("{what}; the one that is on its way out is kept by {}", some_of(users, NAMED))
             }
             Users::Have(_) | Users::Keep(_) => what.to_owned(),
         };
@@ -292,13 +293,6 @@ pub(super) async fn tell(host: &Host, of: &VolumeMove, reason: &'static str, mes
     host::events::tell_of(host, &about, &news).await;
     if let Some(pinned) = of.status.as_ref().and_then(|status| status.volume.as_ref()) {
         host::events::tell_claim(host, &claim, &pinned.claim_uid, &news).await;
-    }
-}
-
-fn several(names: &[String]) -> String {
-    match names.get(..NAMED) {
-        Some(some) if names.len() > NAMED => format!("{} and {} more", some.join(", "), names.len() - NAMED),
-        _ => names.join(", "),
     }
 }
 

@@ -8,6 +8,7 @@ use super::{
 };
 use domain::{
     error::Result,
+    some_of::some_of,
     volume::healing::{Healing, Wish, decide},
 };
 use host::{events::News, volume::HostVolume};
@@ -99,18 +100,15 @@ async fn tell_all(reconciler: &Reconciler, leaf: &MemberClient, volumes: &[HostV
 }
 
 fn message(member: &str, volumes: &[HostVolume], is_kept: bool) -> String {
-    let names: Vec<&str> = volumes.iter().take(NAMED).map(|volume| &*volume.name).collect();
-    let more = volumes.len() - names.len();
-    let more = if more == 0 { String::new() } else { format!(" and {more} more") };
+    let names = some_of(volumes.iter().map(|volume| &volume.name), NAMED);
     let data = if is_kept {
         "its data is kept"
     } else {
         "its data is not kept in the member yet: it goes where somebody removes its leaf claim there"
     };
     format!(
-        "member {member}: PersistentVolumes {}{more} have one handle, and nobody can tell whose the leaf is: {data}, and its leaf claim is \
-         neither recreated nor let go until one of them is left. Give those that are to go the policy Retain, and delete them",
-        names.join(", ")
+        "member {member}: PersistentVolumes {names} have one handle, and nobody can tell whose the leaf is: {data}, and its leaf claim is \
+         neither recreated nor let go until one of them is left. Give those that are to go the policy Retain, and delete them"
     )
 }
 

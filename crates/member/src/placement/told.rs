@@ -1,6 +1,7 @@
 //! What a choice rests on, in words: for the log, and for the user whose volume goes elsewhere.
 
 use super::{Candidate, Offer, Standing, Wish};
+use domain::some_of::some_of;
 use leaf::capacity::UNLIMITED;
 
 /// As many candidates are named.
@@ -23,11 +24,7 @@ pub fn reason(wish: &Wish<'_>, members: &[Candidate], chosen: &str) -> &'static 
 
 /// Every candidate with how it stands; of many the first.
 pub fn among(members: &[Candidate]) -> String {
-    let mut told: Vec<String> = members.iter().take(NAMED).map(ToString::to_string).collect();
-    if members.len() > NAMED {
-        told.push(format!("and {} more", members.len() - NAMED));
-    }
-    told.join(", ")
+    some_of(members, NAMED)
 }
 
 impl std::fmt::Display for Candidate {
@@ -77,7 +74,7 @@ mod tests {
         );
         let many: Vec<Candidate> =
             (0..1000).map(|at| member(&at.to_string(), Standing::Cordoned, Offer::Full)).collect();
-        assert!(among(&many).ends_with("7 (cordoned), and 992 more"));
+        assert!(among(&many).ends_with("7 (cordoned) and 992 more"));
     }
 
     #[test]

@@ -38,6 +38,8 @@ mod ends;
 mod events;
 #[path = "agent/failures.rs"]
 mod failures;
+#[path = "agent/given.rs"]
+mod given;
 #[path = "agent/idle.rs"]
 mod idle;
 #[path = "agent/in_use.rs"]

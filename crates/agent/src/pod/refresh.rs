@@ -24,10 +24,11 @@ use super::{
     config_sync::{MARKER, rewritten},
     names::{Kind, named, token_secret, tokens},
     refusal::refusal,
+    rejection::without_words,
     removal::with_uid,
 };
 use cluster::with_causes;
-use domain::volume::DRIVER;
+use domain::{some_of::some_of, volume::DRIVER};
 
 /// How soon a change in the host is seen in the members, as with a kubelet.
 const LOOK: Duration = Duration::from_secs(30);
@@ -41,8 +42,25 @@ const EVERYWHERE: Duration = Duration::from_mins(10);
 /// Secrets of his own, in as many as he likes. The next look asks about others.
 const ASKED_AT_ONCE: usize = 100;
 
+/// Of the namespaces that could not be looked at, how many are named in the log.
+const NAMED: usize = 5;
+
 /// Where a thing is, by its kind.
 type SyncedObject = (Kind, Place);
+/// What was answered that keeps a namespace from being looked at.
+type Failures = BTreeMap<String, kube::Error>;
+
+/// What one look goes by.
+struct Look<'a> {
+    /// With one of the host's pods that name it.
+    wanted: BTreeMap<SyncedObject, (Place, Arc<HostPod>)>,
+    named_by_copies: BTreeSet<SyncedObject>,
+    /// Namespaces of the host that give Secrets, as they were listed, and of those that did not what they say now.
+    open: Arc<BTreeSet<String>>,
+    asked: BTreeMap<String, bool>,
+    /// Since when nothing names what is there.
+    unused: &'a mut HashMap<SyncedObject, Instant>,
+}
 
 impl Pods<'_> {
     /// Keeps everything up to date that pods of the host name there, and removes what no copy names any more, or what the host no
@@ -52,8 +70,12 @@ impl Pods<'_> {
         loop {
             let is_thorough = last_thorough.is_none_or(|since| since.elapsed() >= EVERYWHERE);
             match self.look_at_named(&mut unused, &mut holding, is_thorough).await {
-                Ok(()) if is_thorough => last_thorough = Some(Instant::now()),
-                Ok(()) => {}
+                Ok(failures) => {
+                    if is_thorough {
+                        last_thorough = Some(Instant::now());
+                    }
+                    self.tell_of(failures);
+                }
                 Err(error) => tracing::warn!(
                     member = self.member.name,
                     error = with_causes(&error),
@@ -64,77 +86,95 @@ impl Pods<'_> {
         }
     }
 
+    fn tell_of(&self, failures: Failures) {
+        let namespaces = some_of(failures.keys(), NAMED);
+        if let Some(error) = failures.into_values().next().map(without_words) {
+            tracing::warn!(
+                member = self.member.name,
+                namespaces,
+                error = with_causes(&error),
+                "ConfigMaps and Secrets of these namespaces are not kept up to date: the first of them says why"
+            );
+        }
+    }
+
     async fn look_at_named(
         &self,
         unused: &mut HashMap<SyncedObject, Instant>,
         holding: &mut BTreeSet<String>,
         is_thorough: bool,
-    ) -> kube::Result<()> {
-        let (wanted, named_by_copies) = (self.wanted(), self.named_by_copies());
+    ) -> kube::Result<Failures> {
+        let (mut failures, named_by_copies) = (Failures::new(), self.named_by_copies());
         let mut there = self.ours_in(Kind::ConfigMap, "").await?;
         let marked = there.iter().filter(|((_, place), _)| place.name == MARKER);
         let marked: BTreeSet<String> = marked.map(|((_, place), _)| place.namespace.clone()).collect();
         let open = self.view.open_namespaces.list(&self.host.client).await?;
         let everywhere = is_thorough.then_some(&*open);
         let namespaces = with_secrets(everywhere, &marked, holding, &named_by_copies);
-        there.extend(self.secrets_there(namespaces, &marked, holding).await?);
+        there.extend(self.secrets_there(namespaces, &marked, holding, &mut failures).await?);
         there.retain(|((_, place), _)| place.name != MARKER || !holding.contains(&place.namespace));
-        unused.retain(|thing, _| there.iter().any(|(known, _)| known == thing) && !named_by_copies.contains(thing));
-        let mut is_idle = |thing: &SyncedObject| {
-            let since = unused.entry(thing.clone()).or_insert_with(Instant::now);
-            thing.1.name == MARKER || since.elapsed() > UNUSED
-        };
-        let is_given = |thing: &SyncedObject| thing.0 == Kind::ConfigMap || open.contains(&thing.1.namespace);
         let is_there: BTreeSet<SyncedObject> = there.iter().map(|(thing, _)| thing.clone()).collect();
-        let mut asked = BTreeMap::new();
+        let is_known = |thing: &SyncedObject| is_there.contains(thing) || failures.contains_key(&thing.1.namespace);
+        unused.retain(|thing, _| is_known(thing) && !named_by_copies.contains(thing));
+        let mut look = Look { wanted: self.wanted(), named_by_copies, open, asked: BTreeMap::new(), unused };
         for (thing, object) in there {
-            let gives = if is_given(&thing) {
-                Some(true)
-            } else if is_leaving(&object) {
-                // What somebody's finalizer keeps there would be among the first to be asked about at every look.
-                None
-            } else {
-                self.is_open_now(&thing.1.namespace, &mut asked).await?
-            };
-            match (gives, wanted.get(&thing)) {
-                (Some(false), _) => {
-                    self.remove(&thing, &object, "its namespace in the host gives members no Secrets any more").await?;
-                }
-                (Some(true), Some(pod)) => self.refresh(&thing, Some(&object), pod).await?,
-                (Some(true), None) if !named_by_copies.contains(&thing) && is_idle(&thing) => {
-                    self.remove(&thing, &object, "no pod names it").await?;
-                }
-                (Some(true) | None, _) => {}
-            }
+            put_by(&mut failures, &thing, self.attend_to(&mut look, &thing, &object).await)?;
         }
-        let is_lacking =
-            |thing: &SyncedObject| named_by_copies.contains(thing) && !is_there.contains(thing) && is_given(thing);
-        for (thing, pod) in wanted.iter().filter(|(thing, _)| is_lacking(thing)) {
-            self.refresh(thing, None, pod).await?;
+        for (thing, pod) in look.wanted.iter().filter(|(thing, _)| look.lacks(thing, &is_there)) {
+            put_by(&mut failures, thing, self.refresh(thing, None, pod).await)?;
         }
-        Ok(())
+        Ok(failures)
     }
 
-    /// `holding`: where some were when they were last listed. They are listed there until none is left: the mark of a namespace may be
-    /// another host's, and then tells this one nothing.
+    /// One that is there.
+    async fn attend_to(&self, look: &mut Look<'_>, thing: &SyncedObject, object: &Value) -> kube::Result<()> {
+        let gives = if look.is_given(thing) {
+            Some(true)
+        } else if is_leaving(object) {
+            // What somebody's finalizer keeps there would be among the first to be asked about at every look.
+            None
+        } else {
+            self.is_open_now(&thing.1.namespace, &mut look.asked).await?
+        };
+        let is_idle = gives == Some(true) && look.is_idle(thing);
+        match (gives, look.wanted.get(thing)) {
+            (Some(false), _) => {
+                self.remove(thing, object, "its namespace in the host gives members no Secrets any more").await
+            }
+            (Some(true), Some(pod)) => self.refresh(thing, Some(object), pod).await,
+            (Some(true), None) if is_idle => self.remove(thing, object, "no pod names it").await,
+            (Some(true) | None, _) => Ok(()),
+        }
+    }
+
+    /// `holding`: where some were when they were last listed, or may be. They are listed there until none is left: the mark of a namespace may
+    /// be another host's, and then tells this one nothing.
     async fn secrets_there(
         &self,
         namespaces: BTreeSet<String>,
         marked: &BTreeSet<String>,
         holding: &mut BTreeSet<String>,
+        failures: &mut Failures,
     ) -> kube::Result<Vec<(SyncedObject, Value)>> {
         let mut there = Vec::new();
         for namespace in namespaces {
-            let secrets = self.ours_in(Kind::Secret, &namespace).await?;
-            if secrets.is_empty() {
-                holding.remove(&namespace);
-                continue;
+            match self.ours_in(Kind::Secret, &namespace).await {
+                Ok(secrets) if secrets.is_empty() => {
+                    holding.remove(&namespace);
+                }
+                Ok(secrets) => {
+                    if !marked.contains(&namespace) {
+                        self.mark_again(&namespace).await?;
+                    }
+                    there.extend(secrets);
+                    holding.insert(namespace);
+                }
+                Err(error @ kube::Error::Api(_)) => {
+                    failures.insert(namespace.clone(), error);
+                    holding.insert(namespace);
+                }
+                Err(error) => return Err(error),
             }
-            if !marked.contains(&namespace) {
-                self.mark_again(&namespace).await?;
-            }
-            holding.insert(namespace);
-            there.extend(secrets);
         }
         Ok(there)
     }
@@ -239,6 +279,35 @@ impl Pods<'_> {
             tracing::warn!(member = self.member.name, %kind, object = %place, why.message, "an object in the member is not kept up to date");
         }
         Ok(())
+    }
+}
+
+impl Look<'_> {
+    fn is_given(&self, (kind, place): &SyncedObject) -> bool {
+        *kind == Kind::ConfigMap || self.open.contains(&place.namespace)
+    }
+
+    fn is_idle(&mut self, thing: &SyncedObject) -> bool {
+        if self.wanted.contains_key(thing) || self.named_by_copies.contains(thing) {
+            return false;
+        }
+        let since = self.unused.entry(thing.clone()).or_insert_with(Instant::now);
+        thing.1.name == MARKER || since.elapsed() > UNUSED
+    }
+
+    fn lacks(&self, thing: &SyncedObject, there: &BTreeSet<SyncedObject>) -> bool {
+        self.named_by_copies.contains(thing) && !there.contains(thing) && self.is_given(thing)
+    }
+}
+
+/// What is answered of one namespace keeps no other one from being looked at. A cluster that does not answer ends the look.
+fn put_by(failures: &mut Failures, (_, place): &SyncedObject, outcome: kube::Result<()>) -> kube::Result<()> {
+    match outcome {
+        Err(error @ kube::Error::Api(_)) => {
+            failures.entry(place.namespace.clone()).or_insert(error);
+            Ok(())
+        }
+        other => other,
     }
 }
 

@@ -562,32 +562,13 @@ fn namespace_that_gives_secrets_no_more_ends_what_was_given_and_gives_it_again()
         give_secrets(&world, "false");
         until("nothing is left of it", || world.member.get("secrets", SHOP, "keys").is_none()).await;
         assert_eq!(world.phase("web"), "Running");
-        until("nor the mark", || world.member.get("configmaps", SHOP, "kosmos-csi.secrets").is_none()).await;
+        let mark = format!("kosmos-csi.secrets.{}", world.host_id());
+        until("nor the mark", || world.member.get("configmaps", SHOP, &mark).is_none()).await;
         give_secrets(&world, "true");
         until("its pod has it again", given).await;
         give_secrets(&world, "false");
         world.host.delete("pods", SHOP, "web").unwrap();
         until("it goes also with its pod", || !given() && world.pod("web").is_none()).await;
-        until("the mark too", || world.member.get("configmaps", SHOP, "kosmos-csi.secrets").is_none()).await;
-    });
-}
-
-#[test]
-fn secret_goes_also_where_the_mark_of_its_namespace_is_another_hosts() {
-    story(1, async {
-        let world = standing(1).await;
-        give_secrets(&world, "true");
-        world.open_namespace(SHOP);
-        let labels = json!({"app.kubernetes.io/managed-by": "kosmos.csi.io", "kosmos.csi.io/host": "another"});
-        let mark = json!({"namespace": SHOP, "name": "kosmos-csi.secrets", "labels": labels,
-            "annotations": {"kosmos.csi.io/version": "1"}});
-        world.member.create("configmaps", json!({"metadata": mark})).unwrap();
-        run_with_secret(&world);
-        sleep(Duration::from_mins(1)).await;
-        assert_eq!(world.phase("web"), "Running");
-        world.host.delete("pods", SHOP, "web").unwrap();
-        sleep(Duration::from_mins(5)).await;
-        assert!(world.member.get("secrets", SHOP, "keys").is_none(), "the Secret is left in the member");
-        assert!(world.member.get("configmaps", SHOP, "kosmos-csi.secrets").is_some(), "it is the other host's");
+        until("the mark too", || world.member.get("configmaps", SHOP, &mark).is_none()).await;
     });
 }

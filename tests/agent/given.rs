@@ -1,12 +1,15 @@
-//! What pods name, kept in a member in which something is in the way of that.
+//! What pods name, kept in a member in which something is in the way of that, or which another host uses as well.
+
+use std::{sync::Arc, time::Duration};
 
 use serde_json::{Value, json};
 use simulate::{
     faults::{Action, Verb},
     text,
 };
+use tokio::time::sleep;
 
-use super::{NODE, SHOP, World, standing, story, until};
+use super::{NODE, SHOP, World, give_secrets, run_with_secret, standing, story, until};
 
 /// Looked at before any other.
 const FIRST: &str = "first";
@@ -53,4 +56,116 @@ fn namespace_in_which_the_member_fails_keeps_no_other_one_from_being_kept_up_to_
             until("this one as well once the member takes it", || settings(&world, FIRST) == "2").await;
         });
     }
+}
+
+/// A ConfigMap that another host keeps in the shop's namespace of the member.
+fn of_another_host(world: &World, name: &str) -> Arc<Value> {
+    let labels = json!({"app.kubernetes.io/managed-by": "kosmos.csi.io", "kosmos.csi.io/host": "another"});
+    let metadata =
+        json!({"namespace": SHOP, "name": name, "labels": labels, "annotations": {"kosmos.csi.io/version": "1"}});
+    world.member.create("configmaps", json!({"metadata": metadata, "data": {"a": "theirs"}})).unwrap()
+}
+
+#[test]
+fn object_of_another_host_is_neither_given_nor_changed_nor_removed_and_the_pod_says_whose_it_is() {
+    story(1, async {
+        let world = standing(1).await;
+        world.open_namespace(SHOP);
+        let theirs = of_another_host(&world, "settings");
+        run_with_settings(&world, SHOP);
+        let says = || world.says("web", "NameTaken", "it belongs to another host cluster (another)");
+        until("it says whose it is", says).await;
+        world.host.delete("pods", SHOP, "web").unwrap();
+        sleep(Duration::from_mins(5)).await;
+        assert_eq!(world.member.get("configmaps", SHOP, "settings"), Some(theirs));
+    });
+}
+
+/// By which every pod that has a token knows its own host.
+#[test]
+fn hosts_that_share_a_namespace_have_each_its_own_authority_there() {
+    story(1, async {
+        let world = standing(1).await;
+        world.open_namespace(SHOP);
+        let (root, other) = ("kube-root-ca.crt", "kosmos-csi.kube-root-ca.crt");
+        let theirs = [other.to_owned(), format!("{other}.another")].map(|name| (of_another_host(&world, &name), name));
+        let map = json!({"metadata": {"namespace": SHOP, "name": root}, "data": {"a": "ours"}});
+        world.host.create("configmaps", map).unwrap();
+        let volumes = json!([{"name": "ca", "configMap": {"name": root}}]);
+        let spec = json!({"nodeName": NODE, "containers": [{"name": "c", "image": "i:1"}], "volumes": volumes,
+            "automountServiceAccountToken": false});
+        world.host.create("pods", json!({"metadata": {"namespace": SHOP, "name": "web"}, "spec": spec})).unwrap();
+        until("it runs", || world.phase("web") == "Running").await;
+        let named = text(&world.copy("web").unwrap(), "/spec/volumes/0/configMap/name").to_owned();
+        assert_eq!(named, format!("{other}.{}", world.host_id()));
+        assert_eq!(world.member.get("configmaps", SHOP, &named).unwrap()["data"]["a"], "ours");
+        for (before, name) in theirs {
+            assert_eq!(world.member.get("configmaps", SHOP, &name), Some(before), "{name}");
+        }
+    });
+}
+
+#[test]
+fn secret_goes_also_where_the_mark_of_its_namespace_is_another_hosts() {
+    story(1, async {
+        let world = standing(1).await;
+        give_secrets(&world, "true");
+        world.open_namespace(SHOP);
+        let labels = json!({"app.kubernetes.io/managed-by": "kosmos.csi.io", "kosmos.csi.io/host": "another"});
+        let mark = json!({"namespace": SHOP, "name": "kosmos-csi.secrets", "labels": labels,
+            "annotations": {"kosmos.csi.io/version": "1"}});
+        world.member.create("configmaps", json!({"metadata": mark})).unwrap();
+        run_with_secret(&world);
+        sleep(Duration::from_mins(1)).await;
+        assert_eq!(world.phase("web"), "Running");
+        world.host.delete("pods", SHOP, "web").unwrap();
+        sleep(Duration::from_mins(5)).await;
+        assert!(world.member.get("secrets", SHOP, "keys").is_none(), "the Secret is left in the member");
+        assert!(world.member.get("configmaps", SHOP, "kosmos-csi.secrets").is_some(), "it is the other host's");
+    });
+}
+
+/// The host's namespace gives nothing any more, the copy is gone, and no process remembers anything.
+#[test]
+fn new_agent_finds_secrets_in_a_namespace_that_another_host_has_marked_as_well() {
+    story(1, async {
+        let world = standing(1).await;
+        give_secrets(&world, "true");
+        world.open_namespace(SHOP);
+        let marks = ["kosmos-csi.secrets", "kosmos-csi.secrets.another"];
+        let theirs = marks.map(|name| of_another_host(&world, name));
+        run_with_secret(&world);
+        until("it runs", || world.phase("web") == "Running").await;
+        world.kill();
+        for cluster in [&world.host, &world.member] {
+            cluster.delete_now("pods", SHOP, "web").unwrap();
+        }
+        give_secrets(&world, "false");
+        world.start("second");
+        until("the Secret is gone", || world.member.get("secrets", SHOP, "keys").is_none()).await;
+        let own = format!("kosmos-csi.secrets.{}", world.host_id());
+        until("its own mark too", || world.member.get("configmaps", SHOP, &own).is_none()).await;
+        assert_eq!(marks.map(|name| world.member.get("configmaps", SHOP, name)), theirs.map(Some));
+    });
+}
+
+/// As of one in which an earlier version of this host was at work.
+#[test]
+fn mark_of_before_stands_for_secrets_until_the_namespace_has_one_of_the_hosts_own() {
+    story(1, async {
+        let world = standing(1).await;
+        give_secrets(&world, "true");
+        run_with_secret(&world);
+        until("it runs", || world.phase("web") == "Running").await;
+        let own = format!("kosmos-csi.secrets.{}", world.host_id());
+        let mut former = Value::clone(&world.member.get("configmaps", SHOP, &own).unwrap());
+        former["metadata"] = json!({"namespace": SHOP, "name": "kosmos-csi.secrets", "labels": former["metadata"]["labels"],
+            "annotations": former["metadata"]["annotations"]});
+        world.member.create("configmaps", former).unwrap();
+        world.member.delete("configmaps", SHOP, &own).unwrap();
+        let has = |name: &str| world.member.get("configmaps", SHOP, name).is_some();
+        until("it has its own", || has(&own)).await;
+        until("that of before goes", || !has("kosmos-csi.secrets")).await;
+        assert!(has(&own) && world.member.get("secrets", SHOP, "keys").is_some());
+    });
 }

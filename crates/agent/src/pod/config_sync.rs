@@ -17,7 +17,7 @@ use super::{
     },
     Pods,
     account_tokens::{self, RENEW_AT},
-    names::{Given, HOST_ROOT_CA, Kind, Name, ROOT_CA, named, token_secret, tokens},
+    names::{Given, Kind, Name, ROOT_CA, host_root_ca, named, token_secret, tokens},
     rejection::{PodRejection, denied},
 };
 use domain::volume::DRIVER;
@@ -26,9 +26,8 @@ use domain::volume::DRIVER;
 const VERSION: &str = "kosmos.csi.io/version";
 /// A Secret of this type is given a token by the cluster that it is in, of the account there that it names.
 const ACCOUNT_TOKEN: &str = "kubernetes.io/service-account-token";
-/// A ConfigMap in a namespace of the member where there are Secrets of ours: nobody may list those of all namespaces, and the
-/// host's namespace, which gave them, may have gone.
-pub(super) const MARKER: &str = "kosmos-csi.secrets";
+/// What marks were called when all hosts had one name for theirs. They begin with it.
+pub(super) const FORMER_MARK: &str = "kosmos-csi.secrets";
 
 /// What a pod is given of what it names.
 #[derive(Debug, Default)]
@@ -38,8 +37,8 @@ pub(super) struct Synced {
 }
 
 impl Synced {
-    pub(super) fn given<'a>(&'a self, pod_uid: &'a str) -> Given<'a> {
-        Given { secrets: self.secrets, left_out: &self.left_out, pod_uid }
+    pub(super) fn given<'a>(&'a self, pod_uid: &'a str, host: &'a str) -> Given<'a> {
+        Given { secrets: self.secrets, left_out: &self.left_out, pod_uid, host }
     }
 }
 
@@ -60,7 +59,7 @@ impl Pods<'_> {
             return Ok(Err(PodRejection::new("SecretsNotGiven", message)));
         }
         let mut kept = Synced { secrets: open, left_out: Vec::new() };
-        for (name, needed) in in_copy(pod, open) {
+        for (name, needed) in in_copy(pod, open, &self.host.id.0) {
             if name.0 == Kind::Secret && !open {
                 kept.left_out.push(name);
                 continue;
@@ -69,7 +68,7 @@ impl Pods<'_> {
                 Ok(true) => {}
                 Ok(false) if !needed => kept.left_out.push(name),
                 Ok(false) => {
-                    let message = format!("{} {} is not there", name.0, in_host(&name.1));
+                    let message = format!("{} {} is not there", name.0, in_host(&name.1, &self.host.id.0));
                     return Ok(Err(PodRejection::new("WaitsForObject", message)));
                 }
                 Err(why) => return Ok(Err(why)),
@@ -96,7 +95,7 @@ impl Pods<'_> {
         namespace: &str,
         there: Option<&Value>,
     ) -> kube::Result<Result<bool, PodRejection>> {
-        let original = match read(&self.of_kind(*kind, namespace, true), in_host(name)).await {
+        let original = match read(&self.of_kind(*kind, namespace, true), in_host(name, &self.host.id.0)).await {
             Err(error) => return denied(error, *kind, namespace, "host"),
             Ok(None) => return Ok(Ok(false)),
             Ok(Some(original)) => original,
@@ -161,8 +160,14 @@ impl Pods<'_> {
 
     /// Before the first Secret is there. Where somebody else has something of that name, it is as it was.
     pub(super) async fn mark_namespace(&self, namespace: &str) -> kube::Result<()> {
-        let marker = self.marked(MARKER, namespace, &json!({VERSION: "1"}));
-        ignore_conflict(self.create_kept(Kind::ConfigMap, namespace, marker).await)
+        let mark = self.marked(&self.namespace_mark(), namespace, &json!({VERSION: "1"}));
+        ignore_conflict(self.create_kept(Kind::ConfigMap, namespace, mark).await)
+    }
+
+    /// The ConfigMap in a namespace of the member where there are Secrets of this host: nobody may list those of all namespaces, and the
+    /// host's namespace, which gave them, may have gone. Another host may have Secrets there as well.
+    pub(super) fn namespace_mark(&self) -> String {
+        format!("{FORMER_MARK}.{}", self.host.id)
     }
 
     async fn create_kept(&self, kind: Kind, namespace: &str, wanted: Value) -> kube::Result<()> {
@@ -190,16 +195,16 @@ impl Pods<'_> {
 }
 
 /// What the copy of a pod names, and whether it needs it: with the member's names, and without its tokens.
-fn in_copy(pod: &Value, open: bool) -> BTreeMap<Name, bool> {
-    let mut named = named(&rewritten(pod, open));
+fn in_copy(pod: &Value, open: bool, host: &str) -> BTreeMap<Name, bool> {
+    let mut named = named(&rewritten(pod, open, host));
     named.remove(&(Kind::Secret, token_secret(text(pod, "/metadata/uid"))));
     named
 }
 
 /// The spec of a pod's copy, in what it names.
-pub(super) fn rewritten(pod: &Value, secrets: bool) -> Value {
+pub(super) fn rewritten(pod: &Value, secrets: bool, host: &str) -> Value {
     let mut spec = pod["spec"].clone();
-    Given { secrets, left_out: &[], pod_uid: text(pod, "/metadata/uid") }.rewrite(&mut spec);
+    Given { secrets, left_out: &[], pod_uid: text(pod, "/metadata/uid"), host }.rewrite(&mut spec);
     spec
 }
 
@@ -216,8 +221,8 @@ fn pulls(pod: &Value) -> bool {
     items(pod, "/spec/imagePullSecrets").next().is_some()
 }
 
-fn in_host(name: &str) -> &str {
-    if name == HOST_ROOT_CA { ROOT_CA } else { name }
+fn in_host<'a>(name: &'a str, host: &str) -> &'a str {
+    if name == host_root_ca(host) { ROOT_CA } else { name }
 }
 
 /// From what is there to what is wanted, as long as it is as it was seen.
@@ -251,11 +256,12 @@ mod tests {
         let sources = json!([{"serviceAccountToken": {"path": "t"}}, {"configMap": {"name": ROOT_CA}}]);
         let volumes = json!([{"name": "kube-api-access-1", "projected": {"sources": sources}}]);
         let pod = json!({"metadata": {"uid": "u"}, "spec": {"volumes": volumes}});
-        let named =
-            |open| in_copy(&pod, open).into_keys().map(|(kind, name)| format!("{kind} {name}")).collect::<Vec<_>>();
-        assert_eq!(named(true), [format!("ConfigMap {HOST_ROOT_CA}")]);
+        let named = |open| {
+            in_copy(&pod, open, "h").into_keys().map(|(kind, name)| format!("{kind} {name}")).collect::<Vec<_>>()
+        };
+        assert_eq!(named(true), ["ConfigMap kosmos-csi.kube-root-ca.crt.h"]);
         assert!(named(false).is_empty());
-        assert_eq!(in_host(HOST_ROOT_CA), ROOT_CA);
+        assert_eq!(in_host("kosmos-csi.kube-root-ca.crt.h", "h"), ROOT_CA);
     }
 
     #[test]

@@ -177,7 +177,7 @@ mod tests {
     fn copied(spec: &Value, secrets: bool) -> Value {
         let claims =
             BTreeMap::from([("data".to_owned(), "leaf".to_owned()), ("scratch".to_owned(), "p-scratch".to_owned())]);
-        let given = Given { secrets, left_out: &[], pod_uid: "u" };
+        let given = Given { secrets, left_out: &[], pod_uid: "u", host: "h" };
         let address = Some(("api.example.org", 6443));
         copy(&pod(spec), &Made { host: "h", claims: &claims, handles: &BTreeMap::new(), given, node: None, address })
     }
@@ -223,7 +223,7 @@ mod tests {
 
     #[test]
     fn copy_says_which_volumes_of_the_host_it_mounts() {
-        let given = Given { secrets: false, left_out: &[], pod_uid: "u" };
+        let given = Given { secrets: false, left_out: &[], pod_uid: "u", host: "h" };
         let (claims, handles) = (BTreeMap::new(), BTreeMap::from([("leaf".to_owned(), "m/shop/leaf/01".to_owned())]));
         let made = Made { host: "h", claims: &claims, handles: &handles, given, node: None, address: None };
         let copy = copy(&pod(&json!({"containers": []})), &made);
@@ -246,7 +246,7 @@ mod tests {
                 json!({"nodeAffinity": pinned, "podAntiAffinity": apart}),
             ),
         ] {
-            let given = Given { secrets: false, left_out: &[], pod_uid: "u" };
+            let given = Given { secrets: false, left_out: &[], pod_uid: "u", host: "h" };
             let none = BTreeMap::new();
             let made = Made { host: "h", claims: &none, handles: &none, given, node: Some("worker-1"), address: None };
             let copy = copy(&pod(&json!({"nodeName": "kosmos-m-worker-1", "affinity": affinity})), &made);

@@ -294,7 +294,7 @@ impl Pods<'_> {
             return Ok(Next::After(AGAIN));
         };
         let address = self.settings.host_address.as_ref().map(|(host, port)| (host.as_str(), *port));
-        let given = kept.given(text(pod, "/metadata/uid"));
+        let given = kept.given(text(pod, "/metadata/uid"), &self.host.id.0);
         let (claims, handles) = (&claims.by_volume, &claims.handles);
         let node = at.node.as_deref();
         let made = copy(pod, &Made { host: &self.host.id.0, claims, handles, given, node, address });

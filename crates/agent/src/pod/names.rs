@@ -9,8 +9,11 @@ use super::super::object::{items, text};
 
 /// The ConfigMap in which every namespace of a cluster is given that cluster's certificate authority.
 pub(super) const ROOT_CA: &str = "kube-root-ca.crt";
-/// What the host's is called in a member, which has its own.
-pub(super) const HOST_ROOT_CA: &str = "kosmos-csi.kube-root-ca.crt";
+/// What that of this host is called in a member, which has its own, and where other hosts may use the same namespaces.
+pub(super) fn host_root_ca(host: &str) -> String {
+    format!("kosmos-csi.{ROOT_CA}.{host}")
+}
+
 /// The volume in which a cluster hands its pods the account's token.
 const ACCESS: &str = "kube-api-access-";
 
@@ -109,6 +112,7 @@ pub(super) struct Given<'a> {
     /// What the pod can do without, and has to.
     pub(super) left_out: &'a [Name],
     pub(super) pod_uid: &'a str,
+    pub(super) host: &'a str,
 }
 
 impl Given<'_> {
@@ -123,10 +127,10 @@ impl Given<'_> {
                 retain(container, "env", |variable| !self.leaves_out(named_in(variable, IN_VARIABLE)));
                 retain(container, "envFrom", |source| !self.leaves_out(named_in(source, IN_VARIABLES)));
                 for variable in list_mut(container, "env") {
-                    rename_root_ca(variable.pointer_mut("/valueFrom/configMapKeyRef"));
+                    self.rename_root_ca(variable.pointer_mut("/valueFrom/configMapKeyRef"));
                 }
                 for source in list_mut(container, "envFrom") {
-                    rename_root_ca(source.get_mut("configMapRef"));
+                    self.rename_root_ca(source.get_mut("configMapRef"));
                 }
             }
         }
@@ -154,20 +158,20 @@ impl Given<'_> {
                 source.get("serviceAccountToken").is_none() && !self.leaves_out(named_in(source, IN_VOLUME))
             });
             for source in list_mut(projected, "sources") {
-                rename_root_ca(source.get_mut("configMap"));
+                self.rename_root_ca(source.get_mut("configMap"));
             }
         }
-        rename_root_ca(volume.get_mut("configMap"));
+        self.rename_root_ca(volume.get_mut("configMap"));
         let nothing_left = volume.pointer("/projected/sources").is_some_and(|sources| *sources == json!([]));
         if nothing_left || of_account && !self.secrets || self.leaves_out(named_in(volume, IN_VOLUME)) {
             *volume = json!({"name": volume["name"], "emptyDir": {}});
         }
     }
-}
 
-fn rename_root_ca(source: Option<&mut Value>) {
-    if let Some(source) = source.filter(|source| source["name"] == ROOT_CA) {
-        source["name"] = json!(HOST_ROOT_CA);
+    fn rename_root_ca(&self, source: Option<&mut Value>) {
+        if let Some(source) = source.filter(|source| source["name"] == ROOT_CA) {
+            source["name"] = json!(host_root_ca(self.host));
+        }
     }
 }
 
@@ -234,7 +238,7 @@ mod tests {
     fn what_is_left_out_is_named_no_more() {
         let left_out = [secret("maybe"), secret("keys"), secret("registry")];
         let mut spec = spec();
-        Given { secrets: true, left_out: &left_out, pod_uid: "u" }.rewrite(&mut spec);
+        Given { secrets: true, left_out: &left_out, pod_uid: "u", host: "h" }.rewrite(&mut spec);
         let still: Vec<Name> = named(&spec).into_keys().collect();
         assert!(left_out.iter().all(|name| !still.contains(name)), "{still:?}");
         assert_eq!(spec["volumes"][1], json!({"name": "b", "emptyDir": {}}));
@@ -246,19 +250,19 @@ mod tests {
     fn token_is_the_hosts_where_the_namespace_gives_its_secrets_and_none_elsewhere() {
         let mut given = json!({"volumes": [access()]});
         let mut kept = given.clone();
-        Given { secrets: true, left_out: &[], pod_uid: "u" }.rewrite(&mut given);
+        Given { secrets: true, left_out: &[], pod_uid: "u", host: "h" }.rewrite(&mut given);
         let sources = given.pointer("/volumes/0/projected/sources").unwrap();
         assert_eq!(
             sources[0],
             json!({"secret": {"name": token_secret("u"), "items": [{"key": "token-0", "path": "token"}]}})
         );
-        assert_eq!(sources[1]["configMap"]["name"], HOST_ROOT_CA);
-        Given { secrets: false, left_out: &[], pod_uid: "u" }.rewrite(&mut kept);
+        assert_eq!(sources[1]["configMap"]["name"], "kosmos-csi.kube-root-ca.crt.h");
+        Given { secrets: false, left_out: &[], pod_uid: "u", host: "h" }.rewrite(&mut kept);
         assert_eq!(kept, json!({"volumes": [{"name": "kube-api-access-x1", "emptyDir": {}}]}));
         let token = json!({"serviceAccountToken": {"path": "t"}});
         let mut own =
             json!({"volumes": [{"name": "own", "projected": {"sources": [token, {"configMap": {"name": "a"}}]}}]});
-        Given { secrets: false, left_out: &[], pod_uid: "u" }.rewrite(&mut own);
+        Given { secrets: false, left_out: &[], pod_uid: "u", host: "h" }.rewrite(&mut own);
         assert_eq!(own["volumes"][0]["projected"]["sources"], json!([{"configMap": {"name": "a"}}]));
     }
 }

@@ -21,7 +21,7 @@ use super::{
     },
     Pods,
     account_tokens::{self, RENEW_AT, is_due},
-    config_sync::{MARKER, rewritten},
+    config_sync::{FORMER_MARK, rewritten},
     names::{Kind, named, token_secret, tokens},
     refusal::refusal,
     rejection::without_words,
@@ -106,13 +106,17 @@ impl Pods<'_> {
     ) -> kube::Result<Failures> {
         let (mut failures, named_by_copies) = (Failures::new(), self.named_by_copies());
         let mut there = self.ours_in(Kind::ConfigMap, "").await?;
-        let marked = there.iter().filter(|((_, place), _)| place.name == MARKER);
-        let marked: BTreeSet<String> = marked.map(|((_, place), _)| place.namespace.clone()).collect();
+        let marked_by = |mark: &str| -> BTreeSet<String> {
+            let marks = there.iter().filter(|((_, place), _)| place.name == mark);
+            marks.map(|((_, place), _)| place.namespace.clone()).collect()
+        };
+        let (marked, formerly) = (marked_by(&self.namespace_mark()), marked_by(FORMER_MARK));
         let open = self.view.open_namespaces.list(&self.host.client).await?;
         let everywhere = is_thorough.then_some(&*open);
-        let namespaces = with_secrets(everywhere, &marked, holding, &named_by_copies);
+        let mut namespaces = with_secrets(everywhere, &marked, holding, &named_by_copies);
+        namespaces.extend(formerly);
         there.extend(self.secrets_there(namespaces, &marked, holding, &mut failures).await?);
-        there.retain(|((_, place), _)| place.name != MARKER || !holding.contains(&place.namespace));
+        there.retain(|((_, place), _)| !self.marks_secrets(place, &marked, holding));
         let is_there: BTreeSet<SyncedObject> = there.iter().map(|(thing, _)| thing.clone()).collect();
         let is_known = |thing: &SyncedObject| is_there.contains(thing) || failures.contains_key(&thing.1.namespace);
         unused.retain(|thing, _| is_known(thing) && !named_by_copies.contains(thing));
@@ -136,7 +140,7 @@ impl Pods<'_> {
         } else {
             self.is_open_now(&thing.1.namespace, &mut look.asked).await?
         };
-        let is_idle = gives == Some(true) && look.is_idle(thing);
+        let is_idle = gives == Some(true) && (self.is_mark(&thing.1.name) || look.is_idle(thing));
         match (gives, look.wanted.get(thing)) {
             (Some(false), _) => {
                 self.remove(thing, object, "its namespace in the host gives members no Secrets any more").await
@@ -177,6 +181,16 @@ impl Pods<'_> {
             }
         }
         Ok(there)
+    }
+
+    fn is_mark(&self, name: &str) -> bool {
+        name == FORMER_MARK || name == self.namespace_mark()
+    }
+
+    /// A mark that stays. One of before does until the namespace has one of this host's own.
+    fn marks_secrets(&self, place: &Place, marked: &BTreeSet<String>, holding: &BTreeSet<String>) -> bool {
+        let is_needed = place.name != FORMER_MARK || !marked.contains(&place.namespace);
+        self.is_mark(&place.name) && holding.contains(&place.namespace) && is_needed
     }
 
     /// One that takes no mark, as by its quota or because it ends, keeps no other from being looked at: what it has is known by `holding`.
@@ -228,7 +242,7 @@ impl Pods<'_> {
         for (place, kept) in self.view.kept_pods_for(&self.member.name) {
             let pod = HostPod::read(&kept, &place);
             if self.runs(&pod) {
-                let named = things(&pod, &rewritten(&pod, true)).into_iter();
+                let named = things(&pod, &rewritten(&pod, true, &self.host.id.0)).into_iter();
                 wanted.extend(named.map(|thing| (thing, (place.clone(), Arc::clone(&kept)))));
             }
         }
@@ -292,7 +306,7 @@ impl Look<'_> {
             return false;
         }
         let since = self.unused.entry(thing.clone()).or_insert_with(Instant::now);
-        thing.1.name == MARKER || since.elapsed() > UNUSED
+        since.elapsed() > UNUSED
     }
 
     fn lacks(&self, thing: &SyncedObject, there: &BTreeSet<SyncedObject>) -> bool {

@@ -19,14 +19,23 @@ pub struct Seen {
     /// Of the program that asks.
     pub version: String,
     pub has_driver_object: bool,
-    /// Who works in the background, and how many seconds ago he said so.
-    pub leader: Option<(String, i64)>,
+    /// Who works in the background.
+    pub leader: Option<Holder>,
     pub workloads: Vec<Workload>,
     pub members: Vec<SeenMember>,
     pub volumes: Vec<ListedVolume>,
     pub moves_under_way: usize,
     /// Those that do not go on.
     pub stalled_moves: usize,
+}
+
+/// Who has a lease.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Holder {
+    /// His pod begins it; empty where the last one was stopped, and has given the lease back.
+    pub identity: String,
+    /// How many seconds ago he said so.
+    pub age: i64,
 }
 
 /// A Deployment or DaemonSet of the chart.
@@ -78,7 +87,7 @@ pub(crate) fn screen(kind: &'static str, lines: &[Line]) -> (Listing, bool) {
 }
 
 /// What every screen begins with.
-pub(crate) fn begin(version: &str, has_driver_object: bool, leader: Option<&(String, i64)>) -> Vec<Line> {
+pub(crate) fn begin(version: &str, has_driver_object: bool, leader: Option<&Holder>) -> Vec<Line> {
     let driver = if has_driver_object {
         "CSIDriver kosmos.csi.io is there"
     } else {
@@ -91,20 +100,16 @@ pub(crate) fn begin(version: &str, has_driver_object: bool, leader: Option<&(Str
     ]
 }
 
-/// Who holds a lease, and how many seconds ago he said so.
-pub(crate) fn held(what: &str, never: &str, by: Option<&(String, i64)>) -> Line {
-    match by {
-        None => line(what, never, false),
-        // One that is stopped gives the lease back, and the next takes it within seconds.
-        Some((pod, age)) if pod.is_empty() => {
-            let state = format!("none just now: the last one was stopped {} ago", span(*age));
-            line(what, state, *age <= LEASE_LATE)
-        }
-        Some((pod, age)) if *age > LEASE_LATE => {
-            line(what, format!("none: {pod} last renewed its lease {} ago", span(*age)), false)
-        }
-        Some((pod, age)) => line(what, format!("{pod}, which said so {} ago", span(*age)), true),
-    }
+pub(crate) fn held(what: &str, never: &str, by: Option<&Holder>) -> Line {
+    let Some(Holder { identity, age }) = by else { return line(what, never, false) };
+    let (is_late, ago) = (*age > LEASE_LATE, format!("{} ago", span(*age)));
+    let state = match (identity.as_str(), is_late) {
+        // The next one takes it within seconds.
+        ("", _) => format!("none just now: the last one was stopped {ago}"),
+        (identity, true) => format!("none: {identity} last renewed its lease {ago}"),
+        (identity, false) => format!("{identity}, which said so {ago}"),
+    };
+    line(what, state, !is_late)
 }
 
 impl Seen {
@@ -191,7 +196,7 @@ mod tests {
         Seen {
             version: "0.1.0".to_owned(),
             has_driver_object: true,
-            leader: Some(("controller-1".to_owned(), 3)),
+            leader: Some(Holder { identity: "controller-1".to_owned(), age: 3 }),
             workloads: vec![workload],
             members: vec![SeenMember { name: "m0".to_owned(), cordoned: true, problem: None }],
             volumes: vec![volume.clone(), volume, waits],
@@ -219,16 +224,14 @@ mod tests {
     fn what_is_not_well_is_said_and_makes_the_whole_so() {
         let silent = SeenMember { name: "edge".to_owned(), cordoned: false, problem: Some("no answer".to_owned()) };
         let off = Workload { wanted: 0, ready: 0, ..well().workloads[0].clone() };
+        let late = |identity: &str| Some(Holder { identity: identity.to_owned(), age: 600 });
         let down = Workload { name: "DaemonSet a/c".to_owned(), ready: 0, wanted: 1, image: String::new() };
         for (seen, row) in [
             (Seen { has_driver_object: false, ..well() }, "driver             NOT WELL: CSIDriver"),
             (Seen { leader: None, ..well() }, "leader             NOT WELL: no controller has ever"),
+            (Seen { leader: late("c"), ..well() }, "leader             NOT WELL: none: c last renewed"),
             (
-                Seen { leader: Some(("c".to_owned(), 600)), ..well() },
-                "leader             NOT WELL: none: c last renewed",
-            ),
-            (
-                Seen { leader: Some((String::new(), 600)), ..well() },
+                Seen { leader: late(""), ..well() },
                 "leader             NOT WELL: none just now: the last one was stopped 10m ago",
             ),
             (Seen { members: vec![silent.clone()], ..well() }, "members            NOT WELL: 0 of 1 answer"),

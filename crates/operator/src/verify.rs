@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use super::{
     listing::Listing,
-    status::{Line, begin, held, line, screen},
+    status::{Holder, Line, begin, held, line, screen},
 };
 use domain::{some_of::some_of, volume::quantity};
 use leaf::capacity::UNLIMITED;
@@ -16,12 +16,12 @@ pub struct Seen {
     pub version: String,
     /// None: the host has no such object.
     pub driver: Option<DriverObject>,
-    /// Who works in the background, and how many seconds ago he said so; likewise the sidecars.
-    pub leader: Option<(String, i64)>,
+    /// Who works in the background; likewise the sidecars.
+    pub leader: Option<Holder>,
     /// csi-provisioner is not looked for.
     pub without_provisioner: bool,
-    pub provisioner: Option<(String, i64)>,
-    pub attacher: Option<(String, i64)>,
+    pub provisioner: Option<Holder>,
+    pub attacher: Option<Holder>,
     pub classes: Vec<Class>,
     pub rooms: Vec<Room>,
 }
@@ -151,7 +151,7 @@ mod tests {
     }
 
     fn installed() -> Seen {
-        let works = |pod: &str| Some((pod.to_owned(), 3));
+        let works = |pod: &str| Some(Holder { identity: pod.to_owned(), age: 3 });
         Seen {
             version: "0.1.0".to_owned(),
             driver: Some(DriverObject { tells_room: true, attaches: true }),
@@ -202,7 +202,7 @@ mod tests {
             (Seen { leader: None, ..with_members() }, "leader            NOT WELL: no controller has ever"),
             (Seen { provisioner: None, ..with_members() }, "csi-provisioner   NOT WELL: it has never worked here"),
             (
-                Seen { attacher: Some(("a".to_owned(), 600)), ..with_members() },
+                Seen { attacher: Some(Holder { identity: "a".to_owned(), age: 600 }), ..with_members() },
                 "csi-attacher      NOT WELL: none: a last renewed",
             ),
             (Seen { classes: vec![slip], ..with_members() }, "class fast        NOT WELL: unknown parameter"),

@@ -35,6 +35,7 @@ use operator::{
     compare::{HostSide, HostVolume, Leaf, LeafSnapshot, LeafVolume, MemberSide},
     doctor::{LeafClasses, SeenMember},
     kubeconfig,
+    status::Holder,
 };
 
 /// Single claims that are read at once.
@@ -73,9 +74,9 @@ pub(super) async fn driver_and_lease(host: &Host) -> Result<(bool, Option<LeaseS
     Ok((driver.is_some(), lease.and_then(|lease| lease.spec)))
 }
 
-/// Who holds it, and how many seconds ago he said so.
-pub(super) fn holder(lease: LeaseSpec) -> Option<(String, i64)> {
-    Some((lease.holder_identity.unwrap_or_default(), now() - lease.renew_time?.0.as_second()))
+pub(super) fn holder(lease: LeaseSpec) -> Option<Holder> {
+    let age = now() - lease.renew_time?.0.as_second();
+    Some(Holder { identity: lease.holder_identity.unwrap_or_default(), age })
 }
 
 /// All claims of the host.

@@ -14,7 +14,10 @@ use super::{Report, connect, look::holder, print::patiently};
 use crate::args::operator::Verify;
 use cluster::{Dial, lease, with_causes};
 use domain::volume::{DRIVER, MEMBER_KEY, Parameters, quantity};
-use operator::verify::{Class, DriverObject, Room, Seen, listing};
+use operator::{
+    status::Holder,
+    verify::{Class, DriverObject, Room, Seen, listing},
+};
 
 /// The leases of csi-provisioner and csi-attacher, which call them after the driver.
 const PROVISIONER: &str = "kosmos-csi-io";
@@ -97,7 +100,7 @@ async fn rooms(client: &Client, namespace: &str) -> Result<Vec<Room>, kube::Erro
     Ok(all.items.into_iter().filter_map(room).collect())
 }
 
-async fn held(client: &Client, namespace: &str, name: &str) -> Result<Option<(String, i64)>, kube::Error> {
+async fn held(client: &Client, namespace: &str, name: &str) -> Result<Option<Holder>, kube::Error> {
     let leases = Api::<Lease>::namespaced(client.clone(), namespace);
     let lease = cluster::read(leases.get(name).await, name)?;
     Ok(lease.and_then(|lease| lease.spec).and_then(holder))

@@ -233,7 +233,8 @@ pub fn awaited(of: &VolumeMove) -> Option<&str> {
     Some(waits.message.as_str()).filter(|message| *message != GOES_ON)
 }
 
-/// Since when it is stalled for this reason, as its user is told in these words; none where he is not.
+/// Since when it is stalled for this reason, as its user is told in these words; none where he is not. His message is the only place in which
+/// that outlives a process: a condition's own time is that of its status, which may be stalled longer for another reason.
 pub fn told_since(of: &VolumeMove, reason: &str, words: &str) -> Option<String> {
     let told = stall(of).filter(|stall| stall.reason == reason && stall.message.contains(words))?;
     Some(told.message.rsplit_once("(since ")?.1.split_once(')')?.0.to_owned())

@@ -37,6 +37,16 @@ pub(super) struct Silent {
     since: Instant,
     /// As its user is told.
     told_since: String,
+    /// Another process has told him so.
+    is_told: bool,
+}
+
+impl Silent {
+    fn now(part: Part, reason: &'static str, told_since: Option<String>) -> Self {
+        let is_told = told_since.is_some();
+        let told_since = told_since.unwrap_or_else(moves::now_in_words);
+        Self { part, reason, since: Instant::now(), told_since, is_told }
+    }
 }
 
 /// What was told last.
@@ -181,17 +191,10 @@ impl Job {
 
     /// As its user is told. None: for less than a minute.
     fn silent_since(&mut self, part: Part, reason: &'static str, how: &str) -> Option<String> {
-        // Another process may have told so.
-        let told_since = moves::told_since(&self.of, reason, how);
-        let is_told = told_since.is_some();
         let before = self.silent.take().filter(|before| before.part == part && before.reason == reason);
-        let silent = self.silent.insert(before.unwrap_or_else(|| Silent {
-            part,
-            reason,
-            since: Instant::now(),
-            told_since: told_since.unwrap_or_else(moves::now_in_words),
-        }));
-        (silent.since.elapsed() >= LONG || is_told).then(|| silent.told_since.clone())
+        let now = || Silent::now(part, reason, moves::told_since(&self.of, reason, how));
+        let silent = self.silent.insert(before.unwrap_or_else(now));
+        (silent.since.elapsed() >= LONG || silent.is_told).then(|| silent.told_since.clone())
     }
 
     pub(super) async fn tell_of_trouble(&mut self, reason: &str, message: String) {

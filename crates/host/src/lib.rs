@@ -6,6 +6,7 @@
 pub mod access;
 pub mod attachments;
 pub mod claim;
+pub mod class;
 pub mod events;
 pub mod identity;
 pub mod lately;

@@ -11,6 +11,7 @@ pub mod moving;
 pub mod namespaces;
 pub mod node;
 pub mod parameters;
+pub mod place;
 pub mod plan;
 pub mod published;
 pub mod quantity;
@@ -24,8 +25,9 @@ pub use id::{HostId, LeafName, LeafPlace, VolumeHash, VolumeId};
 pub use mode::{AccessMode, VolumeMode};
 pub use node::NodeId;
 pub use parameters::{LeafBinding, NAMES as PARAMETERS, Parameters};
+pub use place::{Claim, Placing};
 pub use snapshot::SnapshotSpec;
-pub use spec::{Claim, ClaimDigest, Request, Source, VolumeSpec};
+pub use spec::{ClaimDigest, Request, Source, VolumeSpec};
 
 /// The topology key whose value is a member's name.
 pub const MEMBER_KEY: &str = "topology.kosmos.csi.io/member";

@@ -6,23 +6,10 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use super::{
-    AccessMode, Attributes, HostId, LeafPlace, Parameters, VolumeHash, VolumeId, VolumeMode, backing::AttachMode,
-    id::is_label, id::is_subdomain, parameters::own, quantity,
+    AccessMode, Attributes, Claim, HostId, LeafPlace, Parameters, Placing, VolumeHash, VolumeId, VolumeMode,
+    backing::AttachMode, parameters::own, quantity,
 };
-use crate::error::{Error, Result};
-
-/// The host claim a volume is made for, as the provisioner names it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Claim {
-    pub namespace: String,
-    pub name: String,
-}
-
-impl fmt::Display for Claim {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "{}/{}", self.namespace, self.name)
-    }
-}
+use crate::error::Result;
 
 /// Stands for a claim's namespace and name where only equality counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -136,50 +123,9 @@ impl VolumeSpec {
         own(raw).map(|(key, value)| (key.clone(), value.clone())).collect()
     }
 
-    /// The leaf claim carries the host claim's own name, so that a mirrored pod finds it; without a host claim, the hash.
     pub fn place(&self, member: &str, host: &HostId, fallback_namespace: &str) -> Result<LeafPlace> {
-        if self.attach_mode(member) == AttachMode::VirtualMachine {
-            return self.place_beside_machines(member, host);
-        }
-        let (namespace, claim) = match &self.claim {
-            Some(claim) => (claim.namespace.clone(), claim.name.clone()),
-            None => (fallback_namespace.to_owned(), hashed_name(VolumeHash::new(host, &self.name))),
-        };
-        let fill = |parameter: &str, template: Option<&String>, default: String| match template {
-            Some(template) => self.fill(parameter, template, host),
-            None => Ok(default),
-        };
-        let place = LeafPlace {
-            namespace: fill("leafNamespace", self.parameters.leaf_namespace.at(member), namespace)?,
-            claim: fill("leafClaimName", self.parameters.leaf_claim_name.at(member), claim)?,
-        };
-        if !is_label(&place.namespace, 63) {
-            return Err(Error::Invalid(format!("leafNamespace gives {:?}, which is no namespace", place.namespace)));
-        }
-        if !is_subdomain(&place.claim) {
-            return Err(Error::Invalid(format!("leafClaimName gives {:?}, which is no claim's name", place.claim)));
-        }
-        Ok(place)
-    }
-
-    /// A disk's claim lives in the namespace of the machines, which all namespaces of the host share: so the claim cannot have
-    /// the host claim's name.
-    fn place_beside_machines(&self, member: &str, host: &HostId) -> Result<LeafPlace> {
-        let wrong = |why: &str| {
-            Error::Invalid(format!(
-                "StorageClass parameter attachMode is virtual-machine for member {member}: {why}. Set leafNamespace to the \
-                 namespace of the virtual machines, and leave leafClaimName out"
-            ))
-        };
-        if self.parameters.leaf_claim_name.at(member).is_some() {
-            return Err(wrong("leafClaimName is set, and the leaf claim is named by the driver"));
-        }
-        let template = self.parameters.leaf_namespace.at(member).ok_or_else(|| wrong("leafNamespace is missing"))?;
-        let namespace = template.replace("${host}", &host.0);
-        if !is_label(&namespace, 63) {
-            return Err(wrong(&format!("leafNamespace {template:?} is no fixed namespace")));
-        }
-        Ok(LeafPlace { namespace, claim: hashed_name(VolumeHash::new(host, &self.name)) })
+        let placing = Placing { parameters: &self.parameters, claim: self.claim.as_ref(), volume: &self.name };
+        placing.place(member, host, fallback_namespace)
     }
 
     pub fn attach_mode(&self, member: &str) -> AttachMode {
@@ -212,27 +158,6 @@ impl VolumeSpec {
     pub fn id(&self, member: &str, host: &HostId, place: &LeafPlace) -> VolumeId {
         VolumeId::new(member, &place.namespace, &place.claim, VolumeHash::new(host, &self.name))
     }
-
-    fn fill(&self, parameter: &str, template: &str, host: &HostId) -> Result<String> {
-        let mut text = template.replace("${host}", &host.0);
-        if let Some(claim) = &self.claim {
-            text = text
-                .replace("${pvc.metadata.namespace}", &claim.namespace)
-                .replace("${pvc.metadata.name}", &claim.name);
-        }
-        if text.contains("${") {
-            return Err(Error::Invalid(format!(
-                "StorageClass parameter {parameter}: {template:?} holds something else than ${{pvc.metadata.namespace}}, \
-                 ${{pvc.metadata.name}} and ${{host}}, or the provisioner runs without --extra-create-metadata"
-            )));
-        }
-        Ok(text)
-    }
-}
-
-/// The name of a leaf claim that cannot have the host claim's.
-pub fn hashed_name(hash: VolumeHash) -> String {
-    format!("v-{hash}")
 }
 
 #[cfg(test)]

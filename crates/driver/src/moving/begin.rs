@@ -14,9 +14,12 @@ use domain::{
         quantity,
     },
 };
-use host::moves::{
-    self, PinnedLeaf, PinnedVolume, Side,
-    subject::{HostClass, Subject, read_attributes_class, read_class, read_subject},
+use host::{
+    class::{self, HostClass},
+    moves::{
+        self, PinnedLeaf, PinnedVolume, Side,
+        subject::{Subject, read_attributes_class, read_subject},
+    },
 };
 use leaf::{
     MemberClient,
@@ -165,7 +168,7 @@ pub(super) fn pinned(volume: &VolumeRow) -> PinnedLeaf {
 /// The class of the host's volume, where that lets it be in this member.
 pub(super) async fn class_of(job: &Job, subject: &Subject, member: &str) -> Result<HostClass> {
     let name = subject.class().unwrap_or_default();
-    let class = read_class(&job.movers.host, name).await?;
+    let class = class::read(&job.movers.host, name).await?;
     let class = class.ok_or_else(|| {
         Error::Refused(format!("StorageClass {name:?} of the volume is not there any more: make it again"))
     })?;

@@ -1,13 +1,10 @@
-//! What a move is about: a claim of the host and its volume, and what its class says.
+//! What a move is about: a claim of the host and its volume.
 
 use std::collections::BTreeMap;
 
-use k8s_openapi::api::{
-    core::v1::{
-        NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, PersistentVolume, PersistentVolumeClaim,
-        VolumeNodeAffinity,
-    },
-    storage::v1::StorageClass,
+use k8s_openapi::api::core::v1::{
+    NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, PersistentVolume, PersistentVolumeClaim,
+    VolumeNodeAffinity,
 };
 use kube::{
     Api, ResourceExt,
@@ -38,14 +35,6 @@ pub struct Subject {
     /// It asks for another VolumeAttributesClass than it has.
     pub is_modified: bool,
     volume: Option<PersistentVolume>,
-}
-
-/// A StorageClass of the host.
-#[derive(Clone, Debug, Default)]
-pub struct HostClass {
-    pub parameters: BTreeMap<String, String>,
-    /// Members that its topologies allow; none where they say nothing.
-    pub members: Option<Vec<String>>,
 }
 
 /// With its volume, or without where nobody asks for that.
@@ -103,20 +92,6 @@ pub async fn read_attributes_class(host: &Host, name: &str) -> Result<Option<BTr
     let parameters = |class: DynamicObject| serde_json::from_value(class.data["parameters"].clone());
     let ours = found.filter(|class| class.data["driverName"] == DRIVER);
     Ok(ours.map(|class| parameters(class).unwrap_or_default()))
-}
-
-/// None: there is no such class.
-pub async fn read_class(host: &Host, name: &str) -> Result<Option<HostClass>> {
-    let classes = Api::<StorageClass>::all(host.client.clone());
-    let answer = cluster::read(classes.get(name).await, name);
-    let found = answer.map_err(|error| unread(&format!("get storageclass {name}"), &error))?;
-    Ok(found.map(|class| HostClass {
-        parameters: class.parameters.unwrap_or_default(),
-        members: class.allowed_topologies.filter(|terms| !terms.is_empty()).map(|terms| {
-            let of = terms.into_iter().flat_map(|term| term.match_label_expressions.unwrap_or_default());
-            of.filter(|one| one.key == MEMBER_KEY).flat_map(|one| one.values).collect()
-        }),
-    }))
 }
 
 impl Subject {

@@ -1,6 +1,6 @@
 //! A disk of a virtual machine, whatever kind of machine it is, and what follows from how it stands. Pure.
 
-use domain::volume::{VolumeHash, spec::hashed_name};
+use domain::volume::{VolumeHash, place::hashed_name};
 
 /// What a disk is called, and what it is made of.
 #[derive(Clone, Debug, PartialEq, Eq)]

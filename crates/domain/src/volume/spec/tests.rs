@@ -1,4 +1,5 @@
 use super::*;
+use crate::error::Error;
 
 fn request() -> Request {
     Request {

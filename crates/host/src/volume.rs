@@ -186,6 +186,8 @@ pub struct LiveVolume {
     pub capacity: u64,
     /// The claim it is for, which may have gone.
     pub claim: Option<Claim>,
+    /// Empty where it has none.
+    pub class: String,
     /// The leaf that was given out with it.
     pub given_out: Option<GivenOut>,
 }
@@ -218,7 +220,8 @@ pub async fn read(host: &Host, name: &str) -> Result<Option<LiveVolume>> {
         let capacity = spec.capacity.as_ref().and_then(|capacity| quantity::parse(&capacity.get("storage")?.0));
         let claim = spec.claim_ref.and_then(|claim| Some(Claim { namespace: claim.namespace?, name: claim.name? }));
         let capacity = capacity.unwrap_or_default();
-        Some(LiveVolume { volume, capacity, claim, given_out: spec.csi.and_then(given_out) })
+        let class = spec.storage_class_name.unwrap_or_default();
+        Some(LiveVolume { volume, capacity, claim, class, given_out: spec.csi.and_then(given_out) })
     }))
 }
 

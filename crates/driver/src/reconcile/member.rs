@@ -22,6 +22,7 @@ use super::{
     strays::{self, Strays},
     turn,
 };
+use crate::provision::find;
 use domain::{
     error::Result,
     volume::{VolumeHash, VolumeId, healing::Wish},
@@ -358,8 +359,12 @@ async fn is_there(reconciler: &Reconciler, leaf: &MemberClient, id: &VolumeId) -
         return leaf::claim::is_well(leaf, &place, Meant::Handle(id)).await;
     }
     leaf::claim::list_leaf(leaf, *id.hashes().start()).await?;
-    let found = leaf.rows.find(id);
-    Ok(found.is_some_and(|(_, row)| row.claim.is_none_or(|claim| !is_copy(reconciler, id, &claim))))
+    let Some((_, row)) = leaf.rows.find(id) else { return Ok(false) };
+    match row.claim.filter(|claim| is_copy(reconciler, id, claim)) {
+        // Its class may put it elsewhere than where the host's claim is.
+        Some(claim) => find::is_restored(&reconciler.host, leaf, id, &claim).await,
+        None => Ok(true),
+    }
 }
 
 /// What is to be said of a leaf whose claim is not there. Its volume may be well elsewhere, and then it is nothing.

@@ -42,7 +42,7 @@ const HOST_TAINT: &str = "kosmos.io/node";
 const HOST_KEYS: [&str; 4] =
     ["kubernetes.io/hostname", "kosmos.io/node", "topology.kosmos.csi.io/member", "topology.kosmos.csi.io/node"];
 
-/// What the host pod demands of a node.
+/// What the host pod demands of a node. Not how it is to be spread: that counts pods by labels, of which a consumer has none.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Constraints {
     pub resources: Vec<ResourceRequirements>,

@@ -33,7 +33,7 @@ SAME_SIMULATOR := $(if $(shell git status --porcelain crates/simulate 2>&1),,--e
 # Those of another program than the one that images have.
 TRACES := --workspace --features otlp --test traces --test secrets
 # Tests that need the programs of real clusters, but no clusters.
-WITH_TOOLS := --workspace --test browser --test mover --test tools --test interface --test dev-kubectl --test simulated
+WITH_TOOLS := --workspace --test browser --test mover --test tools --test interface --test dev-kubectl --test simulated --test instructions
 # Each test of these has a thread and waits there for its turn on a fleet, so most of them have been running for long,
 # which nobody has to know.
 E2E = $(if $(ONLY),,KOSMOS_CSI_ALL_TESTS=1) $(CARGO) test --workspace --test e2e -- --test-threads=512 $(ONLY) | grep --line-buffered -v 'has been running for over'
@@ -155,6 +155,10 @@ scale: ## The driver with 100, 10,000 and 100,000 volumes and the agent with 1,0
 	@time $(TARGET)/release/examples/bench --scale
 	@$(call say,a thousand members)
 	@time KOSMOS_CSI_MEMBERS=1000 $(CARGO) test --release --workspace --test fleet -- --nocapture
+
+.PHONY: instructions
+instructions: packages ## Count anew how many instructions a volume takes, and write tests/instructions/figures.txt, by which `make test` holds it
+	@KOSMOS_CSI_WRITE_FIGURES=1 $(CARGO) test --workspace --test instructions -- --nocapture
 
 .PHONY: bench-move
 bench-move: tools ## What a copy of a volume's files costs beside plain rsync over the same folders, and a move on real clusters, with the release build

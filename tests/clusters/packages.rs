@@ -14,7 +14,7 @@ use nix::unistd::Uid;
 /// Debian's name of a package and what it brings. Asked for is the program, not the package: other
 /// distributions have the one without the other.
 #[rustfmt::skip] // one row, one line
-const PACKAGES: [(&str, IsThere); 14] = [
+const PACKAGES: [(&str, IsThere); 15] = [
     ("containerd", || has("containerd") && has("ctr")),
     ("runc", || has("runc")),
     ("busybox-static", || busybox().is_some()),
@@ -29,6 +29,7 @@ const PACKAGES: [(&str, IsThere); 14] = [
     ("attr", || has("getfattr")),
     ("acl", || has("getfacl")),
     ("chromium", || has("chromium")),
+    ("valgrind", || has("valgrind")),
 ];
 
 type IsThere = fn() -> bool;

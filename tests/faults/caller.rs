@@ -69,8 +69,10 @@ pub struct Caller {
 impl Caller {
     /// The user makes the claim.
     pub fn new(bench: &Arc<Bench>, script: Script) -> Self {
+        // The host's controller tells provisioners in two notations whose turn it is. Of the newer one the driver makes something.
+        let told = json!({"volume.beta.kubernetes.io/storage-provisioner": "kosmos.csi.io"});
         let mut claim = json!({
-            "metadata": {"name": script.claim, "namespace": SHOP},
+            "metadata": {"name": script.claim, "namespace": SHOP, "annotations": told},
             "spec": {
                 "accessModes": ["ReadWriteOnce"],
                 "storageClassName": "kosmos",
@@ -78,9 +80,9 @@ impl Caller {
             },
         });
         if let Some(member) = script.was_in {
-            claim["metadata"]["annotations"] = json!({
-                "kosmos.csi.io/member": bench.members[member].name(), "kosmos.csi.io/member-of": "the-uid-of-then",
-            });
+            let annotations = &mut claim["metadata"]["annotations"];
+            annotations["kosmos.csi.io/member"] = json!(bench.members[member].name());
+            annotations["kosmos.csi.io/member-of"] = json!("the-uid-of-then");
         }
         let made = bench.host.create("persistentvolumeclaims", claim).unwrap();
         let uid = text(&made, "/metadata/uid").to_owned();

@@ -76,7 +76,8 @@ fn what_the_host_does_not_find_by_name_may_still_be_there() {
         let bench = bench().await;
         let mut caller = Caller::new(&bench, Script { leaf_class: fixture::LATER, ..Script::new("data") });
         let unnamed = |_: u64, at: usize, asked: &Asked| {
-            if at == 0 && is(asked, Verb::Get, "persistentvolumeclaims") { NOT_FOUND } else { Action::Pass }
+            let is_asked = |verb| is(asked, verb, "persistentvolumeclaims");
+            if at == 0 && (is_asked(Verb::Get) || is_asked(Verb::Patch)) { NOT_FOUND } else { Action::Pass }
         };
         let (ending, ()) = tokio::join!(caller.provision(), async {
             sleep(STEP / 2).await;

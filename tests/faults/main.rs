@@ -55,6 +55,7 @@ mod narrow;
 mod open_classes;
 mod people;
 mod pins;
+mod placed;
 mod process;
 mod prompt;
 mod reclaim;

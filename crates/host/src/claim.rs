@@ -5,7 +5,7 @@ use kube::{
     Api, ResourceExt,
     api::{Patch, PatchParams},
 };
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::{
     Host, outcome,
@@ -94,6 +94,46 @@ pub async fn read(host: &Host, claim: &Claim, volume_name: &str) -> Result<Optio
     let found = cluster::read(answer, &claim.name).map_err(|error| unread(&doing, &error))?;
     let found = found.as_ref().map(HostClaim::new);
     Ok(found.filter(|claim| uid_in_name(volume_name).is_none_or(|uid| uid == claim.uid)))
+}
+
+/// Writes down a choice that was made before anything was read, and reads the claim by that, as it was before. It is written only on the claim
+/// that the volume is for, where that has neither a member on record, for whomever, nor a volume: what another process has chosen meanwhile
+/// stays, and nothing comes of this where it arrives late. None where the claim has to be read first.
+pub async fn record_unread(
+    host: &Host,
+    claim: &Claim,
+    volume_name: &str,
+    chosen: Chosen<'_>,
+) -> Result<Option<HostClaim>> {
+    let Some(uid) = uid_in_name(volume_name) else { return Ok(None) };
+    let doing = format!("record member {} on claim {}/{}", chosen.member, claim.namespace, claim.name);
+    let patch = serde_json::from_value(first_record(uid, chosen)).map(Patch::<()>::Json);
+    let patch = patch.map_err(|error| Error::Refused(format!("a patch cannot be written: {error}")))?;
+    let claims = Api::<PersistentVolumeClaim>::namespaced(host.client.clone(), &claim.namespace);
+    match claims.patch(&claim.name, &PatchParams::default(), &patch).await {
+        Ok(claim) => Ok(Some(HostClaim { member: None, ..HostClaim::new(&claim) })),
+        // It is not there, or not as it has to be, or others write on it all the time.
+        Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409 | 422) => Ok(None),
+        Err(error) => Err(unread(&doing, &error)),
+    }
+}
+
+fn first_record(uid: &str, chosen: Chosen<'_>) -> Value {
+    let path = |key: &str| format!("/metadata/annotations/{}", key.replace('/', "~1"));
+    let is = |path: &str, value: &Value| json!({"op": "test", "path": path, "value": value});
+    let is_not_there = |key| is(&path(key), &Value::Null);
+    let write = |key, value: &str| json!({"op": "add", "path": path(key), "value": value});
+    let mut operations = vec![
+        is("/metadata/uid", &json!(uid)),
+        is("/spec/volumeName", &Value::Null),
+        is_not_there(CHOSEN_MEMBER),
+        write(CHOSEN_MEMBER, chosen.member),
+        write(CHOSEN_FOR, uid),
+    ];
+    if let Some(ours) = with_us_first(None).filter(|_| chosen.clustertree) {
+        operations.extend([is_not_there(OWNERS), write(OWNERS, &ours)]);
+    }
+    Value::Array(operations)
 }
 
 /// Writes down the choice before anything is made, so that no later call can choose another member. Written only over

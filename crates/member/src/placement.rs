@@ -1,6 +1,7 @@
 //! Which member a volume goes to. Pure: from the members as they stand, what was chosen before, and what is asked for.
 
 pub mod told;
+mod unread;
 
 use std::{
     cmp::Reverse,
@@ -8,6 +9,7 @@ use std::{
 };
 
 use domain::error::{Error, Result};
+pub use unread::choose_unread;
 
 /// How a member stands towards new volumes.
 #[derive(Clone, Debug, PartialEq, Eq)]

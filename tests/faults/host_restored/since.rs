@@ -23,6 +23,7 @@ use crate::{
     fixture,
     late::creates,
     late_snapshots::{asked_again, volume},
+    placed::next_record,
     reclaim::{CLAIM, SETTLED, bench, ends_well, events, leaf, phase, provisioned, released, retained, until},
     snapshotter::{CONTENTS, KEPT, Kind, SNAPSHOTS, Snapshotter, USUAL, Wish},
     taken::{give, take_off},
@@ -84,6 +85,58 @@ fn leaf_that_a_pod_has_used_is_not_taken_back_though_its_mark_was_refused() {
             sleep(Duration::from_secs(1)).await;
         }
         assert_eq!(bench.storages[0].volumes(), [used.as_str()], "{}", bench.guard.trace().join("\n"));
+        caller.goes_to(vec![0]);
+        has_its_data_again(&bench, &mut caller, &used).await;
+        ends_well(&bench, caller).await;
+    });
+}
+
+/// It was sent before the scheduler chose again, and the leaf was made in another member. In the host of then nothing speaks against it.
+#[test]
+fn record_that_arrives_late_in_a_host_that_went_back_is_put_right_by_where_the_data_is() {
+    virtual_time::run(1, async {
+        let bench = Bench::serving(2, &fixture::steady(Duration::from_millis(100))).await;
+        let mut caller = Caller::new(&bench, Script { places: vec![1], ..Script::new(CLAIM) });
+        let backup = bench.host.backup();
+        next_record(&bench, Action::Late(LOOKED));
+        assert!(caller.create().await.is_err());
+        caller.goes_to(vec![0]);
+        assert_eq!(caller.provision().await, Ending::Provisioned);
+        sleep(Duration::from_secs(10)).await;
+        let used = caller.leaf_volume().unwrap().to_owned();
+        restore(&bench, &backup);
+        sleep(LOOKED).await;
+        let record = || {
+            let claim = bench.host.get("persistentvolumeclaims", SHOP, CLAIM).unwrap();
+            text(&claim, "/metadata/annotations/kosmos.csi.io~1member").to_owned()
+        };
+        assert_eq!(record(), "m1", "the late one has arrived");
+        has_its_data_again(&bench, &mut caller, &used).await;
+        assert_eq!(record(), "m0", "{}", bench.guard.trace().join("\n"));
+        ends_well(&bench, caller).await;
+    });
+}
+
+/// The driver has begun anew, and lists the member that has the data while the host is asked to write down another one.
+#[test]
+fn leaf_that_comes_into_sight_while_the_choice_is_written_down_is_where_the_volume_is() {
+    virtual_time::run(1, async {
+        let bench = Bench::serving(2, &fixture::steady(Duration::from_millis(100))).await;
+        let mut caller = restored(&bench, Script { places: vec![0], ..Script::new(CLAIM) }).await;
+        let used = caller.leaf_volume().unwrap().to_owned();
+        bench.guard.set_fate(|_, at, asked| match (at, asked.verb, asked.resource.as_str()) {
+            (0, Verb::Patch, "persistentvolumeclaims") => Action::Delay(Duration::from_secs(3)),
+            (1, Verb::List, "persistentvolumeclaims") => Action::Delay(Duration::from_secs(2)),
+            _ => Action::Pass,
+        });
+        bench.start();
+        bench.serves().await;
+        sleep(Duration::from_millis(500)).await;
+        caller.goes_to(vec![1]);
+        let refused = caller.create().await.unwrap_err();
+        assert!(refused.message().contains("still has its data in member m0"), "{refused}");
+        bench.guard.heal();
+        assert!(bench.storages[1].volumes().is_empty(), "{}", bench.guard.trace().join("\n"));
         caller.goes_to(vec![0]);
         has_its_data_again(&bench, &mut caller, &used).await;
         ends_well(&bench, caller).await;

@@ -22,6 +22,7 @@ use domain::{
         quantity,
     },
 };
+use host::claim::HostClaim;
 use leaf::row::ClaimRow;
 use member::{Member, traces::phase};
 
@@ -35,16 +36,12 @@ pub async fn create(provisioner: &Provisioner, spec: &VolumeSpec, deadline: &Dea
     };
     let hash = VolumeHash::new(&provisioner.host.id, &spec.name);
     let mut refusals: BTreeMap<String, Error> = BTreeMap::new();
+    let mut at_once = place::at_once(provisioner, spec, hash).instrument(phase("choose member", None)).await?;
     loop {
-        let owner = match &spec.claim {
-            None => None,
-            Some(claim) => match host::claim::read(&provisioner.host, claim, &spec.name).await? {
-                Some(owner) => Some(owner),
-                None => return Err(abandon::withdraw(provisioner, spec, claim, hash, deadline).await),
-            },
+        let (owner, member) = match at_once.take() {
+            Some((owner, member)) => (Some(owner), member),
+            None => placed(provisioner, spec, hash, deadline).await?,
         };
-        let choice = place::place(provisioner, spec, owner.as_ref(), hash, deadline);
-        let member = choice.instrument(phase("choose member", None)).await?;
         if let Some(refusal) = refusals.remove(&member.name) {
             return Err(refusal);
         }
@@ -58,6 +55,25 @@ pub async fn create(provisioner: &Provisioner, spec: &VolumeSpec, deadline: &Dea
             answer => return answer,
         }
     }
+}
+
+/// The claim of the host as it is, where the call names one, and the member for its volume.
+async fn placed(
+    provisioner: &Provisioner,
+    spec: &VolumeSpec,
+    hash: VolumeHash,
+    deadline: &Deadline,
+) -> Result<(Option<HostClaim>, Arc<Member>)> {
+    let owner = match &spec.claim {
+        None => None,
+        Some(claim) => match host::claim::read(&provisioner.host, claim, &spec.name).await? {
+            Some(owner) => Some(owner),
+            None => return Err(abandon::withdraw(provisioner, spec, claim, hash, deadline).await),
+        },
+    };
+    let choice = place::place(provisioner, spec, owner.as_ref(), hash, deadline);
+    let member = choice.instrument(phase("choose member", None)).await?;
+    Ok((owner, member))
 }
 
 /// A request that is wrong in itself. The sidecar may forget the volume only where nothing was made before: its class may

@@ -13,7 +13,7 @@ use domain::{
     },
 };
 use host::volume::LEAF_UID;
-use leaf::row::VolumeRow;
+use leaf::row::{ClaimRow, VolumeRow};
 use member::Member;
 
 /// The member that keeps it.
@@ -58,9 +58,21 @@ pub(super) fn for_another(job: &VolumeCreation<'_>, volume: &VolumeRow) -> Error
 
 /// Whether the host has had a volume of what the member has of this one: no leaf that came late, nor a copy.
 pub(super) fn was_used(members: &BTreeMap<String, Arc<Member>>, name: &str, hash: VolumeHash) -> bool {
-    let Some(member) = members.get(name) else { return false };
-    let claim = member.last_known().and_then(|leaf| leaf.rows.row(hash)).and_then(|row| row.claim);
-    claim.map_or_else(|| keeps(member, hash), |claim| claim.finalizer.is_some() && claim.had_volume())
+    let is_kept = || members.get(name).is_some_and(|member| keeps(member, hash));
+    leaf_claim(members, name, hash).map_or_else(is_kept, |claim| is_used(&claim))
+}
+
+/// Whether the claim that it has of this one is the leaf by which a volume of the host was used. One that a move has may be on its way out.
+pub(super) fn has_used_leaf(members: &BTreeMap<String, Arc<Member>>, name: &str, hash: VolumeHash) -> bool {
+    leaf_claim(members, name, hash).is_some_and(|claim| is_used(&claim) && claim.moving.is_none())
+}
+
+fn is_used(claim: &ClaimRow) -> bool {
+    claim.finalizer.is_some() && claim.had_volume()
+}
+
+fn leaf_claim(members: &BTreeMap<String, Arc<Member>>, name: &str, hash: VolumeHash) -> Option<ClaimRow> {
+    members.get(name)?.last_known()?.rows.row(hash)?.claim
 }
 
 /// Makes its leaf claim anew, where it was made for the claim that asks now. What follows is healing's. Nobody but the one who is told here

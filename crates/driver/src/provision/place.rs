@@ -22,7 +22,7 @@ use host::{
 use leaf::{MemberClient, identity::is_leaf_of};
 use member::{
     Member,
-    placement::{Candidate, Choice, Standing, Wish, choose, told},
+    placement::{Candidate, Choice, Standing, Wish, choose, choose_unread, told},
     registry::{self, is_beside_clustertree, serving},
 };
 
@@ -30,6 +30,7 @@ use member::{
 /// serves.
 struct Asked {
     earlier: Option<String>,
+    recorded: Option<String>,
     held: bool,
     on_wrong_node: bool,
     parameter: Option<String>,
@@ -40,6 +41,21 @@ struct Asked {
 }
 
 impl Asked {
+    /// Of a volume of which nothing is known but what the call says.
+    fn of_new(spec: &VolumeSpec, hash: VolumeHash) -> Self {
+        Self {
+            earlier: None,
+            recorded: None,
+            held: false,
+            on_wrong_node: false,
+            parameter: spec.parameters.member.clone(),
+            preferred: spec.preferred.clone(),
+            requisite: spec.requisite.clone(),
+            node_selected: false,
+            seed: hash.seed(),
+        }
+    }
+
     fn wish(&self) -> Wish<'_> {
         Wish {
             earlier: self.earlier.as_deref(),
@@ -69,6 +85,38 @@ impl Asked {
     }
 }
 
+/// A new choice, written down before anything is made and before the claim was read, which costs the host one request instead of two: for a
+/// volume that is seen nowhere, and where all that the claim may say besides leaves the same choice. The claim as it was before that is told
+/// with it. None where it has to be read first.
+pub(super) async fn at_once(
+    provisioner: &Provisioner,
+    spec: &VolumeSpec,
+    hash: VolumeHash,
+) -> Result<Option<(HostClaim, Arc<Member>)>> {
+    let (members, is_new) = (provisioner.members.all()?, !is_seen(provisioner, hash)?);
+    let Some(claim) = spec.claim.as_ref().filter(|_| is_new) else { return Ok(None) };
+    let mut asked = Asked::of_new(spec, hash);
+    let candidates = candidates(provisioner, &members, spec, &asked).await;
+    let Some(name) = choose_unread(&asked.wish(), &candidates) else { return Ok(None) };
+    let choice = Chosen { member: &name, clustertree: is_beside_clustertree(&members, &name) };
+    let Some(owner) = host::claim::record_unread(&provisioner.host, claim, &spec.name, choice).await? else {
+        return Ok(None);
+    };
+    // A host that was restored while it was asked has no record of what was made before.
+    if is_seen(provisioner, hash)? {
+        return Ok(None);
+    }
+    asked.node_selected = owner.node_selected;
+    say(provisioner, spec, Some(&owner), &asked, &candidates, &name).await;
+    Ok(Some((owner, provisioner.members.get(&name).await?)))
+}
+
+/// Whether any member has anything of it.
+fn is_seen(provisioner: &Provisioner, hash: VolumeHash) -> Result<bool> {
+    let has_some = |member: &Arc<Member>| member.last_known().is_some_and(|leaf| leaf.rows.row(hash).is_some());
+    Ok(provisioner.members.all()?.values().any(has_some))
+}
+
 /// The member of before, or a new choice, written down before anything is made.
 pub(super) async fn place(
     provisioner: &Provisioner,
@@ -79,11 +127,7 @@ pub(super) async fn place(
 ) -> Result<Arc<Member>> {
     let members = provisioner.members.all()?;
     let asked = asked(provisioner, &members, spec, owner, hash, deadline).await?;
-    if asked.anywhere() && asked.earlier.is_none() && members.len() > 1 {
-        capacity::hear_capacities(provisioner).await;
-    }
-    let looked_at = asked.looked_at(&members).into_iter();
-    let candidates: Vec<_> = looked_at.map(|member| candidate(provisioner, member, spec)).collect();
+    let candidates = candidates(provisioner, &members, spec, &asked).await;
     let mut wish = asked.wish();
     let mut choice = choose(&wish, &candidates)?;
     if let Choice::Leave(earlier) = &choice {
@@ -93,8 +137,7 @@ pub(super) async fn place(
     }
     let name = match choice {
         Choice::Stay(name) | Choice::Leave(name) => {
-            // A host that was restored from a backup has lost the record of the member, which may not answer the next time.
-            if owner.is_some_and(|owner| owner.member.is_none()) && kept::was_used(&members, &name, hash) {
+            if owner.is_some() && lacks_record(&asked, &members, &name, hash) {
                 record(provisioner, &members, spec, owner, hash, &name).await?;
             }
             name
@@ -106,6 +149,27 @@ pub(super) async fn place(
         }
     };
     provisioner.members.get(&name).await
+}
+
+/// A host that was restored from a backup has lost the record of the member that has the data, which may not answer the next time; or what
+/// was sent before that has come to it since, and names another one.
+fn lacks_record(asked: &Asked, members: &BTreeMap<String, Arc<Member>>, name: &str, hash: VolumeHash) -> bool {
+    match asked.recorded.as_deref() {
+        None => kept::was_used(members, name, hash),
+        Some(recorded) => recorded != name && kept::has_used_leaf(members, name, hash),
+    }
+}
+
+async fn candidates(
+    provisioner: &Provisioner,
+    members: &BTreeMap<String, Arc<Member>>,
+    spec: &VolumeSpec,
+    asked: &Asked,
+) -> Vec<Candidate> {
+    if asked.anywhere() && asked.earlier.is_none() && members.len() > 1 {
+        capacity::hear_capacities(provisioner).await;
+    }
+    asked.looked_at(members).into_iter().map(|member| candidate(provisioner, member, spec)).collect()
 }
 
 /// How a member stands towards one volume, by what is known of it.
@@ -131,7 +195,7 @@ async fn asked(
 ) -> Result<Asked> {
     let recorded = recorded(provisioner, owner).await?;
     let holder = holder(provisioner, spec, recorded.as_deref(), hash, deadline).await?;
-    let earlier = holder.clone().or(recorded);
+    let earlier = holder.clone().or_else(|| recorded.clone());
     let name = |name: &String| {
         let meant = earlier.as_ref().filter(|earlier| serving(members, name) == **earlier);
         meant.unwrap_or(name).clone()
@@ -145,6 +209,7 @@ async fn asked(
         requisite: names(&spec.requisite),
         node_selected: owner.is_some_and(|owner| owner.node_selected),
         seed: hash.seed(),
+        recorded,
         earlier,
     })
 }
@@ -205,9 +270,9 @@ async fn say(
     }
 }
 
-/// The member in which a leaf is seen. Of several the one that the host was given has the volume, else the one on record,
-/// else one whose leaf volume carries our labels: in the others a write came late, which is taken back. A copy is not: it
-/// lacks our finalizer.
+/// The member in which a leaf is seen. Where that is not the one on record, or there are several, the one that the host was given has the
+/// volume; else, of several, the one on record, or one whose leaf volume carries our labels: in the others a write came late, which is taken
+/// back. A copy is not: it lacks our finalizer.
 async fn holder(
     provisioner: &Provisioner,
     spec: &VolumeSpec,
@@ -217,17 +282,18 @@ async fn holder(
 ) -> Result<Option<String>> {
     let members = provisioner.members.all()?;
     let holders: Vec<&Arc<Member>> = members.values().filter(|member| holds(member, hash)).collect();
-    let [first, _, ..] = holders[..] else {
-        let holder = holders.first().map(|member| member.name.clone());
-        return Ok(holder.or_else(|| kept::in_member(&members, hash)));
-    };
-    if let Some(handle) = host::volume::handle_of(&provisioner.host, &spec.name).await? {
+    let first = holders.first().map(|member| member.name.clone()).or_else(|| kept::in_member(&members, hash));
+    let is_on_record = recorded.is_none() || first.is_none() || first.as_deref() == recorded;
+    if (!is_on_record || holders.len() > 1)
+        && let Some(handle) = host::volume::handle_of(&provisioner.host, &spec.name).await?
+    {
         let given_out = find::member_of(provisioner, &handle).await?;
-        return Ok(Some(given_out.map_or_else(|| first.name.clone(), |(_, member)| member.name.clone())));
+        return Ok(given_out.map(|(_, member)| member.name.clone()).or(first));
     }
+    let [one, _, ..] = holders[..] else { return Ok(first) };
     let is_recorded = |member: &&&Arc<Member>| Some(member.name.as_str()) == recorded;
     let is_labelled = |member: &&&Arc<Member>| leaf_volume_is_left(member, hash);
-    let chosen = holders.iter().find(is_recorded).or_else(|| holders.iter().find(is_labelled)).unwrap_or(&first);
+    let chosen = holders.iter().find(is_recorded).or_else(|| holders.iter().find(is_labelled)).unwrap_or(&one);
     for late in holders.iter().filter(|member| member.name != chosen.name && is_made_by_us(member, hash)) {
         if !abandon::clear(provisioner, late, spec, hash, deadline).await? {
             return Err(in_use(spec, &late.name));

@@ -117,7 +117,7 @@ impl Binder {
     async fn bind(&self, claim: &Claim) -> Result<()> {
         let (claims, volumes) = (self.claims(claim), self.volumes());
         let (name, volume_name) = (claim.name_any(), volume_name(claim));
-        let (volume, create) = (Trimmed(serde_json::from_value(volume(claim))?), PostParams::default());
+        let (volume, create) = (Trimmed::of(serde_json::from_value(volume(claim))?), PostParams::default());
         match answered(|| volumes.create(&create, &volume)).await {
             Err(kube::Error::Api(status)) if status.code == 409 => {}
             made => drop(made?),

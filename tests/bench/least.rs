@@ -78,7 +78,7 @@ impl Least {
         let (namespace, name) = (told("pvc/namespace")?, told("pvc/name")?);
         let labels = json!({"app.kubernetes.io/managed-by": NAME, "bench.kosmos-csi.test/volume": request.name,
             "bench.kosmos-csi.test/host": "6a2f8d1e-5f0c-4f0a-9c57-3f3c0d4c5b1a"});
-        let claim = Trimmed(serde_json::from_value(manifest(request, name, &labels))?);
+        let claim = Trimmed::of(serde_json::from_value(manifest(request, name, &labels))?);
         let place = format!("{namespace}/{name}");
         let (is_bound, claims, create) = (self.seen.bound(&place), self.claims(namespace), PostParams::default());
         let made = {

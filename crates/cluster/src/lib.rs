@@ -13,6 +13,7 @@ mod named;
 mod relist;
 mod restored;
 pub mod traces;
+pub mod trimmed;
 mod writes;
 
 use std::{

@@ -12,6 +12,7 @@ use super::{
     owners::{OWNERS, with_us_first},
     unread,
 };
+use cluster::trimmed::{Reads, Trimmed};
 use domain::{
     error::{Error, Result},
     volume::Claim,
@@ -28,6 +29,20 @@ const UID: usize = 36;
 const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";
 /// Whose turn it is to make the volume, as the host's controller says.
 const PROVISIONER: &str = "volume.kubernetes.io/storage-provisioner";
+
+/// Who goes by what a claim says of its member.
+#[derive(Clone, Debug)]
+enum OfMember {}
+
+impl Reads for OfMember {
+    fn reads(key: &str) -> bool {
+        [CHOSEN_MEMBER, CHOSEN_FOR, SELECTED_NODE, PROVISIONER, OWNERS].contains(&key)
+    }
+}
+
+fn claims(host: &Host, namespace: &str) -> Api<Trimmed<PersistentVolumeClaim, OfMember>> {
+    Api::namespaced(host.client.clone(), namespace)
+}
 
 /// A host claim as far as it bears on its volume.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -89,10 +104,9 @@ pub fn uid_in_name(volume_name: &str) -> Option<&str> {
 /// The claim as it is now; none when it is gone or another one has taken its name.
 pub async fn read(host: &Host, claim: &Claim, volume_name: &str) -> Result<Option<HostClaim>> {
     let doing = format!("get claim {}/{}", claim.namespace, claim.name);
-    let claims = Api::<PersistentVolumeClaim>::namespaced(host.client.clone(), &claim.namespace);
-    let answer = claims.get(&claim.name).await;
+    let answer = claims(host, &claim.namespace).get(&claim.name).await;
     let found = cluster::read(answer, &claim.name).map_err(|error| unread(&doing, &error))?;
-    let found = found.as_ref().map(HostClaim::new);
+    let found = found.map(|claim| HostClaim::new(&claim));
     Ok(found.filter(|claim| uid_in_name(volume_name).is_none_or(|uid| uid == claim.uid)))
 }
 
@@ -109,8 +123,7 @@ pub async fn record_unread(
     let doing = format!("record member {} on claim {}/{}", chosen.member, claim.namespace, claim.name);
     let patch = serde_json::from_value(first_record(uid, chosen)).map(Patch::<()>::Json);
     let patch = patch.map_err(|error| Error::Refused(format!("a patch cannot be written: {error}")))?;
-    let claims = Api::<PersistentVolumeClaim>::namespaced(host.client.clone(), &claim.namespace);
-    match claims.patch(&claim.name, &PatchParams::default(), &patch).await {
+    match claims(host, &claim.namespace).patch(&claim.name, &PatchParams::default(), &patch).await {
         Ok(claim) => Ok(Some(HostClaim { member: None, ..HostClaim::new(&claim) })),
         // It is not there, or not as it has to be, or others write on it all the time.
         Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409 | 422) => Ok(None),
@@ -146,7 +159,7 @@ pub async fn record_member(
     chosen: Chosen<'_>,
 ) -> Result<()> {
     let doing = format!("record member {} on claim {}/{}", chosen.member, claim.namespace, claim.name);
-    let claims = Api::<PersistentVolumeClaim>::namespaced(host.client.clone(), &claim.namespace);
+    let claims = claims(host, &claim.namespace);
     let (mut version, mut owners) = (seen.version.clone(), seen.owners.clone());
     for _ in 0..TRIES {
         let mut change = json!({"metadata": {
@@ -156,7 +169,7 @@ pub async fn record_member(
         if let Some(ours) = with_us_first(owners.as_deref()).filter(|_| chosen.clustertree) {
             change["metadata"]["annotations"][OWNERS] = json!(ours);
         }
-        match claims.patch_metadata(&claim.name, &PatchParams::default(), &Patch::Merge(change)).await {
+        match claims.patch(&claim.name, &PatchParams::default(), &Patch::Merge(change)).await {
             Ok(_) => return Ok(()),
             Err(error) => match outcome(&doing, &error) {
                 Error::NotFound(reason) => return Err(Error::InProgress(reason)),

@@ -19,12 +19,28 @@ use kube::{
 use serde_json::json;
 
 use super::{Host, outcome};
-use cluster::{pauses, with_causes};
+use cluster::{
+    pauses,
+    trimmed::{Reads, Trimmed},
+    with_causes,
+};
 use domain::error::{Error, Result};
 
 pub(super) const OWNERS: &str = "kosmos-io/cluster-owners";
 /// An underscore can be in no cluster's name.
 const US: &str = "_kosmos-csi";
+
+/// Who goes by whose a claim is.
+#[derive(Clone, Debug)]
+enum OfOwners {}
+
+impl Reads for OfOwners {
+    fn reads(key: &str) -> bool {
+        key == OWNERS
+    }
+}
+
+type OwnersClaim = Trimmed<PersistentVolumeClaim, OfOwners>;
 
 /// A host claim, as far as that goes.
 #[derive(Clone, Debug)]
@@ -55,7 +71,7 @@ impl OwnedClaim {
     }
 }
 
-fn seen(event: Result<Event<PersistentVolumeClaim>, watcher::Error>) -> Option<OwnedClaim> {
+fn seen(event: Result<Event<OwnersClaim>, watcher::Error>) -> Option<OwnedClaim> {
     match event {
         Ok(Event::InitApply(claim) | Event::Apply(claim)) => Some(OwnedClaim::new(&claim)),
         Ok(Event::Init | Event::InitDone | Event::Delete(_)) => None,
@@ -79,7 +95,7 @@ pub(super) fn with_us_first(owners: Option<&str>) -> Option<String> {
 
 /// Every claim of the host, and then each that changes. Ends never.
 pub fn owned_claims(host: &Host) -> impl Stream<Item = OwnedClaim> + Send + use<> {
-    let claims = Api::<PersistentVolumeClaim>::all(host.client.clone());
+    let claims = Api::<OwnersClaim>::all(host.client.clone());
     let events = watcher(claims, watcher::Config::default()).backoff(ExponentialBackoff::from(pauses()));
     events.filter_map(|event| ready(seen(event)))
 }
@@ -88,8 +104,8 @@ pub fn owned_claims(host: &Host) -> impl Stream<Item = OwnedClaim> + Send + use<
 pub async fn shield(host: &Host, claim: &OwnedClaim) -> Result<()> {
     let Some(owners) = with_us_first(claim.owners.as_deref()) else { return Ok(()) };
     let change = json!({"metadata": {"resourceVersion": claim.version, "annotations": {OWNERS: owners}}});
-    let claims = Api::<PersistentVolumeClaim>::namespaced(host.client.clone(), &claim.namespace);
-    let patched = claims.patch_metadata(&claim.name, &PatchParams::default(), &Patch::Merge(change)).await;
+    let claims = Api::<OwnersClaim>::namespaced(host.client.clone(), &claim.namespace);
+    let patched = claims.patch(&claim.name, &PatchParams::default(), &Patch::Merge(change)).await;
     match patched.map_err(|error| outcome(&format!("patch claim {}/{}", claim.namespace, claim.name), &error)) {
         Ok(_) | Err(Error::NotFound(_) | Error::InProgress(_)) => Ok(()),
         Err(error) => Err(error),

@@ -9,6 +9,7 @@ use k8s_openapi::api::core::v1::{CSIPersistentVolumeSource, PersistentVolume};
 use kube::{Api, ResourceExt, api::ListParams};
 
 use super::{Host, unread};
+use cluster::trimmed::{Reads, Trimmed};
 use domain::{
     error::Result,
     volume::{
@@ -213,9 +214,9 @@ pub async fn leaf_of(host: &Host, handle: &str) -> Result<Option<GivenOut>> {
 }
 
 pub async fn read(host: &Host, name: &str) -> Result<Option<LiveVolume>> {
-    let answer = volumes(host).get(name).await;
+    let answer = unlabelled(host).get(name).await;
     let found = cluster::read(answer, name).map_err(|error| unread(&format!("get volume {name}"), &error))?;
-    Ok(found.and_then(|found| {
+    Ok(found.map(Trimmed::into_object).and_then(|found| {
         let (volume, spec) = (HostVolume::new(&found)?, found.spec?);
         let capacity = spec.capacity.as_ref().and_then(|capacity| quantity::parse(&capacity.get("storage")?.0));
         let claim = spec.claim_ref.and_then(|claim| Some(Claim { namespace: claim.namespace?, name: claim.name? }));
@@ -230,9 +231,9 @@ pub async fn handle_of(host: &Host, name: &str) -> Result<Option<String>> {
     if !is_subdomain(name) {
         return Ok(None);
     }
-    let answer = volumes(host).get(name).await;
+    let answer = unlabelled(host).get(name).await;
     let found = cluster::read(answer, name).map_err(|error| unread(&format!("get volume {name}"), &error))?;
-    let source = found.and_then(|volume| volume.spec?.csi);
+    let source = found.and_then(|volume| volume.into_object().spec?.csi);
     Ok(source.filter(|source| source.driver == DRIVER).map(|source| source.volume_handle))
 }
 
@@ -289,8 +290,8 @@ async fn volume_with(host: &Host, handle: &str) -> Result<Option<CSIPersistentVo
 pub(super) async fn all(host: &Host) -> Result<Vec<PersistentVolume>> {
     let (mut all, mut page) = (Vec::new(), ListParams::default().limit(PAGE));
     loop {
-        let listed = volumes(host).list(&page).await.map_err(|error| unread("list volumes", &error))?;
-        all.extend(listed.items);
+        let listed = unlabelled(host).list(&page).await.map_err(|error| unread("list volumes", &error))?;
+        all.extend(listed.items.into_iter().map(Trimmed::into_object));
         match listed.metadata.continue_.filter(|token| !token.is_empty()) {
             Some(token) => page = page.continue_token(&token),
             None => return Ok(all),
@@ -298,6 +299,22 @@ pub(super) async fn all(host: &Host) -> Result<Vec<PersistentVolume>> {
     }
 }
 
+/// Who goes by no label and no annotation of a volume.
+#[derive(Clone, Debug)]
+pub(super) enum OfSpec {}
+
+impl Reads for OfSpec {
+    fn reads(_: &str) -> bool {
+        false
+    }
+}
+
+/// Without their labels and annotations.
+pub(super) fn unlabelled(host: &Host) -> Api<Trimmed<PersistentVolume, OfSpec>> {
+    Api::all(host.client.clone())
+}
+
+/// With all of them.
 pub(super) fn volumes(host: &Host) -> Api<PersistentVolume> {
     Api::all(host.client.clone())
 }

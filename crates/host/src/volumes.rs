@@ -192,7 +192,8 @@ impl FollowedVolumes {
 
 /// Keeps the volumes true, until it is dropped.
 pub async fn keep(host: &Host, volumes: &HostVolumes) {
-    let events = watcher(volume::volumes(host), watcher::Config::default()).backoff(ExponentialBackoff::from(pauses()));
+    let events =
+        watcher(volume::unlabelled(host), watcher::Config::default()).backoff(ExponentialBackoff::from(pauses()));
     let mut events = std::pin::pin!(events);
     while let Some(event) = events.next().await {
         match event {

@@ -132,7 +132,7 @@ pub async fn create(client: &MemberClient, wanted: &LeafSpec<'_>) -> Result<Made
 
 /// POST first: a name that is free costs one request. The namespace is made where it is missing.
 pub(super) async fn post(client: &MemberClient, place: &LeafPlace, manifest: PersistentVolumeClaim) -> Result<Made> {
-    let manifest = Trimmed(manifest);
+    let manifest = Trimmed::of(manifest);
     let made = post_once(client, place, &manifest).await;
     if !matches!(made, Err(Error::NotFound(_))) {
         return made;

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, PersistentVolumeClaimStatus};
 use kube::ResourceExt;
 
-use super::{compact_text::Interner, marks::request_of, ownership::PUBLISHED};
+use super::{compact_text::Interner, ownership::PUBLISHED};
 use domain::volume::{
-    AccessMode, VolumeMode, attributes::AttributesSeen, growth::Growth, published::Published, quantity,
+    AccessMode, Request, VolumeMode, attributes::AttributesSeen, growth::Growth, published::Published, quantity,
 };
 
 /// Conditions that only say that work is under way.
@@ -81,7 +81,7 @@ struct Complaint {
 }
 
 impl ClaimProgress {
-    pub(super) fn new(claim: &PersistentVolumeClaim) -> Self {
+    pub(super) fn new(claim: &PersistentVolumeClaim, asked: Option<&Request>) -> Self {
         let spec = claim.spec.as_ref();
         let requests = spec.and_then(|spec| spec.resources.as_ref()?.requests.as_ref());
         let requested = requests.and_then(|requests| quantity::parse(&requests.get("storage")?.0)).unwrap_or_default();
@@ -91,11 +91,11 @@ impl ClaimProgress {
             ..Self::default()
         };
         life.attributes.asked = spec.and_then(|spec| text(spec.volume_attributes_class_name.as_deref()));
-        life.asked = request_of(claim).and_then(|asked| {
+        life.asked = asked.and_then(|asked| {
             let block = spec.and_then(|spec| spec.volume_mode.as_deref()) == Some("Block");
             let modes = spec.and_then(|spec| spec.access_modes.as_deref()).unwrap_or_default();
             let same = modes.iter().map(String::as_str).eq(asked.access.iter().map(|mode| mode.as_str()));
-            (!same || block != asked.mode.is_block()).then(|| (asked.access.into(), asked.mode))
+            (!same || block != asked.mode.is_block()).then(|| (asked.access.as_slice().into(), asked.mode))
         });
         if let Some(status) = &claim.status {
             life.growth = growth(status, requested);
@@ -179,7 +179,7 @@ mod tests {
     fn life(status: Value) -> ClaimProgress {
         let mut claim = json!({"metadata": {}, "spec": {"resources": {"requests": {"storage": "2Gi"}}}});
         claim["status"] = status;
-        ClaimProgress::new(&from_value::<PersistentVolumeClaim>(claim).unwrap())
+        ClaimProgress::new(&from_value::<PersistentVolumeClaim>(claim).unwrap(), None)
     }
 
     #[test]

@@ -138,6 +138,7 @@ impl ClaimRow {
         let (spec, status) = (claim.spec.as_ref(), claim.status.as_ref());
         let annotation = |key: &str| claim.annotations().get(key);
         let modes = spec.and_then(|spec| spec.access_modes.as_deref()).unwrap_or_default();
+        let request = request_of(claim);
         Self {
             place: LeafPlace { namespace: claim.namespace().unwrap_or_default(), claim: claim.name_any() },
             uid: claim.uid().unwrap_or_default().into(),
@@ -173,8 +174,8 @@ impl ClaimRow {
                 .and_then(|size| quantity::parse(&size.0))
                 .unwrap_or_default(),
             node_selected: annotation(SELECTED_NODE).is_some(),
-            request: request_of(claim).map(|request| request.fingerprint()),
-            life: Box::new(ClaimProgress::new(claim)),
+            life: Box::new(ClaimProgress::new(claim, request.as_ref())),
+            request: request.map(|request| request.fingerprint()),
             version: version(claim),
             round: 0,
         }

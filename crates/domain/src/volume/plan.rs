@@ -99,7 +99,12 @@ pub enum Creation {
     Ready { volume: String },
 }
 
-pub fn creation(request: &Request, claim: Option<&ObservedClaim>, binder: Binder) -> Creation {
+pub fn creation(
+    request: &Request,
+    fingerprint: Fingerprint,
+    claim: Option<&ObservedClaim>,
+    binder: Binder,
+) -> Creation {
     let Some(claim) = claim else {
         return Creation::Create;
     };
@@ -111,7 +116,7 @@ pub fn creation(request: &Request, claim: Option<&ObservedClaim>, binder: Binder
             (false, _) => Creation::AwaitRemoval,
         };
     }
-    if claim.request.is_some_and(|earlier| earlier != request.fingerprint()) {
+    if claim.request.is_some_and(|earlier| earlier != fingerprint) {
         return Creation::Differs;
     }
     let expanded = claim.requested > request.required.max(1);
@@ -213,6 +218,10 @@ mod tests {
             requested: 10,
             request: Some(request(10, 20).fingerprint()),
         }
+    }
+
+    fn creation(request: &Request, claim: Option<&ObservedClaim>, binder: Binder) -> Creation {
+        super::creation(request, request.fingerprint(), claim, binder)
     }
 
     fn volume(retained: bool) -> ObservedVolume {

@@ -88,7 +88,7 @@ impl VolumeCreation<'_> {
 
     pub(super) fn next_step(&self, rows: &Rows, binder: Binder) -> Creation {
         let claim = rows.row_at(self.hash, &self.place).claim.map(|claim| claim.observed());
-        plan::creation(&self.spec.request, claim.as_ref(), binder)
+        plan::creation(&self.spec.request, self.fingerprint, claim.as_ref(), binder)
     }
 
     /// The node to be written on the claim; none where all were tried in vain. Nodes of a member cannot be read, so where

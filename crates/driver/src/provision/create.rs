@@ -34,7 +34,7 @@ pub async fn create(provisioner: &Provisioner, spec: &VolumeSpec, deadline: &Dea
         }
         narrowed => &*narrowed?,
     };
-    let hash = VolumeHash::new(&provisioner.host.id, &spec.name);
+    let (hash, fingerprint) = (VolumeHash::new(&provisioner.host.id, &spec.name), spec.request.fingerprint());
     let mut refusals: BTreeMap<String, Error> = BTreeMap::new();
     let mut at_once = place::at_once(provisioner, spec, hash).instrument(phase("choose member", None)).await?;
     loop {
@@ -47,7 +47,7 @@ pub async fn create(provisioner: &Provisioner, spec: &VolumeSpec, deadline: &Dea
         }
         let leaf = member.leaf()?;
         let place = place::of_leaf(provisioner, leaf, spec, owner.as_ref(), hash).await?;
-        let job = VolumeCreation { provisioner, spec, owner: owner.as_ref(), hash, leaf, place, deadline };
+        let job = VolumeCreation { provisioner, spec, fingerprint, owner: owner.as_ref(), hash, leaf, place, deadline };
         match settle(provisioner, &job).await {
             Err(refusal @ Error::NoPlace(_)) if !job.node_selected() && deadline.caller_waits() => {
                 refusals.insert(member.name.clone(), refusal);

@@ -13,7 +13,8 @@ use super::{
 use domain::{
     error::{Error, Result},
     volume::{
-        LeafPlace, VolumeHash, VolumeMode, VolumeSpec, attributes::differs, backing::AttachMode, plan::Binder, quantity,
+        LeafPlace, VolumeHash, VolumeMode, VolumeSpec, attributes::differs, backing::AttachMode, plan::Binder,
+        quantity, spec::Fingerprint,
     },
 };
 use host::{claim::HostClaim, volume::LeafAttributes};
@@ -30,6 +31,8 @@ use member::traces::phase;
 pub(super) struct VolumeCreation<'a> {
     pub(super) provisioner: &'a Provisioner,
     pub(super) spec: &'a VolumeSpec,
+    /// Of its request: compared at each look.
+    pub(super) fingerprint: Fingerprint,
     pub(super) owner: Option<&'a HostClaim>,
     pub(super) hash: VolumeHash,
     pub(super) leaf: &'a MemberClient,

@@ -13,7 +13,10 @@ use super::{
     row::{Alias, ClaimRow, Mark, VolumeRow},
 };
 use domain::volume::{
-    AccessMode, ClaimDigest, LeafPlace, VolumeMode, moving::MoveMark, plan::Phase, spec::Fingerprint,
+    AccessMode, ClaimDigest, LeafPlace, VolumeMode,
+    moving::MoveMark,
+    plan::{ObservedClaim, Phase},
+    spec::Fingerprint,
 };
 
 /// Where a claim is.
@@ -106,6 +109,21 @@ impl CompactClaim {
 
     pub(super) fn is_on(&self, node: &str) -> bool {
         self.life.is_on(node)
+    }
+
+    /// The same as of its row, without what else that has.
+    pub(super) fn observed(&self) -> ObservedClaim {
+        ObservedClaim {
+            uid: self.uid.printed(),
+            phase: self.phase,
+            terminating: self.terminating,
+            protected: self.is_held(),
+            volume: self.volume.as_ref().map(CompactText::printed),
+            capacity: self.capacity,
+            node_selected: self.node_selected,
+            requested: self.life.requested(),
+            request: self.request,
+        }
     }
 
     pub(super) fn row(&self) -> ClaimRow {

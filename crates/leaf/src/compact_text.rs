@@ -1,6 +1,10 @@
 //! Strings that many rows hold, in little room: names that repeat are kept once, and UIDs take sixteen bytes. Pure.
 
-use std::{collections::HashSet, fmt, sync::Arc};
+use std::{
+    collections::HashSet,
+    fmt::{self, Write as _},
+    sync::Arc,
+};
 
 /// Names that many volumes share: namespaces, classes, drivers.
 #[derive(Debug, Default)]
@@ -36,6 +40,8 @@ pub(super) enum CompactText {
 }
 
 const PVC: &str = "pvc-";
+/// Letters of a UUID.
+const UUID: usize = 36;
 const DASHES: [usize; 4] = [8, 13, 18, 23];
 /// The last of a UUID's five parts.
 const LAST: u128 = (1 << 48) - 1;
@@ -76,7 +82,19 @@ impl CompactText {
 
     /// The same string on the heap.
     pub(super) fn text(&self) -> Box<str> {
-        self.to_string().into()
+        self.printed().into_boxed_str()
+    }
+
+    /// The same string. It has its room from the start: printing would have it grow part by part.
+    pub(super) fn printed(&self) -> String {
+        let letters = match self {
+            Self::Text(text) => text.len(),
+            Self::Uuid(_) => UUID,
+            Self::PvcUuid(_) => PVC.len() + UUID,
+        };
+        let mut printed = String::with_capacity(letters);
+        let _ = write!(printed, "{self}");
+        printed
     }
 }
 
@@ -87,7 +105,7 @@ fn uuid(text: &str) -> Option<[u8; 16]> {
         b'0'..=b'9' | b'a'..=b'f' => !DASHES.contains(&at),
         _ => false,
     };
-    let fits = text.len() == 36 && text.bytes().enumerate().all(lower);
+    let fits = text.len() == UUID && text.bytes().enumerate().all(lower);
     fits.then(|| u128::from_str_radix(&text.replace('-', ""), 16).ok().map(u128::to_be_bytes))?
 }
 
@@ -97,12 +115,12 @@ mod tests {
 
     use super::*;
 
-    const UUID: &str = "ad86ef86-23c1-407e-a8e7-0b3e44d36254";
+    const UID: &str = "ad86ef86-23c1-407e-a8e7-0b3e44d36254";
 
     #[test]
     fn uuids_take_no_room_on_the_heap() {
-        assert!(matches!(CompactText::from(UUID), CompactText::Uuid(_)));
-        assert!(matches!(CompactText::from(format!("pvc-{UUID}").as_str()), CompactText::PvcUuid(_)));
+        assert!(matches!(CompactText::from(UID), CompactText::Uuid(_)));
+        assert!(matches!(CompactText::from(format!("pvc-{UID}").as_str()), CompactText::PvcUuid(_)));
         assert_eq!(size_of::<CompactText>(), 24);
     }
 
@@ -124,7 +142,8 @@ mod tests {
                 "(pvc-)?[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}",
             ],
         ) {
-            prop_assert_eq!(CompactText::from(text.as_str()).to_string(), text);
+            let printed = CompactText::from(text.as_str()).printed();
+            prop_assert_eq!((printed.as_str(), printed.capacity()), (text.as_str(), text.len()));
         }
     }
 }

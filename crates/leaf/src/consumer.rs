@@ -319,7 +319,7 @@ pub async fn is_consumer(client: &MemberClient, namespace: &str, hash: VolumeHas
 
 /// Removes the pod; one that this process did not make is looked up first.
 pub async fn remove(client: &MemberClient, namespace: &str, hash: VolumeHash) -> Result<()> {
-    let uid = match client.rows.row(hash).map(|row| row.consumer).unwrap_or_default() {
+    let uid = match client.rows.consumer(hash) {
         Consumer::Gone => None,
         Consumer::Made(uid) => Some(uid.to_string()),
         Consumer::Unknown => look_at(client, namespace, hash).await?.map(|pod| pod.uid),

@@ -52,6 +52,10 @@ impl CompactProgress {
         ClaimProgress { requested: self.requested, published: published(self.published.as_deref()), ..rest }
     }
 
+    pub(super) fn requested(&self) -> u64 {
+        self.requested
+    }
+
     pub(super) fn is_quiet(&self) -> bool {
         self.rest.is_none()
     }

@@ -18,11 +18,11 @@ use super::{
     compact_text::Interner,
     limits::Extent,
     ownership,
-    row::{ClaimRow, Consumer, Row, VolumeRow},
+    row::{ClaimRow, Consumer, VolumeRow},
     volume_objects::VolumeObjects,
 };
 use cluster::Relist;
-use domain::volume::{HostId, LeafPlace, VolumeHash, VolumeId};
+use domain::volume::{HostId, VolumeHash};
 use tally::Tally;
 
 /// How many removed claims are remembered.
@@ -118,38 +118,9 @@ impl Rows {
         }
     }
 
-    pub fn row(&self, hash: VolumeHash) -> Option<Row> {
-        self.lock().rows.get(&hash).map(|entry| entry.row())
-    }
-
-    /// What is known of a volume at the place of its leaf: whatever else carries its labels is a copy.
-    pub fn row_at(&self, hash: VolumeHash, place: &LeafPlace) -> Row {
-        self.lock().rows.get(&hash).map(|entry| entry.row_at(place)).unwrap_or_default()
-    }
-
-    /// The row a handle stands for. A readable handle says where the leaf is.
-    pub fn find(&self, id: &VolumeId) -> Option<(VolumeHash, Row)> {
-        let (table, place) = (self.lock(), id.place());
-        let mut rows = table.rows.range(id.hashes()).map(|(hash, entry)| match &place {
-            Some(place) => (*hash, entry.row_at(place)),
-            None => (*hash, entry.row()),
-        });
-        rows.find(|(_, row)| !row.is_empty())
-    }
-
-    /// The leaf volumes that carry the labels of a volume, whatever claim they are for.
-    pub fn volumes_of(&self, id: &VolumeId) -> Vec<VolumeRow> {
-        self.lock().rows.range(id.hashes()).flat_map(|(_, entry)| entry.volumes()).collect()
-    }
-
     /// Until there is a leaf that one has to look at. For one who waits: the others would miss it.
     pub async fn remarkable(&self) {
         self.remarkable.notified().await;
-    }
-
-    /// The handles that lead to a volume here: one, but for copies.
-    pub fn ids(&self, member: &str, hash: VolumeHash) -> Vec<VolumeId> {
-        self.lock().rows.get(&hash).map(|entry| entry.ids(member, hash)).unwrap_or_default()
     }
 
     pub fn class(&self, name: &str) -> Option<ClassRow> {
@@ -389,7 +360,7 @@ impl Table {
     }
 }
 
-mod paging;
+mod looks;
 mod sought;
 mod tally;
 #[cfg(test)]

@@ -48,7 +48,7 @@ fn volumes(client: &MemberClient) -> Api<Trimmed<PersistentVolume>> {
 /// Puts our labels on the volume that is bound to this claim, and on no other, and reads it in the same request.
 /// One that carries them already is known from the watch.
 pub async fn label(client: &MemberClient, name: &str, hash: VolumeHash, claim_uid: &str) -> Result<Labelled> {
-    let known = client.rows.row(hash).and_then(|row| row.volume);
+    let known = client.rows.volume(hash);
     if let Some(volume) = known.filter(|volume| *volume.name == *name && *volume.claim_uid == *claim_uid) {
         return Ok(Labelled::Ours(volume));
     }

@@ -8,7 +8,11 @@ use super::{
     limits::Extent,
     row::{ClaimRow, Consumer, Mark, Row, VolumeRow},
 };
-use domain::volume::{LeafPlace, VolumeHash, VolumeId, plan::Phase};
+use domain::volume::{
+    LeafPlace, VolumeHash, VolumeId,
+    moving::Part,
+    plan::{ObservedClaim, Phase},
+};
 
 /// The leaf, and the copies that people and backup tools make of it, labels and all. The place tells them apart; without
 /// one, the oldest that we hold is the leaf. One of each is the rule, so one of each has its place here.
@@ -52,6 +56,29 @@ impl VolumeObjects {
     }
 
     fn row_of(&self, wanted: Option<&LeafPlace>) -> Row {
+        let (claim, volume) = self.found(wanted);
+        Row {
+            claim: claim.map(CompactClaim::row),
+            volume: volume.map(CompactVolume::row),
+            consumer: self.consumer.clone(),
+        }
+    }
+
+    pub(super) fn observed_claim(&self, place: &LeafPlace) -> Option<ObservedClaim> {
+        self.found(Some(place)).0.map(CompactClaim::observed)
+    }
+
+    pub(super) fn volume(&self) -> Option<VolumeRow> {
+        self.found(None).1.map(CompactVolume::row)
+    }
+
+    pub(super) fn has_leaf(&self) -> bool {
+        let is_copy_of_a_move = |claim: &CompactClaim| claim.moving().is_some_and(|mark| mark.part == Part::Copy);
+        self.found(None).0.is_some_and(|claim| !is_copy_of_a_move(claim))
+    }
+
+    /// The claim that is meant, and the volume that belongs to it.
+    fn found(&self, wanted: Option<&LeafPlace>) -> (Option<&CompactClaim>, Option<&CompactVolume>) {
         let is_there = |claim: &CompactClaim| wanted.is_some_and(|place| claim.place.is(place));
         let is_known = |claim: &CompactClaim| wanted.is_none_or(|place| claim.is_known_at(place));
         let claims = self.claims.iter().filter(|claim| is_there(claim) || is_known(claim) && !self.is_copy(claim));
@@ -66,11 +93,7 @@ impl VolumeObjects {
         };
         let volume = self.volumes.iter().filter(belongs);
         let volume = volume.min_by_key(|volume| (self.has_claim(volume), volume.created, &volume.uid));
-        Row {
-            claim: claim.map(CompactClaim::row),
-            volume: volume.map(CompactVolume::row),
-            consumer: self.consumer.clone(),
-        }
+        (claim, volume)
     }
 
     pub(super) fn extent(&self) -> Extent {

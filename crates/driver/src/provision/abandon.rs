@@ -111,8 +111,7 @@ pub(super) fn left_out(spec: &VolumeSpec, member: &str) -> Error {
 }
 
 pub(super) fn holds(member: &Member, hash: VolumeHash) -> bool {
-    let row = member.last_known().and_then(|leaf| leaf.rows.row(hash));
-    row.and_then(|row| row.claim).is_some_and(|claim| !claim.is_copy_of_a_move())
+    member.last_known().is_some_and(|leaf| leaf.rows.has_leaf(hash))
 }
 
 /// Without its leaf claim.
@@ -123,8 +122,8 @@ pub(super) fn keeps(member: &Member, hash: VolumeHash) -> bool {
 
 /// The member may still be removing it, after its claim.
 pub(super) fn leaf_volume_is_left(member: &Member, hash: VolumeHash) -> bool {
-    let row = member.last_known().and_then(|leaf| leaf.rows.row(hash));
-    row.and_then(|row| row.volume).is_some_and(|volume| volume.place.is_none())
+    let volume = member.last_known().and_then(|leaf| leaf.rows.volume(hash));
+    volume.is_some_and(|volume| volume.place.is_none())
 }
 
 /// Whether a volume may have been tried in a member: by what the requirement allows, because a leaf is seen there, or

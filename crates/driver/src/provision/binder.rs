@@ -87,7 +87,7 @@ impl VolumeCreation<'_> {
     }
 
     pub(super) fn next_step(&self, rows: &Rows, binder: Binder) -> Creation {
-        let claim = rows.row_at(self.hash, &self.place).claim.map(|claim| claim.observed());
+        let claim = rows.observed_claim(self.hash, &self.place);
         plan::creation(&self.spec.request, self.fingerprint, claim.as_ref(), binder)
     }
 

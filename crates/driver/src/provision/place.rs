@@ -364,7 +364,7 @@ fn on_wrong_node(
     hash: VolumeHash,
 ) -> bool {
     let leaf = holder.and_then(|holder| members.get(holder)?.last_known());
-    let volume = leaf.and_then(|leaf| leaf.rows.row(hash)?.volume);
+    let volume = leaf.and_then(|leaf| leaf.rows.volume(hash));
     let wanted = holder.map(|holder| spec.nodes_of(holder)).unwrap_or_default();
     let bound_to = volume.map(|volume| volume.node).unwrap_or_default();
     !wanted.is_empty() && !bound_to.is_empty() && !wanted.contains(&&*bound_to)

@@ -35,7 +35,7 @@ enum Companion {
 
 /// Makes the consumer pod once.
 pub(super) async fn consume(provisioner: &Provisioner, job: &VolumeCreation<'_>, row: &ClaimRow) -> Result<()> {
-    if job.leaf.rows.row(job.hash).is_some_and(|row| matches!(row.consumer, Consumer::Made(_))) {
+    if matches!(job.leaf.rows.consumer(job.hash), Consumer::Made(_)) {
         return Ok(());
     }
     let pod = match &job.spec.claim {

@@ -275,7 +275,7 @@ impl VolumeCreation<'_> {
         } else {
             None
         };
-        let made = matches!(self.leaf.rows.row_at(self.hash, &self.place).consumer, Consumer::Made(_));
+        let made = matches!(self.leaf.rows.consumer(self.hash), Consumer::Made(_));
         if binder == Binder::Consumer || made {
             leaf::consumer::remove(self.leaf, &row.place.namespace, self.hash).await?;
         }

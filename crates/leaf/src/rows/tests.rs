@@ -3,7 +3,8 @@ mod counts;
 use k8s_openapi::serde_json::{Value, from_value, json};
 
 use super::*;
-use domain::volume::plan::Phase;
+use crate::row::Row;
+use domain::volume::{LeafPlace, VolumeId, plan::Phase};
 
 const CLAIM_UID: &str = "c-1";
 
@@ -354,4 +355,38 @@ fn claim_that_waits_is_told_with_its_consumer_and_a_bound_one_is_not() {
     assert!(matches!(rows.pending().as_slice(), [(of, _, consumer)] if *of == hash() && *consumer == made));
     rows.put_claim(&claim("11", "Bound"));
     assert!(rows.pending().is_empty());
+}
+
+/// In each of its states, and beside a copy.
+#[test]
+fn what_is_looked_at_of_one_is_as_its_row_says() {
+    let (rows, place) = (rows(), LeafPlace { namespace: "shop".to_owned(), claim: "db".to_owned() });
+    let is_so = |what: &str| {
+        let row = rows.row_at(hash(), &place);
+        assert_eq!(rows.observed_claim(hash(), &place), row.claim.as_ref().map(ClaimRow::observed), "{what}");
+        let first = rows.row(hash()).unwrap_or_default();
+        assert_eq!(rows.has_leaf(hash()), first.claim.is_some_and(|claim| !claim.is_copy_of_a_move()), "{what}");
+        assert_eq!(rows.consumer(hash()), row.consumer, "{what}");
+        let named = |volume: Option<VolumeRow>| volume.map(|volume| volume.name);
+        assert_eq!(named(rows.volume(hash())), named(first.volume), "{what}");
+    };
+    is_so("nothing is there");
+    for phase in ["Pending", "Bound", "Lost"] {
+        rows.put_claim(&claim("10", phase));
+        is_so(phase);
+    }
+    rows.put_volume(&volume());
+    rows.set_consumer(hash(), Consumer::Made("p-1".into()));
+    is_so("with a volume and a consumer");
+    let mut leaving = claim("11", "Bound");
+    leaving.metadata.deletion_timestamp = from_value(json!("2026-01-01T00:00:00Z")).unwrap();
+    leaving.metadata.annotations =
+        from_value(json!({"kosmos.csi.io/move": "shop/move/3f0c7c7e-8f0a-4b7e-9d43-0a4f9f0a1b2c/copy"})).unwrap();
+    rows.put_claim(&leaving);
+    assert!(!rows.has_leaf(hash()), "it is the copy of a move");
+    is_so("on its way out");
+    let mut copy = claim("12", "Bound");
+    (copy.metadata.name, copy.metadata.uid) = (Some("a-copy".to_owned()), Some("c-2".to_owned()));
+    rows.put_claim(&copy);
+    is_so("beside a copy");
 }

@@ -1,12 +1,63 @@
-//! The rows in order, a page at a time: what is listed costs no request, and a page no more than its own length.
+//! The rows as they are looked at: one, or of one what is asked for at each look, or in order, a page at a time. None of it costs a request, and
+//! a page no more than its own length.
 
 use std::ops::Bound;
 
 use super::Rows;
-use crate::{row::Row, volume_objects::VolumeObjects};
-use domain::volume::VolumeHash;
+use crate::{
+    row::{Consumer, Row, VolumeRow},
+    volume_objects::VolumeObjects,
+};
+use domain::volume::{LeafPlace, VolumeHash, VolumeId, plan::ObservedClaim};
 
 impl Rows {
+    pub fn row(&self, hash: VolumeHash) -> Option<Row> {
+        self.lock().rows.get(&hash).map(|entry| entry.row())
+    }
+
+    /// What is known of a volume at the place of its leaf: whatever else carries its labels is a copy.
+    pub fn row_at(&self, hash: VolumeHash, place: &LeafPlace) -> Row {
+        self.lock().rows.get(&hash).map(|entry| entry.row_at(place)).unwrap_or_default()
+    }
+
+    /// The row a handle stands for. A readable handle says where the leaf is.
+    pub fn find(&self, id: &VolumeId) -> Option<(VolumeHash, Row)> {
+        let (table, place) = (self.lock(), id.place());
+        let mut rows = table.rows.range(id.hashes()).map(|(hash, entry)| match &place {
+            Some(place) => (*hash, entry.row_at(place)),
+            None => (*hash, entry.row()),
+        });
+        rows.find(|(_, row)| !row.is_empty())
+    }
+
+    /// The leaf volumes that carry the labels of a volume, whatever claim they are for.
+    pub fn volumes_of(&self, id: &VolumeId) -> Vec<VolumeRow> {
+        self.lock().rows.range(id.hashes()).flat_map(|(_, entry)| entry.volumes()).collect()
+    }
+
+    /// The handles that lead to a volume here: one, but for copies.
+    pub fn ids(&self, member: &str, hash: VolumeHash) -> Vec<VolumeId> {
+        self.lock().rows.get(&hash).map(|entry| entry.ids(member, hash)).unwrap_or_default()
+    }
+
+    /// What a plan goes by of the claim at this place.
+    pub fn observed_claim(&self, hash: VolumeHash, place: &LeafPlace) -> Option<ObservedClaim> {
+        self.lock().rows.get(&hash)?.observed_claim(place)
+    }
+
+    /// Whether a leaf of it is here: a claim that is not the copy of a move.
+    pub fn has_leaf(&self, hash: VolumeHash) -> bool {
+        self.lock().rows.get(&hash).is_some_and(|entry| entry.has_leaf())
+    }
+
+    pub fn volume(&self, hash: VolumeHash) -> Option<VolumeRow> {
+        self.lock().rows.get(&hash)?.volume()
+    }
+
+    pub fn consumer(&self, hash: VolumeHash) -> Consumer {
+        self.lock().rows.get(&hash).map(|entry| entry.consumer.clone()).unwrap_or_default()
+    }
+
     /// The first rows after a volume that are wanted, in the order of their hashes, and not more than so many.
     pub fn page(
         &self,

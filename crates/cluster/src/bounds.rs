@@ -23,7 +23,10 @@ use super::{
     measure::{Answers, Measure, Measured, Reading},
     traces, with_causes, writes,
 };
-use crate::metrics::Metrics;
+use crate::metrics::{
+    Metrics,
+    requests::{Requests, Subject},
+};
 
 /// Until the answer's head is there; a watch may then stay open.
 pub(super) const ANSWER: Duration = Duration::from_secs(4);
@@ -48,14 +51,14 @@ pub(super) struct Bounds {
     beginning: Arc<Semaphore>,
     /// When the last watch on each path, or on a single object, was begun.
     watches: Arc<Mutex<HashMap<String, Instant>>>,
-    metrics: Metrics,
+    requests: Requests,
 }
 
 impl<S> Layer<S> for Bounds {
     type Service = Bounded<S>;
 
     fn layer(&self, inner: S) -> Bounded<S> {
-        Bounded { inner: Arc::new(tokio::sync::Mutex::new(inner)), bounds: self.clone() }
+        Bounded { inner: Arc::new(tokio::sync::Mutex::new(inner)), bounds: Arc::new(self.clone()) }
     }
 }
 
@@ -63,7 +66,7 @@ impl<S> Layer<S> for Bounds {
 #[derive(Clone, Debug)]
 pub(super) struct Bounded<S> {
     inner: Arc<tokio::sync::Mutex<S>>,
-    bounds: Bounds,
+    bounds: Arc<Bounds>,
 }
 
 type Answer<B> = Pin<Box<dyn Future<Output = Result<Response<B>, BoxError>> + Send>>;
@@ -84,14 +87,14 @@ where
     }
 
     fn call(&mut self, request: Request<Body>) -> Answer<Measured<B>> {
-        let (inner, bounds) = (Arc::clone(&self.inner), self.bounds.clone());
-        let (verb, resource) = (verb_of(request.method(), request.uri()), route(request.uri().path()).0);
-        let span = traces::request(&bounds.cluster, verb, resource);
+        let (inner, bounds) = (Arc::clone(&self.inner), Arc::clone(&self.bounds));
+        let subject = subject_of(&request);
+        let span = traces::request(&bounds.cluster, subject.verb, &subject.resource);
         let told = span.clone();
         let answer = async move {
             let (measure, read) = (bounds.measure.clone(), how(&request));
             let measure = if request.extensions().get::<Aside>().is_some() { measure.aside() } else { measure };
-            let answer = bounds.send(inner, request).await;
+            let answer = bounds.send(inner, request, subject).await;
             traces::answered(&told, &answer);
             let answer = answer?;
             // Whoever would read a list in pieces, or a watch by line, reads a refusal as a whole.
@@ -125,7 +128,7 @@ impl Bounds {
             places,
             beginning: Arc::new(Semaphore::new(BEGINNING)),
             watches: Arc::default(),
-            metrics: metrics.of_requests(),
+            requests: metrics.requests(),
         }
     }
 
@@ -153,9 +156,10 @@ impl Bounds {
     }
 
     async fn send<S, B>(
-        self,
+        self: Arc<Self>,
         inner: Arc<tokio::sync::Mutex<S>>,
         request: Request<Body>,
+        subject: Subject,
     ) -> Result<Response<B>, BoxError>
     where
         S: Service<Request<Body>, Response = Response<B>> + Send + 'static,
@@ -176,22 +180,23 @@ impl Bounds {
             return Err(reason.into());
         }
         if matches!(*request.method(), Method::GET | Method::HEAD) {
-            return self.carry(place, inner, request).await;
+            return self.carry(place, inner, request, subject).await;
         }
-        writes::carry(self.carry(place, inner, writes::within(request, ANSWER)?)).await?
+        writes::carry(self.carry(place, inner, writes::within(request, ANSWER)?, subject)).await?
     }
 
     async fn carry<S, B>(
-        self,
+        self: Arc<Self>,
         _place: Place,
         inner: Arc<tokio::sync::Mutex<S>>,
         request: Request<Body>,
+        subject: Subject,
     ) -> Result<Response<B>, BoxError>
     where
         S: Service<Request<Body>, Response = Response<B>>,
         S::Error: Into<BoxError>,
     {
-        let asked = Asked::begin(&self, &request);
+        let asked = Asked::begin(self, &request, subject);
         let answer = tokio::time::timeout(ANSWER, async {
             let answering = inner.lock().await.ready().await.map_err(Into::into)?.call(request);
             answering.await.map_err(Into::into)
@@ -204,26 +209,17 @@ impl Bounds {
 
 /// A request under way. One that is given up counts like one that failed, if it had waited long.
 struct Asked {
-    breaker: Option<Breaker>,
-    cluster: Arc<str>,
-    verb: &'static str,
-    resource: String,
-    metrics: Metrics,
+    bounds: Arc<Bounds>,
+    subject: Subject,
+    is_aside: bool,
     since: Instant,
     answered: bool,
 }
 
 impl Asked {
-    fn begin(bounds: &Bounds, request: &Request<Body>) -> Self {
-        Self {
-            breaker: bounds.breaker.clone().filter(|_| request.extensions().get::<Aside>().is_none()),
-            cluster: Arc::clone(&bounds.cluster),
-            verb: verb_of(request.method(), request.uri()),
-            resource: route(request.uri().path()).0.to_owned(),
-            metrics: bounds.metrics.clone(),
-            since: Instant::now(),
-            answered: false,
-        }
+    fn begin(bounds: Arc<Bounds>, request: &Request<Body>, subject: Subject) -> Self {
+        let is_aside = request.extensions().get::<Aside>().is_some();
+        Self { bounds, subject, is_aside, since: Instant::now(), answered: false }
     }
 
     fn told<B>(mut self, answer: &Result<Response<B>, BoxError>) {
@@ -236,16 +232,20 @@ impl Asked {
             }
             Err(error) => {
                 self.count("no answer");
-                self.metrics.unanswered(&self.cluster);
-                if let Some(breaker) = &self.breaker {
-                    breaker.failed(&with_causes(error.as_ref()));
-                }
+                self.bounds.requests.unanswered(&self.bounds.cluster);
+                self.has_failed(&with_causes(error.as_ref()));
             }
         }
     }
 
     fn count(&self, code: &str) {
-        self.metrics.request(&self.cluster, self.verb, &self.resource, code, self.since.elapsed());
+        self.bounds.requests.ended(&self.bounds.cluster, &self.subject, code, self.since.elapsed());
+    }
+
+    fn has_failed(&self, reason: &str) {
+        if let Some(breaker) = self.bounds.breaker.as_ref().filter(|_| !self.is_aside) {
+            breaker.failed(reason);
+        }
     }
 }
 
@@ -255,10 +255,8 @@ impl Drop for Asked {
             return;
         }
         self.count("given up");
-        if let Some(breaker) = &self.breaker
-            && self.since.elapsed() > IMPATIENCE
-        {
-            breaker.failed("no answer while it was waited for");
+        if self.since.elapsed() > IMPATIENCE {
+            self.has_failed("no answer while it was waited for");
         }
     }
 }
@@ -273,6 +271,11 @@ fn route(path: &str) -> (&str, bool) {
         ["namespaces", _, kind, more @ ..] | [kind, more @ ..] => (kind, !more.is_empty()),
         [] => ("", true),
     }
+}
+
+fn subject_of(request: &Request<Body>) -> Subject {
+    let (verb, (resource, _)) = (verb_of(request.method(), request.uri()), route(request.uri().path()));
+    Subject { verb, resource: resource.to_owned() }
 }
 
 fn watches(address: &Uri) -> bool {

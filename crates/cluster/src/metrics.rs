@@ -3,7 +3,7 @@
 
 pub mod exposition;
 mod process;
-mod requests;
+pub(crate) mod requests;
 pub mod waiting;
 
 use std::{
@@ -28,12 +28,12 @@ pub const HOST: &str = "(host)";
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Method {
-    method: String,
+    method: &'static str,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct MethodAndCode {
-    method: String,
+    method: &'static str,
     code: String,
 }
 
@@ -189,28 +189,18 @@ impl Metrics {
         registry.register("rpc_seconds", "Time from an RPC to its answer", self.rpc_seconds.clone());
     }
 
-    pub fn rpc_started(&self, method: &str) {
-        self.rpc_started.get_or_create(&Method { method: method.to_owned() }).inc();
+    pub fn rpc_started(&self, method: &'static str) {
+        self.rpc_started.get_or_create(&Method { method }).inc();
     }
 
-    pub fn rpc_handled(&self, method: &str, code: &str, took: Duration) {
-        let labels = MethodAndCode { method: method.to_owned(), code: code.to_owned() };
-        self.rpc_handled.get_or_create(&labels).inc();
-        self.rpc_seconds.get_or_create(&Method { method: method.to_owned() }).observe(took.as_secs_f64());
+    pub fn rpc_handled(&self, method: &'static str, code: &str, took: Duration) {
+        self.rpc_handled.get_or_create(&MethodAndCode { method, code: code.to_owned() }).inc();
+        self.rpc_seconds.get_or_create(&Method { method }).observe(took.as_secs_f64());
     }
 
-    pub fn request(&self, cluster: &str, verb: &str, resource: &str, code: &str, took: Duration) {
-        self.requests.ended(cluster, verb, resource, code, took);
-    }
-
-    pub fn unanswered(&self, cluster: &str) {
-        self.requests.unanswered(cluster);
-    }
-
-    /// The same counts for who is part of a member himself: its state is read from it, so it must not hold what reads.
-    #[must_use]
-    pub fn of_requests(&self) -> Self {
-        Self { members: Members::default(), ..self.clone() }
+    /// For who is part of a member himself: its state is read from it, so it must not hold what reads.
+    pub(crate) fn requests(&self) -> Requests {
+        self.requests.clone()
     }
 
     /// Where the state of the members is read whenever somebody asks for the metrics; none while it is not known which there are.
@@ -318,7 +308,7 @@ fn rpc_buckets() -> Histogram {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{requests::Subject, *};
 
     #[test]
     fn state_of_members_is_read_when_it_is_asked_for() {
@@ -350,8 +340,9 @@ mod tests {
         // Only those are told that have been counted once.
         metrics.rpc_started("x");
         metrics.rpc_handled("x", "Ok", Duration::ZERO);
-        metrics.request("a", "get", "pods", "200", Duration::ZERO);
-        metrics.unanswered("a");
+        let subject = Subject { verb: "get", resource: "pods".to_owned() };
+        metrics.requests().ended("a", &subject, "200", Duration::ZERO);
+        metrics.requests().unanswered("a");
         metrics.read_from(|| {
             Some(vec![MemberNow {
                 member: "a".to_owned(),

@@ -2,6 +2,7 @@
 
 use std::{
     pin::Pin,
+    sync::Arc,
     task::{Context, Poll},
 };
 
@@ -21,14 +22,14 @@ impl<S> Layer<S> for RpcObserver {
     type Service = WatchedService<S>;
 
     fn layer(&self, inner: S) -> WatchedService<S> {
-        WatchedService { inner, metrics: self.0.clone() }
+        WatchedService { inner, metrics: Arc::new(self.0.clone()) }
     }
 }
 
 #[derive(Clone, Debug)]
 pub struct WatchedService<S> {
     inner: S,
-    metrics: Metrics,
+    metrics: Arc<Metrics>,
 }
 
 impl<S, B, R> Service<Request<B>> for WatchedService<S>
@@ -55,7 +56,7 @@ where
             otel.status_code = Empty,
             rpc.grpc.status_code = Empty,
         );
-        let call = Call::begin(method, self.metrics.clone(), span.clone());
+        let call = Call::begin(method, Arc::clone(&self.metrics), span.clone());
         let answering = span.in_scope(|| self.inner.call(request));
         let watched = async move {
             let answer = answering.await;
@@ -77,14 +78,14 @@ fn method(path: &str) -> &'static str {
 /// A call under way. tonic drops a handler whose caller's deadline has passed, and no layer sees an answer then.
 struct Call {
     method: &'static str,
-    metrics: Metrics,
+    metrics: Arc<Metrics>,
     span: Span,
     begun: Instant,
     ended: bool,
 }
 
 impl Call {
-    fn begin(method: &'static str, metrics: Metrics, span: Span) -> Self {
+    fn begin(method: &'static str, metrics: Arc<Metrics>, span: Span) -> Self {
         metrics.rpc_started(method);
         Self { method, metrics, span, begun: Instant::now(), ended: false }
     }

@@ -6,6 +6,7 @@
 mod bounds;
 mod credential;
 pub mod events;
+pub mod items;
 pub mod lease;
 mod measure;
 pub mod metrics;

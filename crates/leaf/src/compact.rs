@@ -7,16 +7,18 @@
 use std::sync::Arc;
 
 use super::{
-    compact_text::{CompactText, Interner},
     ownership,
     progress::CompactProgress,
     row::{Alias, ClaimRow, Mark, VolumeRow},
 };
-use domain::volume::{
-    AccessMode, ClaimDigest, LeafPlace, VolumeMode,
-    moving::MoveMark,
-    plan::{ObservedClaim, Phase},
-    spec::Fingerprint,
+use domain::{
+    compact_text::{CompactText, Interner},
+    volume::{
+        AccessMode, ClaimDigest, LeafPlace, VolumeMode,
+        moving::MoveMark,
+        plan::{ObservedClaim, Phase},
+        spec::Fingerprint,
+    },
 };
 
 /// Where a claim is.

@@ -6,9 +6,12 @@ use std::sync::Arc;
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, PersistentVolumeClaimStatus};
 use kube::ResourceExt;
 
-use super::{compact_text::Interner, ownership::PUBLISHED};
-use domain::volume::{
-    AccessMode, Request, VolumeMode, attributes::AttributesSeen, growth::Growth, published::Published, quantity,
+use super::ownership::PUBLISHED;
+use domain::{
+    compact_text::Interner,
+    volume::{
+        AccessMode, Request, VolumeMode, attributes::AttributesSeen, growth::Growth, published::Published, quantity,
+    },
 };
 
 /// Conditions that only say that work is under way.

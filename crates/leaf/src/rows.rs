@@ -15,14 +15,16 @@ use tokio::{sync::Notify, time::Instant};
 
 use super::{
     class_row::ClassRow,
-    compact_text::Interner,
     limits::Extent,
     ownership,
     row::{ClaimRow, Consumer, VolumeRow},
     volume_objects::VolumeObjects,
 };
 use cluster::Relist;
-use domain::volume::{HostId, VolumeHash};
+use domain::{
+    compact_text::Interner,
+    volume::{HostId, VolumeHash},
+};
 use tally::Tally;
 
 /// How many removed claims are remembered.

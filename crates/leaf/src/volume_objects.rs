@@ -4,14 +4,16 @@ use smallvec::SmallVec;
 
 use super::{
     compact::{CompactClaim, CompactVolume},
-    compact_text::{CompactText, Interner},
     limits::Extent,
     row::{ClaimRow, Consumer, Mark, Row, VolumeRow},
 };
-use domain::volume::{
-    LeafPlace, VolumeHash, VolumeId,
-    moving::Part,
-    plan::{ObservedClaim, Phase},
+use domain::{
+    compact_text::{CompactText, Interner},
+    volume::{
+        LeafPlace, VolumeHash, VolumeId,
+        moving::Part,
+        plan::{ObservedClaim, Phase},
+    },
 };
 
 /// The leaf, and the copies that people and backup tools make of it, labels and all. The place tells them apart; without

@@ -17,8 +17,8 @@ use kube::{
 use serde::de::DeserializeOwned;
 use tokio::time::{Instant, timeout};
 
-use super::{MemberClient, items::Items, limits, ownership, row, rows::Kind, trimmed::Trimmed};
-use cluster::{AFTER_TOO_MUCH, LONGEST_PAUSE, Reading, is_before, object_in, pauses, with_causes};
+use super::{MemberClient, limits, ownership, row, rows::Kind, trimmed::Trimmed};
+use cluster::{AFTER_TOO_MUCH, LONGEST_PAUSE, Reading, is_before, items::Items, object_in, pauses, with_causes};
 use domain::volume::VolumeHash;
 
 /// Where a list in one piece has failed before.

@@ -17,8 +17,8 @@ use super::{
     share::shared,
     summary::{CopiedPod, Copies},
 };
-use crate::{items::Items, limits::overlong, ownership::COPY_OF};
-use cluster::{Reading, with_causes};
+use crate::{limits::overlong, ownership::COPY_OF};
+use cluster::{Reading, items::Items, with_causes};
 
 /// Pods at a time, of a list; and where so many have not come in time, of which half are asked for where those do not come either, and so on.
 const PAGE: u32 = 500;

@@ -9,7 +9,7 @@ use std::{
 use serde::{Deserialize, de::IgnoredAny};
 
 use super::{Figures, VolumeStats};
-use crate::items::Items;
+use cluster::items::Items;
 use domain::printable::short;
 
 /// Of what one says, in bytes: of all its pods, of one of them, and besides.

@@ -4,7 +4,7 @@ use serde::Deserialize;
 
 /// Takes the text of a list piece by piece.
 #[derive(Debug, Default)]
-pub(super) struct Items {
+pub struct Items {
     /// The field that has them.
     field: &'static str,
     /// Of one, how much is kept: it is cut there.
@@ -32,7 +32,7 @@ const IN_ITEMS: u32 = 2;
 /// What a list says besides its items.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub(super) struct Head {
+pub struct Head {
     pub resource_version: String,
     /// How to ask for the next page.
     #[serde(rename = "continue")]
@@ -41,17 +41,17 @@ pub(super) struct Head {
 
 impl Items {
     /// Of a list of the API.
-    pub(super) fn of_list() -> Self {
+    pub fn of_list() -> Self {
         Self::of("items", usize::MAX)
     }
 
     /// Of what has its items in another field, and tells more of one than anybody reads.
-    pub(super) fn of(field: &'static str, longest: usize) -> Self {
+    pub fn of(field: &'static str, longest: usize) -> Self {
         Self { field, longest, ..Self::default() }
     }
 
     /// Hands out each item that is whole now.
-    pub(super) fn feed<E>(&mut self, piece: &[u8], take: &mut impl FnMut(&[u8]) -> Result<(), E>) -> Result<(), E> {
+    pub fn feed<E>(&mut self, piece: &[u8], take: &mut impl FnMut(&[u8]) -> Result<(), E>) -> Result<(), E> {
         for byte in piece {
             let before = self.inside;
             if self.in_text {
@@ -78,22 +78,22 @@ impl Items {
     }
 
     /// Of the item that is coming, what has come.
-    pub(super) fn begun(&self) -> &[u8] {
+    pub fn begun(&self) -> &[u8] {
         &self.item
     }
 
     /// How long what is not whole yet has become.
-    pub(super) fn unfinished(&self) -> usize {
+    pub fn unfinished(&self) -> usize {
         self.frame.len().max(self.item.len()).max(self.between)
     }
 
     /// All that is no item.
-    pub(super) fn frame(&self) -> &[u8] {
+    pub fn frame(&self) -> &[u8] {
         &self.frame
     }
 
     /// The head, once all has come.
-    pub(super) fn head(&self) -> Result<Head, serde_json::Error> {
+    pub fn head(&self) -> Result<Head, serde_json::Error> {
         #[derive(Deserialize)]
         struct Frame {
             metadata: Head,

@@ -1,4 +1,4 @@
-//! Strings that many rows hold, in little room: names that repeat are kept once, and UIDs take sixteen bytes. Pure.
+//! Strings of which many are kept, in little room: names that repeat are kept once, and UIDs take sixteen bytes. Pure.
 
 use std::{
     collections::HashSet,
@@ -8,7 +8,7 @@ use std::{
 
 /// Names that many volumes share: namespaces, classes, drivers.
 #[derive(Debug, Default)]
-pub(super) struct Interner {
+pub struct Interner {
     known: HashSet<Arc<str>>,
     /// When to look for names that nobody holds any more.
     sweep_at: usize,
@@ -17,7 +17,7 @@ pub(super) struct Interner {
 const FEW: usize = 64;
 
 impl Interner {
-    pub(super) fn share(&mut self, name: &str) -> Arc<str> {
+    pub fn share(&mut self, name: &str) -> Arc<str> {
         if let Some(known) = self.known.get(name) {
             return Arc::clone(known);
         }
@@ -32,8 +32,8 @@ impl Interner {
 }
 
 /// A string that usually is a UUID, or `pvc-` and a UUID: a UID, the name of a volume, often a storage's own handle.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum CompactText {
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum CompactText {
     Uuid([u8; 16]),
     PvcUuid([u8; 16]),
     Text(Box<str>),
@@ -76,17 +76,17 @@ impl fmt::Display for CompactText {
 
 impl CompactText {
     /// What it takes on the heap.
-    pub(super) fn length(&self) -> usize {
+    pub fn length(&self) -> usize {
         if let Self::Text(text) = self { text.len() } else { 0 }
     }
 
     /// The same string on the heap.
-    pub(super) fn text(&self) -> Box<str> {
+    pub fn text(&self) -> Box<str> {
         self.printed().into_boxed_str()
     }
 
     /// The same string. It has its room from the start: printing would have it grow part by part.
-    pub(super) fn printed(&self) -> String {
+    pub fn printed(&self) -> String {
         let letters = match self {
             Self::Text(text) => text.len(),
             Self::Uuid(_) => UUID,

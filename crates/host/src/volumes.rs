@@ -2,6 +2,8 @@
 //!
 //! It says where to look, and never what to do: before a leaf is removed, kept or made anew, the host is asked itself.
 
+mod kept;
+
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
     sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
@@ -23,7 +25,11 @@ use super::{
     volume::{self, HostVolume},
 };
 use cluster::{Relist, pauses, with_causes};
-use domain::volume::{VolumeHash, VolumeId};
+use domain::{
+    compact_text::CompactText,
+    volume::{VolumeHash, VolumeId},
+};
+use kept::{Kept, Key, member_of};
 
 /// The host's volumes of this driver.
 #[derive(Debug, Default)]
@@ -34,14 +40,14 @@ pub struct HostVolumes {
 
 #[derive(Debug, Default)]
 struct Table {
-    /// By handle, then by name: people make several volumes with one handle.
-    volumes: BTreeMap<(Box<str>, Box<str>), HostVolume>,
-    handles: HashMap<Box<str>, Box<str>>,
+    /// By member.
+    volumes: BTreeMap<Box<str>, BTreeMap<Key, Box<Kept>>>,
     /// By name.
-    relist: Relist<Box<str>>,
+    handles: HashMap<CompactText, Arc<str>>,
+    relist: Relist<CompactText>,
     synced: bool,
     /// Handles of which there is news, by member.
-    news: BTreeMap<Box<str>, BTreeSet<Box<str>>>,
+    news: BTreeMap<Box<str>, BTreeSet<Arc<str>>>,
 }
 
 impl HostVolumes {
@@ -50,56 +56,58 @@ impl HostVolumes {
         self.lock().synced
     }
 
-    /// The volumes with this handle.
+    /// The volumes with this handle, by their names.
     pub fn with(&self, handle: &str) -> Vec<HostVolume> {
         let table = self.lock();
-        let from = (Box::from(handle), Box::default());
-        let volumes = table.volumes.range(from..).take_while(|((found, _), _)| **found == *handle);
-        volumes.map(|(_, volume)| volume.clone()).collect()
+        let volumes = table.volumes.get(member_of(handle)).into_iter();
+        let there = volumes.flat_map(|volumes| volumes.range(Key::before(handle)..Key::after(handle)));
+        let mut found: Vec<HostVolume> = there.map(|(key, kept)| kept.volume(key)).collect();
+        found.sort_by(|one, other| one.name.cmp(&other.name));
+        found
     }
 
     /// Those whose claim has gone, and that are to go with it.
     pub fn to_be_reclaimed(&self) -> Vec<HostVolume> {
-        self.lock().volumes.values().filter(|volume| volume.is_to_be_reclaimed()).cloned().collect()
+        let table = self.lock();
+        let all = table.volumes.values().flatten().filter(|(_, kept)| kept.is_to_be_reclaimed());
+        all.map(|(key, kept)| kept.volume(key)).collect()
     }
 
     /// Of these hashes, those that a handle names, in whatever member.
     pub fn named(&self, hashes: &BTreeSet<VolumeHash>) -> BTreeSet<VolumeHash> {
         let table = self.lock();
-        let ids = table.volumes.keys().filter_map(|(handle, _)| VolumeId::parse(handle));
+        let ids = table.volumes.values().flat_map(BTreeMap::keys).filter_map(|key| VolumeId::parse(&key.handle));
         ids.flat_map(|id| hashes.range(id.hashes()).copied()).collect()
     }
 
-    pub fn handle_of(&self, volume: &str) -> Option<Box<str>> {
-        self.lock().handles.get(volume).cloned()
+    pub fn handle_of(&self, volume: &str) -> Option<Arc<str>> {
+        self.lock().handles.get(&CompactText::from(volume)).cloned()
     }
 
     /// Handles in a member that come after another one, a few at a time.
-    pub fn next_in(&self, member: &str, after: Option<&str>, count: usize) -> Vec<Box<str>> {
-        let (table, first) = (self.lock(), format!("{member}/"));
-        let from =
-            (after.map_or_else(|| Box::from(first.as_str()), |after| format!("{after}\u{0}").into()), Box::default());
-        let there = table.volumes.range(from..).map(|((handle, _), _)| handle);
-        let mut handles: Vec<_> = there.take_while(|handle| handle.starts_with(&first)).take(count).cloned().collect();
-        handles.dedup();
+    pub fn next_in(&self, member: &str, after: Option<&str>, count: usize) -> Vec<Arc<str>> {
+        let (table, mut handles) = (self.lock(), Vec::<Arc<str>>::new());
+        let Some(volumes) = table.volumes.get(member) else { return handles };
+        let from = after.map_or_else(|| Key::before(""), Key::after);
+        for (key, _) in volumes.range(from..) {
+            if handles.last() == Some(&key.handle) {
+                continue;
+            }
+            if handles.len() == count {
+                break;
+            }
+            handles.push(Arc::clone(&key.handle));
+        }
         handles
     }
 
     /// Those that handles name, whether or not they have joined.
     pub fn members(&self) -> BTreeSet<String> {
-        let (table, mut members) = (self.lock(), BTreeSet::new());
-        let mut from = (Box::<str>::default(), Box::<str>::default());
-        while let Some(((handle, _), _)) = table.volumes.range(from..).next() {
-            let member = handle.split_once('/').map_or(&**handle, |(member, _)| member).to_owned();
-            // What follows a slash: the next handle of another member.
-            from = (format!("{member}0").into(), Box::default());
-            members.insert(member);
-        }
-        members
+        self.lock().volumes.keys().map(ToString::to_string).collect()
     }
 
     /// Handles in a member of which there was news since the last time.
-    pub fn take_news(&self, member: &str) -> BTreeSet<Box<str>> {
+    pub fn take_news(&self, member: &str) -> BTreeSet<Arc<str>> {
         self.lock().news.remove(member).unwrap_or_default()
     }
 
@@ -108,24 +116,24 @@ impl HostVolumes {
         self.told.subscribe()
     }
 
-    fn put(&self, volume: &PersistentVolume) {
+    /// Takes in a volume as it is now.
+    pub fn put(&self, volume: &PersistentVolume) {
         let Some(new) = HostVolume::new(volume) else { return };
+        let (key, kept) = (Key::of(&new), Kept::keep(&new));
         let mut table = self.lock();
-        table.relist.tell(&new.name);
-        let key = (new.handle.clone(), new.name.clone());
-        if table.volumes.get(&key) == Some(&new) {
+        table.relist.tell(&key.name);
+        if table.get(&key) == Some(&kept) {
             return;
         }
-        table.forget(&new.name);
-        table.handles.insert(new.name.clone(), new.handle.clone());
-        table.is_news(&new.handle);
-        table.volumes.insert(key, new);
+        table.forget(&key.name);
+        table.is_news(&key.handle);
+        table.insert(key, kept);
         drop(table);
         self.told.send_replace(());
     }
 
     fn drop(&self, name: &str) {
-        self.lock().lose(name);
+        self.lock().lose(&CompactText::from(name));
         self.told.send_replace(());
     }
 
@@ -150,23 +158,38 @@ impl HostVolumes {
 }
 
 impl Table {
+    fn get(&self, key: &Key) -> Option<&Kept> {
+        self.volumes.get(member_of(&key.handle))?.get(key).map(|kept| &**kept)
+    }
+
+    fn insert(&mut self, key: Key, kept: Kept) {
+        self.handles.insert(key.name.clone(), Arc::clone(&key.handle));
+        self.volumes.entry(member_of(&key.handle).into()).or_default().insert(key, Box::new(kept));
+    }
+
     /// Its handle, where it was known.
-    fn forget(&mut self, name: &str) -> Option<Box<str>> {
+    fn forget(&mut self, name: &CompactText) -> Option<Arc<str>> {
         let (name, handle) = self.handles.remove_entry(name)?;
-        self.volumes.remove(&(handle.clone(), name));
+        let member = member_of(&handle);
+        if let Some(volumes) = self.volumes.get_mut(member) {
+            volumes.remove(&Key::new(Arc::clone(&handle), name));
+            if volumes.is_empty() {
+                self.volumes.remove(member);
+            }
+        }
         Some(handle)
     }
 
     /// It has gone, which is news.
-    fn lose(&mut self, name: &str) {
+    fn lose(&mut self, name: &CompactText) {
         if let Some(handle) = self.forget(name) {
             self.is_news(&handle);
         }
     }
 
-    fn is_news(&mut self, handle: &str) {
+    fn is_news(&mut self, handle: &Arc<str>) {
         if let Some((member, _)) = handle.split_once('/') {
-            self.news.entry(member.into()).or_default().insert(handle.into());
+            self.news.entry(member.into()).or_default().insert(Arc::clone(handle));
         }
     }
 }
@@ -253,7 +276,7 @@ mod tests {
         volumes.put(&volume("b", "m0/n/b/1"));
         volumes.take_news("m0");
         volumes.complete();
-        assert_eq!(volumes.take_news("m0"), BTreeSet::from([Box::from("m0/n/a/1")]), "that it has gone is news");
+        assert_eq!(volumes.take_news("m0"), BTreeSet::from([Arc::from("m0/n/a/1")]), "that it has gone is news");
         assert!(volumes.synced() && names(&volumes, "m0/n/a/1").is_empty());
         assert_eq!(names(&volumes, "m0/n/b/1"), ["b"]);
     }
@@ -286,8 +309,8 @@ mod tests {
         for (name, handle) in [("a", "m0/n/a/1"), ("a2", "m0/n/a/1"), ("b", "m0/n/b/1"), ("c", "m0x/n/c/1")] {
             volumes.put(&volume(name, handle));
         }
-        assert_eq!(volumes.next_in("m0", None, 1), [Box::from("m0/n/a/1")]);
-        assert_eq!(volumes.next_in("m0", Some("m0/n/a/1"), 5), [Box::from("m0/n/b/1")]);
+        assert_eq!(volumes.next_in("m0", None, 1), [Arc::from("m0/n/a/1")]);
+        assert_eq!(volumes.next_in("m0", Some("m0/n/a/1"), 5), [Arc::from("m0/n/b/1")]);
         assert!(volumes.next_in("m0", Some("m0/n/b/1"), 5).is_empty());
         assert_eq!(volumes.members().into_iter().collect::<Vec<_>>(), ["m0", "m0x"]);
     }

@@ -4,6 +4,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
+    sync::Arc,
     time::Duration,
 };
 
@@ -52,11 +53,11 @@ const AGAIN: Duration = Duration::from_mins(10);
 #[derive(Default)]
 struct MemberBacklog {
     /// Handles to mark, and when.
-    marks: BTreeMap<Box<str>, Instant>,
+    marks: BTreeMap<Arc<str>, Instant>,
     /// Handles without a leaf, and when to look for it.
-    missed: BTreeMap<Box<str>, Instant>,
+    missed: BTreeMap<Arc<str>, Instant>,
     /// The handle that was last gone by.
-    at: Option<Box<str>>,
+    at: Option<Arc<str>>,
     /// When to begin again with the first.
     round: Option<Instant>,
     /// Leaves that are not as the host wants them.
@@ -141,7 +142,7 @@ fn look(reconciler: &Reconciler, leaf: &MemberClient, backlog: &mut MemberBacklo
 fn look_at(
     reconciler: &Reconciler,
     leaf: &MemberClient,
-    handle: Box<str>,
+    handle: Arc<str>,
     backlog: &mut MemberBacklog,
 ) -> Option<VolumeHash> {
     let id = VolumeId::parse(&handle)?;

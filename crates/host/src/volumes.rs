@@ -3,6 +3,7 @@
 //! It says where to look, and never what to do: before a leaf is removed, kept or made anew, the host is asked itself.
 
 mod kept;
+mod news;
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
@@ -30,12 +31,16 @@ use domain::{
     volume::{VolumeHash, VolumeId},
 };
 use kept::{Kept, Key, member_of};
+use news::Listeners;
+
+pub use news::MemberNews;
 
 /// The host's volumes of this driver.
 #[derive(Debug, Default)]
 pub struct HostVolumes {
     table: Mutex<Table>,
-    told: watch::Sender<()>,
+    /// Whether all have been listed once.
+    synced: watch::Sender<bool>,
 }
 
 #[derive(Debug, Default)]
@@ -45,15 +50,19 @@ struct Table {
     /// By name.
     handles: HashMap<CompactText, Arc<str>>,
     relist: Relist<CompactText>,
-    synced: bool,
-    /// Handles of which there is news, by member.
-    news: BTreeMap<Box<str>, BTreeSet<Arc<str>>>,
+    listeners: Listeners,
 }
 
 impl HostVolumes {
     /// Whether all have been listed once.
     pub fn synced(&self) -> bool {
-        self.lock().synced
+        *self.synced.borrow()
+    }
+
+    /// Until all have been listed once.
+    pub async fn listed(&self) {
+        let mut synced = self.synced.subscribe();
+        let _ = synced.wait_for(|synced| *synced).await;
     }
 
     /// The volumes with this handle, by their names.
@@ -106,14 +115,9 @@ impl HostVolumes {
         self.lock().volumes.keys().map(ToString::to_string).collect()
     }
 
-    /// Handles in a member of which there was news since the last time.
-    pub fn take_news(&self, member: &str) -> BTreeSet<Arc<str>> {
-        self.lock().news.remove(member).unwrap_or_default()
-    }
-
-    /// Changes whenever there is news.
-    pub fn told(&self) -> watch::Receiver<()> {
-        self.told.subscribe()
+    /// Tells of news of this member's volumes, for as long as it is kept.
+    pub fn listen(&self, member: &str) -> Arc<MemberNews> {
+        self.lock().listeners.add(member)
     }
 
     /// Takes in a volume as it is now.
@@ -125,16 +129,15 @@ impl HostVolumes {
         if table.get(&key) == Some(&kept) {
             return;
         }
-        table.forget(&key.name);
-        table.is_news(&key.handle);
+        if let Some(before) = table.forget(&key.name).filter(|before| *before != key.handle) {
+            table.listeners.tell(&before);
+        }
+        table.listeners.tell(&key.handle);
         table.insert(key, kept);
-        drop(table);
-        self.told.send_replace(());
     }
 
     fn drop(&self, name: &str) {
         self.lock().lose(&CompactText::from(name));
-        self.told.send_replace(());
     }
 
     fn begin(&self) {
@@ -147,9 +150,8 @@ impl HostVolumes {
         for name in table.relist.end(table.handles.keys()) {
             table.lose(&name);
         }
-        table.synced = true;
         drop(locked);
-        self.told.send_replace(());
+        self.synced.send_replace(true);
     }
 
     fn lock(&self) -> MutexGuard<'_, Table> {
@@ -183,13 +185,7 @@ impl Table {
     /// It has gone, which is news.
     fn lose(&mut self, name: &CompactText) {
         if let Some(handle) = self.forget(name) {
-            self.is_news(&handle);
-        }
-    }
-
-    fn is_news(&mut self, handle: &Arc<str>) {
-        if let Some((member, _)) = handle.split_once('/') {
-            self.news.entry(member.into()).or_default().insert(Arc::clone(handle));
+            self.listeners.tell(&handle);
         }
     }
 }
@@ -250,33 +246,35 @@ mod tests {
     #[test]
     fn volumes_are_found_by_handle_and_told_by_member() {
         let volumes = HostVolumes::default();
+        let news = volumes.listen("m0");
         volumes.put(&volume("a", "m0/n/c/1"));
         volumes.put(&volume("b", "m0/n/c/1"));
         volumes.put(&volume("c", "m1/n/c/1"));
         volumes.put(&volume("d", "no handle of ours"));
         assert_eq!(names(&volumes, "m0/n/c/1"), ["a", "b"]);
-        assert_eq!(volumes.take_news("m0").len(), 1);
-        assert!(volumes.take_news("m0").is_empty(), "told once");
+        assert_eq!(news.take().len(), 1);
+        assert!(news.take().is_empty(), "told once");
         volumes.put(&volume("a", "m0/n/c/1"));
-        assert!(volumes.take_news("m0").is_empty(), "nothing has changed");
+        assert!(news.take().is_empty(), "nothing has changed");
         volumes.put(&volume("a", "m0/n/c/2"));
         assert_eq!(names(&volumes, "m0/n/c/1"), ["b"]);
-        assert_eq!(volumes.take_news("m0").len(), 1);
+        assert_eq!(news.take().len(), 2, "of both handles: one has it no more");
         volumes.drop("b");
         assert!(names(&volumes, "m0/n/c/1").is_empty());
-        assert_eq!(volumes.take_news("m0").len(), 1, "that it has gone is news");
+        assert_eq!(news.take().len(), 1, "that it has gone is news");
     }
 
     #[test]
     fn what_a_new_list_does_not_tell_has_gone() {
         let volumes = HostVolumes::default();
+        let news = volumes.listen("m0");
         volumes.put(&volume("a", "m0/n/a/1"));
         assert!(!volumes.synced());
         volumes.begin();
         volumes.put(&volume("b", "m0/n/b/1"));
-        volumes.take_news("m0");
+        news.take();
         volumes.complete();
-        assert_eq!(volumes.take_news("m0"), BTreeSet::from([Arc::from("m0/n/a/1")]), "that it has gone is news");
+        assert_eq!(news.take(), BTreeSet::from([Arc::from("m0/n/a/1")]), "that it has gone is news");
         assert!(volumes.synced() && names(&volumes, "m0/n/a/1").is_empty());
         assert_eq!(names(&volumes, "m0/n/b/1"), ["b"]);
     }

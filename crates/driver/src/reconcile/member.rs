@@ -31,6 +31,7 @@ use domain::{
 use host::{
     events::News,
     volume::{GivenOut, HostVolume, LiveVolume},
+    volumes::MemberNews,
 };
 use leaf::{MemberClient, identity::Meant, row::ClaimRow};
 use member::{Member, traces};
@@ -73,28 +74,24 @@ struct MemberBacklog {
 
 /// Works until it is dropped.
 pub(super) async fn follow(reconciler: &Reconciler, member: &Member) {
-    let (mut backlog, mut strays, mut told) =
-        (MemberBacklog::default(), Strays::new(member), reconciler.volumes.told());
-    let mut waiting = Waiting::new();
+    let news = reconciler.volumes.listen(&member.name);
+    let (mut backlog, mut strays, mut waiting) = (MemberBacklog::default(), Strays::new(member), Waiting::new());
     let turn = turn(&member.name);
     let mut next_tick = Instant::now() + TICK + turn;
     loop {
         tokio::select! {
             biased;
             () = sleep_until(next_tick) => {}
-            _ = told.changed() => sleep(SOON + turn).await,
+            () = news.told() => sleep(SOON + turn).await,
             () = remarkable(member) => sleep(SOON).await,
         }
+        reconciler.volumes.listed().await;
         let ticks = Instant::now() >= next_tick;
-        if !reconciler.volumes.synced() {
-            next_tick = next_tick.max(Instant::now() + SOON);
-            continue;
-        }
         let Ok(leaf) = member.leaf() else {
             next_tick = Instant::now() + TICK;
             continue;
         };
-        take_news(reconciler, leaf, &mut backlog);
+        take_news(reconciler, leaf, &news, &mut backlog);
         strays::tell_of_sizes(reconciler, leaf, &mut backlog.resized).await;
         if !ticks {
             heal_all(reconciler, member, &mut backlog).await;
@@ -112,8 +109,8 @@ pub(super) async fn follow(reconciler: &Reconciler, member: &Member) {
 }
 
 /// Goes by those of which there was news in the host or in the member, in memory.
-fn take_news(reconciler: &Reconciler, leaf: &MemberClient, backlog: &mut MemberBacklog) {
-    for handle in reconciler.volumes.take_news(&leaf.member) {
+fn take_news(reconciler: &Reconciler, leaf: &MemberClient, news: &MemberNews, backlog: &mut MemberBacklog) {
+    for handle in news.take() {
         backlog.missed.remove(&handle);
         if let Some(hash) = look_at(reconciler, leaf, handle, backlog) {
             backlog.ill.remove(&hash);

@@ -20,8 +20,8 @@ const KNOWN: usize = 1024;
 
 /// Works until it is dropped.
 pub(super) async fn tell(reconciler: &Reconciler) {
-    let (mut known, mut told) = (VecDeque::new(), reconciler.volumes.told());
-    while !reconciler.volumes.synced() && told.changed().await.is_ok() {}
+    let mut known = VecDeque::new();
+    reconciler.volumes.listed().await;
     loop {
         if let Err(error) = listen_to_scheduler(reconciler, &mut known).await {
             tracing::debug!(%error, "the scheduler's events cannot be watched");

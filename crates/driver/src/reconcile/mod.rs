@@ -8,6 +8,7 @@ mod forgotten;
 mod heal;
 mod late;
 mod member;
+mod missed;
 mod nobodys;
 mod obstacle;
 mod repair;

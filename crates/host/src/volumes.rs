@@ -93,6 +93,22 @@ impl HostVolumes {
         self.lock().handles.get(&CompactText::from(volume)).cloned()
     }
 
+    /// Handles in a member that may be for the volume with this hash.
+    pub fn handles_for(&self, member: &str, hash: VolumeHash) -> Vec<Arc<str>> {
+        let table = self.lock();
+        let volumes = table.volumes.get(member).into_iter();
+        let from_there = volumes.flat_map(|volumes| volumes.range(Key::before_all_of(hash)..));
+        let there = from_there.take_while(|(key, _)| key.may_be_of(hash));
+        let mut handles: Vec<Arc<str>> = there.map(|(key, _)| Arc::clone(&key.handle)).collect();
+        handles.dedup();
+        handles
+    }
+
+    /// How many volumes there are in a member.
+    pub fn count_in(&self, member: &str) -> usize {
+        self.lock().volumes.get(member).map_or(0, BTreeMap::len)
+    }
+
     /// Handles in a member that come after another one, a few at a time.
     pub fn next_in(&self, member: &str, after: Option<&str>, count: usize) -> Vec<Arc<str>> {
         let (table, mut handles) = (self.lock(), Vec::<Arc<str>>::new());
@@ -230,6 +246,7 @@ mod tests {
     use k8s_openapi::serde_json::{from_value, json};
 
     use super::*;
+    use domain::volume::HostId;
 
     fn volume(name: &str, handle: &str) -> PersistentVolume {
         from_value(json!({
@@ -299,6 +316,22 @@ mod tests {
         volumes.put(&volume("b", "m1///00000000000000000000000000000008"));
         let asked = BTreeSet::from([short, long, hash("00000000000000000000000000000009")]);
         assert_eq!(volumes.named(&asked), BTreeSet::from([short, long]));
+    }
+
+    #[test]
+    fn volumes_of_a_leaf_of_which_nothing_is_left_are_found_by_its_hash() {
+        let volumes = HostVolumes::default();
+        let hash = VolumeHash::new(&HostId("h".to_owned()), "pvc-1");
+        let (readable, hashed) = (format!("m0/n/a/{}", hash.prefix()), format!("m0///{hash}"));
+        for (name, handle) in
+            [("a", &readable), ("a2", &readable), ("b", &hashed), ("d", &readable.replace("m0", "m1"))]
+        {
+            volumes.put(&volume(name, handle));
+        }
+        volumes.put(&volume("c", "m0/n/c/0000000000000000"));
+        assert_eq!(volumes.handles_for("m0", hash), [Arc::from(hashed), Arc::from(readable)]);
+        assert!(volumes.handles_for("m2", hash).is_empty());
+        assert_eq!(["m0", "m1", "m2"].map(|member| volumes.count_in(member)), [4, 1, 0]);
     }
 
     #[test]

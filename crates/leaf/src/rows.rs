@@ -63,6 +63,8 @@ struct Table {
     resized: BTreeSet<VolumeHash>,
     /// Those of which there was news that one has to look at, since somebody did.
     remarkable: BTreeSet<VolumeHash>,
+    /// Those of which there was any, since somebody did; none before that, and where they were too many.
+    changed: Option<BTreeSet<VolumeHash>>,
     /// What keeps a kind from being watched.
     obstacles: [Option<String>; 3],
 }
@@ -256,13 +258,7 @@ impl Rows {
 
     pub fn complete(&self, kind: Kind) {
         self.write_all(|table| {
-            let (claims, volumes) = (table.claim_round, table.volume_round);
-            match kind {
-                Kind::Claims => table.rows.values_mut().for_each(|entry| entry.keep_claims(claims)),
-                Kind::Volumes => table.rows.values_mut().for_each(|entry| entry.keep_volumes(volumes)),
-                Kind::Classes => table.lose_unlisted_classes(),
-            }
-            table.rows.retain(|_, entry| !entry.is_empty());
+            table.lose_unlisted(kind);
             table.extent = Extent::default();
             table.rows.values().for_each(|entry| table.extent.change(Extent::default(), entry.extent()));
             table.tally = Tally::of(&table.rows);
@@ -294,6 +290,9 @@ impl Rows {
         let (versions, settled) = (table.versions_of(hash), table.settled_of(hash));
         change(&mut table);
         let is_news = table.versions_of(hash) != versions;
+        if is_news {
+            table.note_change(hash);
+        }
         let after = table.extent_of(hash);
         table.extent.change(before, after);
         if table.count_anew(hash, settled) {
@@ -327,43 +326,9 @@ impl Rows {
     }
 }
 
-impl Table {
-    /// Something may have become of its leaf that nobody asked for.
-    fn is_remarkable(&self, hash: VolumeHash) -> bool {
-        self.rows.get(&hash).is_some_and(|entry| entry.is_unwell() || entry.follows() || entry.is_moving())
-    }
-
-    fn versions_of(&self, hash: VolumeHash) -> (usize, u64) {
-        self.rows.get(&hash).map(|entry| entry.versions()).unwrap_or_default()
-    }
-
-    fn extent_of(&self, hash: VolumeHash) -> Extent {
-        self.rows.get(&hash).map(|entry| entry.extent()).unwrap_or_default()
-    }
-
-    fn settled_of(&self, hash: VolumeHash) -> Option<u64> {
-        self.rows.get(&hash)?.settled()
-    }
-
-    fn count_anew(&mut self, hash: VolumeHash, settled: Option<u64>) -> bool {
-        self.tally.change(hash, settled, self.rows.get(&hash).map(|entry| &**entry))
-    }
-
-    fn lose_unlisted_classes(&mut self) {
-        for name in self.relisted_classes.end(self.classes.keys()) {
-            self.classes.remove(&name);
-        }
-    }
-
-    fn tidy(&mut self, hash: VolumeHash) {
-        if self.rows.get(&hash).is_some_and(|entry| entry.is_empty()) {
-            self.rows.remove(&hash);
-        }
-    }
-}
-
 mod looks;
 mod sought;
+mod table;
 mod tally;
 #[cfg(test)]
 mod tests;

@@ -8,7 +8,10 @@ use std::{
     time::Duration,
 };
 
-use tokio::time::{Instant, sleep, sleep_until};
+use tokio::{
+    task::yield_now,
+    time::{Instant, sleep, sleep_until},
+};
 use tracing::Instrument;
 
 use super::{
@@ -19,6 +22,7 @@ use super::{
     missed::{self, MISSED, is_copy},
     nobodys::Allowance,
     repair::{Repair, repairs},
+    round::{AT_ONCE, Round},
     shared,
     strays::{self, Strays},
     turn,
@@ -38,9 +42,6 @@ const SOON: Duration = Duration::from_millis(200);
 const LAZY: Duration = Duration::from_secs(3);
 /// What a tick costs at most.
 const MARKS: usize = 10;
-const LOOKS: usize = 200;
-/// Nobody goes by all of a member's volumes more often: what has to be quick comes as news.
-const ROUND: Duration = Duration::from_secs(10);
 
 /// What is remembered from one tick to the next; losing it costs time and nothing else.
 #[derive(Default)]
@@ -49,10 +50,6 @@ struct MemberBacklog {
     marks: BTreeMap<Arc<str>, Instant>,
     /// Handles without a leaf, and when to look for it.
     missed: BTreeMap<Arc<str>, Instant>,
-    /// The handle that was last gone by.
-    at: Option<Arc<str>>,
-    /// When to begin again with the first.
-    round: Option<Instant>,
     /// Leaves that are not as the host wants them.
     odd: BTreeSet<VolumeHash>,
     /// These and others that are not well: how often they were looked at, and when to do so again.
@@ -68,6 +65,7 @@ struct MemberBacklog {
 pub(super) async fn follow(reconciler: &Reconciler, member: &Member) {
     let news = reconciler.volumes.listen(&member.name);
     let (mut backlog, mut strays, mut waiting) = (MemberBacklog::default(), Strays::new(member), Waiting::new());
+    let mut round = Round::of(&member.name);
     let turn = turn(&member.name);
     let mut next_tick = Instant::now() + TICK + turn;
     loop {
@@ -83,14 +81,14 @@ pub(super) async fn follow(reconciler: &Reconciler, member: &Member) {
             next_tick = Instant::now() + TICK;
             continue;
         };
-        take_news(reconciler, leaf, &news, &mut backlog);
+        take_news(reconciler, leaf, &news, &mut round, &mut backlog).await;
         strays::tell_of_sizes(reconciler, leaf, &mut backlog.resized).await;
         if !ticks {
             heal_all(reconciler, member, &mut backlog).await;
             continue;
         }
         next_tick = Instant::now() + TICK;
-        look(reconciler, leaf, &mut backlog);
+        look(reconciler, leaf, &mut round, &mut backlog).await;
         sweep(reconciler, leaf, &mut backlog);
         mark(reconciler, member, &mut backlog).await;
         heal_all(reconciler, member, &mut backlog).await;
@@ -101,29 +99,49 @@ pub(super) async fn follow(reconciler: &Reconciler, member: &Member) {
 }
 
 /// Goes by those of which there was news in the host or in the member, in memory.
-fn take_news(reconciler: &Reconciler, leaf: &MemberClient, news: &MemberNews, backlog: &mut MemberBacklog) {
+async fn take_news(
+    reconciler: &Reconciler,
+    leaf: &MemberClient,
+    news: &MemberNews,
+    round: &mut Round,
+    backlog: &mut MemberBacklog,
+) {
     for handle in news.take() {
         backlog.missed.remove(&handle);
         if let Some(hash) = look_at(reconciler, leaf, handle, backlog) {
             backlog.ill.remove(&hash);
         }
     }
+    match leaf.rows.take_changed() {
+        None => round.begin_anew(),
+        Some(changed) => {
+            let handles = changed.into_iter().flat_map(|hash| reconciler.volumes.handles_for(&leaf.member, hash));
+            look_at_all(reconciler, leaf, &handles.collect::<Vec<_>>(), backlog).await;
+        }
+    }
     look_whether_due(reconciler, leaf, leaf.rows.take_remarkable(), backlog);
 }
 
-/// Goes by the next few in turn.
-fn look(reconciler: &Reconciler, leaf: &MemberClient, backlog: &mut MemberBacklog) {
-    let now = Instant::now();
-    if backlog.at.is_none() {
-        if backlog.round.is_some_and(|round| now < round) {
+/// Goes by those whose turn it is.
+async fn look(reconciler: &Reconciler, leaf: &MemberClient, round: &mut Round, backlog: &mut MemberBacklog) {
+    let (volumes, member) = (&reconciler.volumes, &*leaf.member);
+    loop {
+        let after = |after: Option<&str>, count| volumes.next_in(member, after, count);
+        let next = round.next(Instant::now(), volumes.count_in(member), after);
+        if next.is_empty() {
             return;
         }
-        backlog.round = Some(now + ROUND);
+        look_at_all(reconciler, leaf, &next, backlog).await;
     }
-    let next = reconciler.volumes.next_in(&leaf.member, backlog.at.as_deref(), LOOKS);
-    backlog.at = next.last().cloned().filter(|_| next.len() >= LOOKS);
-    for handle in next {
-        look_at(reconciler, leaf, handle, backlog);
+}
+
+/// A few at a time: others wait.
+async fn look_at_all(reconciler: &Reconciler, leaf: &MemberClient, handles: &[Arc<str>], backlog: &mut MemberBacklog) {
+    for some in handles.chunks(AT_ONCE) {
+        for handle in some {
+            look_at(reconciler, leaf, Arc::clone(handle), backlog);
+        }
+        yield_now().await;
     }
 }
 

@@ -12,6 +12,7 @@ mod missed;
 mod nobodys;
 mod obstacle;
 mod repair;
+mod round;
 mod shared;
 mod stranded_pods;
 mod strays;

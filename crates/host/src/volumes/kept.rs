@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use crate::volume::{GivenOutDigest, HostVolume};
-use domain::compact_text::CompactText;
+use domain::{compact_text::CompactText, volume::VolumeHash};
 
 /// Comes before all other names.
 const FIRST: CompactText = CompactText::Uuid([0; 16]);
@@ -37,6 +37,15 @@ impl Key {
     /// Comes after all volumes with this handle, and before all that do.
     pub(super) fn after(handle: &str) -> Self {
         Self { half: half_of(handle), handle: format!("{handle}\u{0}").into(), name: FIRST }
+    }
+
+    /// Comes before all volumes whose handle may be for this hash.
+    pub(super) fn before_all_of(hash: VolumeHash) -> Self {
+        Self { half: hash.seed(), handle: "".into(), name: FIRST }
+    }
+
+    pub(super) fn may_be_of(&self, hash: VolumeHash) -> bool {
+        self.half == hash.seed()
     }
 }
 

@@ -47,8 +47,7 @@ impl Rows {
 
     /// Volumes whose leaf is on its way out, gone before its volume, without it, or being made anew.
     pub fn needs_repair(&self) -> Vec<VolumeHash> {
-        let table = self.lock();
-        table.rows.iter().filter(|(_, entry)| entry.is_unwell()).map(|(hash, _)| *hash).collect()
+        self.lock().tally.unwell.iter().copied().collect()
     }
 
     /// Volumes that say that a move has them.
@@ -65,6 +64,12 @@ impl Rows {
     /// Volumes that one had to look at since this was asked last.
     pub fn take_remarkable(&self) -> BTreeSet<VolumeHash> {
         std::mem::take(&mut self.lock().remarkable)
+    }
+
+    /// Volumes of which there was any news since this was asked last, also that nothing of them is there any more. None: it was not asked
+    /// before, or not for long, and all of them may have changed.
+    pub fn take_changed(&self) -> Option<BTreeSet<VolumeHash>> {
+        self.lock().changed.replace(BTreeSet::new())
     }
 
     /// Until everything has been listed.
@@ -136,7 +141,10 @@ mod tests {
     };
 
     use super::*;
-    use crate::{ownership, rows::Kind};
+    use crate::{
+        ownership,
+        rows::{Kind, NOTICED},
+    };
     use domain::volume::HostId;
 
     #[tokio::test(start_paused = true)]
@@ -155,6 +163,58 @@ mod tests {
         };
         let both = async { tokio::join!(waiting, listing) };
         tokio::time::timeout(std::time::Duration::from_secs(1), both).await.unwrap();
+    }
+
+    #[test]
+    fn whatever_changes_of_a_volume_is_told_once_to_who_has_asked_before() {
+        let host = HostId("h".to_owned());
+        let (rows, hash) = (Rows::new(host.clone()), VolumeHash::new(&host, "pvc-1"));
+        let put = |version: &str| {
+            let labels = ownership::labels(&host, hash);
+            let metadata =
+                json!({"namespace": "shop", "name": "db", "uid": "c-1", "resourceVersion": version, "labels": labels});
+            let claim = json!({"metadata": metadata, "status": {"phase": "Bound"}});
+            rows.put_claim(&from_value::<PersistentVolumeClaim>(claim).unwrap());
+        };
+        let (none, told) = (Some(BTreeSet::new()), Some(BTreeSet::from([hash])));
+        put("7");
+        assert_eq!(rows.take_changed(), None, "nobody has asked before");
+        put("7");
+        assert_eq!(rows.take_changed(), none, "it is known already");
+        put("8");
+        assert_eq!((rows.take_changed(), rows.take_changed()), (told.clone(), none.clone()));
+        rows.drop_claim(hash, "c-1", 8);
+        assert_eq!(rows.take_changed(), told, "it has gone");
+        put("9");
+        rows.begin(Kind::Claims);
+        rows.take_changed();
+        rows.complete(Kind::Claims);
+        assert!(rows.row(hash).is_none());
+        assert_eq!(rows.take_changed(), told, "a list does not name it any more");
+        rows.begin(Kind::Volumes);
+        rows.complete(Kind::Volumes);
+        assert_eq!(rows.take_changed(), none);
+    }
+
+    #[test]
+    fn changes_that_nobody_asks_for_any_more_are_not_remembered_for_ever() {
+        let host = HostId("h".to_owned());
+        let rows = Rows::new(host.clone());
+        let come_and_go = |number: usize| {
+            let (uid, hash) = (format!("c-{number}"), VolumeHash::new(&host, &format!("pvc-{number}")));
+            let labels = ownership::labels(&host, hash);
+            let metadata =
+                json!({"namespace": "shop", "name": uid, "uid": uid, "resourceVersion": "7", "labels": labels});
+            let claim = json!({"metadata": metadata, "status": {"phase": "Bound"}});
+            rows.put_claim(&from_value::<PersistentVolumeClaim>(claim).unwrap());
+            rows.drop_claim(hash, &uid, 7);
+        };
+        rows.take_changed();
+        (0..NOTICED).for_each(come_and_go);
+        assert_eq!(rows.take_changed().map(|changed| changed.len()), Some(NOTICED));
+        (NOTICED..=2 * NOTICED).for_each(come_and_go);
+        assert_eq!(rows.take_changed(), None, "all may have changed");
+        assert_eq!(rows.take_changed(), Some(BTreeSet::new()));
     }
 
     #[test]

@@ -14,6 +14,8 @@ pub(super) struct Tally {
     pub(super) unsettled: BTreeSet<VolumeHash>,
     /// Of these, those that have a claim which waits: they are asked for often, and are few.
     pub(super) pending: BTreeSet<VolumeHash>,
+    /// Those of which somebody deletes the leaf, or has, or that are being made anew: so are they.
+    pub(super) unwell: BTreeSet<VolumeHash>,
 }
 
 impl Tally {
@@ -30,6 +32,7 @@ impl Tally {
         let bound = entry.and_then(VolumeObjects::settled);
         self.bound = (self.bound + bound.unwrap_or_default()).saturating_sub(before.unwrap_or_default());
         put(&mut self.unsettled, hash, entry.is_some() && bound.is_none());
+        put(&mut self.unwell, hash, entry.is_some_and(VolumeObjects::is_unwell));
         let waits = entry.is_some_and(VolumeObjects::is_pending);
         put(&mut self.pending, hash, waits);
         waits

@@ -1,0 +1,74 @@
+//! What there is to say of one volume among all, and what is forgotten of them. Pure.
+
+use super::{Kind, NOTICED, Table};
+use crate::limits::Extent;
+use domain::volume::VolumeHash;
+
+impl Table {
+    /// Something may have become of its leaf that nobody asked for.
+    pub(super) fn is_remarkable(&self, hash: VolumeHash) -> bool {
+        self.rows.get(&hash).is_some_and(|entry| entry.is_unwell() || entry.follows() || entry.is_moving())
+    }
+
+    pub(super) fn versions_of(&self, hash: VolumeHash) -> (usize, u64) {
+        self.rows.get(&hash).map(|entry| entry.versions()).unwrap_or_default()
+    }
+
+    pub(super) fn extent_of(&self, hash: VolumeHash) -> Extent {
+        self.rows.get(&hash).map(|entry| entry.extent()).unwrap_or_default()
+    }
+
+    pub(super) fn settled_of(&self, hash: VolumeHash) -> Option<u64> {
+        self.rows.get(&hash)?.settled()
+    }
+
+    pub(super) fn count_anew(&mut self, hash: VolumeHash, settled: Option<u64>) -> bool {
+        self.tally.change(hash, settled, self.rows.get(&hash).map(|entry| &**entry))
+    }
+
+    /// For who takes notice of changes. Where nobody does any more, volumes that come and go are not remembered for ever: all may have
+    /// changed then.
+    pub(super) fn note_change(&mut self, hash: VolumeHash) {
+        let most = self.rows.len().max(NOTICED);
+        let Some(changed) = &mut self.changed else { return };
+        changed.insert(hash);
+        if changed.len() > most {
+            self.changed = None;
+        }
+    }
+
+    /// The list of a kind has come to its end.
+    pub(super) fn lose_unlisted(&mut self, kind: Kind) {
+        if kind == Kind::Classes {
+            return self.lose_unlisted_classes();
+        }
+        let (claims, volumes, mut changed) = (self.claim_round, self.volume_round, Vec::new());
+        for (hash, entry) in &mut self.rows {
+            let before = entry.versions();
+            if kind == Kind::Claims {
+                entry.keep_claims(claims);
+            } else {
+                entry.keep_volumes(volumes);
+            }
+            if entry.versions() != before {
+                changed.push(*hash);
+            }
+        }
+        for hash in changed {
+            self.note_change(hash);
+        }
+        self.rows.retain(|_, entry| !entry.is_empty());
+    }
+
+    fn lose_unlisted_classes(&mut self) {
+        for name in self.relisted_classes.end(self.classes.keys()) {
+            self.classes.remove(&name);
+        }
+    }
+
+    pub(super) fn tidy(&mut self, hash: VolumeHash) {
+        if self.rows.get(&hash).is_some_and(|entry| entry.is_empty()) {
+            self.rows.remove(&hash);
+        }
+    }
+}

@@ -1,7 +1,14 @@
 //! Two replicas: one does the work in the background, and the other takes over when it dies, freezes or loses the lease.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
 
+use serde_json::json;
 use simulate::{
     faults::{Action, Verb},
     text,
@@ -20,6 +27,9 @@ use crate::{
 
 const STEP: Duration = Duration::from_millis(100);
 const LEASES: &str = "leases.coordination.k8s.io";
+const VOLUMES: &str = "persistentvolumes";
+/// More than two pages of them.
+const MANY: usize = 1200;
 /// From the leader's last word to the next leader.
 const TAKEN_OVER: Duration = Duration::from_secs(20);
 const HEALED: Duration = Duration::from_mins(2);
@@ -49,6 +59,38 @@ async fn healed(bench: &Bench, caller: &Caller) {
         sleep(STEP).await;
     }
     assert!(wrong().is_empty(), "{}\n{:#?}", bench.guard.trace().join("\n"), wrong());
+}
+
+/// Counts lists of the host's volumes; of one process, where that is named. The first few are refused.
+fn lists(bench: &Bench, client: Option<&str>, refused: u64) -> Arc<AtomicU64> {
+    let (lists, client) = (Arc::<AtomicU64>::default(), client.map(str::to_owned));
+    let count = Arc::clone(&lists);
+    bench.guard.set_fate(move |_, at, asked| {
+        let is_meant = client.as_ref().is_none_or(|client| asked.client == *client);
+        let is_list = at == 0 && asked.verb == Verb::List && asked.resource == VOLUMES;
+        if is_list && is_meant && count.fetch_add(1, Ordering::Relaxed) < refused {
+            return Action::Answer { code: 503, reason: "ServiceUnavailable" };
+        }
+        Action::Pass
+    });
+    lists
+}
+
+#[test]
+fn volumes_of_the_host_are_listed_in_one_piece_and_in_pages_where_that_has_failed() {
+    for (refused, expected) in [(0, 1), (1, 1 + 3)] {
+        virtual_time::run(1, async {
+            let bench = Bench::new(1, 1, &fixture::steady(STEP)).await;
+            for number in 0..MANY {
+                bench.host.create(VOLUMES, fixture::volume(&format!("pv-{number}"), &json!({}))).unwrap();
+            }
+            let lists = lists(&bench, None, refused);
+            bench.start();
+            bench.serves().await;
+            sleep(TAKEN_OVER).await;
+            assert_eq!(lists.load(Ordering::Relaxed), expected, "{refused} refused");
+        });
+    }
 }
 
 /// Its watches lie in the future of the host of now, and hear nothing.

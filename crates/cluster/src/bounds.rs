@@ -105,7 +105,7 @@ where
     }
 }
 
-/// On a request whose answer says nothing of whether the cluster answers: something behind its API server has it.
+/// On a request whose answer says nothing of whether the cluster answers: something behind its API server has it, or there is much to write.
 #[derive(Clone, Copy, Debug)]
 pub struct Aside;
 

@@ -2,6 +2,7 @@
 //!
 //! It says where to look, and never what to do: before a leaf is removed, kept or made anew, the host is asked itself.
 
+mod follow;
 mod kept;
 mod news;
 
@@ -10,22 +11,11 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
 };
 
-use futures::StreamExt;
 use k8s_openapi::api::core::v1::PersistentVolume;
-use kube::{
-    ResourceExt,
-    runtime::{
-        WatchStreamExt,
-        watcher::{self, Event, ExponentialBackoff, watcher},
-    },
-};
 use tokio::sync::watch;
 
-use super::{
-    Host,
-    volume::{self, HostVolume},
-};
-use cluster::{Relist, pauses, with_causes};
+use super::volume::HostVolume;
+use cluster::Relist;
 use domain::{
     compact_text::CompactText,
     volume::{VolumeHash, VolumeId},
@@ -33,6 +23,7 @@ use domain::{
 use kept::{Kept, Key, member_of};
 use news::Listeners;
 
+pub use follow::keep;
 pub use news::MemberNews;
 
 /// The host's volumes of this driver.
@@ -222,22 +213,6 @@ impl FollowedVolumes {
 
     fn lock(&self) -> MutexGuard<'_, Weak<HostVolumes>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// Keeps the volumes true, until it is dropped.
-pub async fn keep(host: &Host, volumes: &HostVolumes) {
-    let events =
-        watcher(volume::unlabelled(host), watcher::Config::default()).backoff(ExponentialBackoff::from(pauses()));
-    let mut events = std::pin::pin!(events);
-    while let Some(event) = events.next().await {
-        match event {
-            Ok(Event::Init) => volumes.begin(),
-            Ok(Event::InitApply(volume) | Event::Apply(volume)) => volumes.put(&volume),
-            Ok(Event::InitDone) => volumes.complete(),
-            Ok(Event::Delete(volume)) => volumes.drop(&volume.name_any()),
-            Err(error) => tracing::debug!(error = with_causes(&error), "the host's volumes cannot be watched"),
-        }
     }
 }
 

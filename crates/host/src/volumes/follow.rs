@@ -1,0 +1,187 @@
+//! What feeds the host's volumes: one list, taken volume by volume as it comes, and a watch of what changes from there on. It resumes after
+//! an interruption, and lists anew when it has lost its thread.
+
+use std::{pin::pin, time::Duration};
+
+use futures::{AsyncBufReadExt, TryStreamExt};
+use k8s_openapi::api::core::v1::PersistentVolume;
+use kube::{
+    Resource, ResourceExt,
+    api::{ListParams, WatchEvent, WatchParams},
+    core::Request,
+    runtime::watcher::ExponentialBackoff,
+};
+use tokio::time::{sleep, timeout};
+
+use super::HostVolumes;
+use crate::{Host, volume::OfSpec};
+use cluster::{Aside, LONGEST_PAUSE, Reading, items::Items, pauses, trimmed::Trimmed, with_causes};
+
+/// As it is listed and watched.
+type Volume = Trimmed<PersistentVolume, OfSpec>;
+
+/// Where a list in one piece has failed before.
+const PAGE: u32 = 500;
+const LIST_PAUSE: Duration = Duration::from_secs(4);
+/// How long a watch is asked for, and when it is given up though the host has not ended it.
+const WATCH_SECONDS: u32 = 290;
+const WATCH_SILENCE: Duration = Duration::from_secs(WATCH_SECONDS as u64 + 5);
+
+/// How a watch came to an end without an error.
+enum Ended {
+    /// It can be resumed.
+    Over,
+    /// What happened since cannot be told any more.
+    Lost,
+}
+
+/// Keeps the volumes true, until it is dropped.
+pub async fn keep(host: &Host, volumes: &HostVolumes) {
+    loop {
+        let version = list(host, volumes).await;
+        hold(host, volumes, version).await;
+    }
+}
+
+/// Reads all there are; the version of the list. A host that has not brought that to an end before is asked for pages: one with many
+/// volumes may not have written them all before an answer must have begun.
+async fn list(host: &Host, volumes: &HostVolumes) -> String {
+    let (mut pauses, mut in_pages) = (ExponentialBackoff::from(pauses()), false);
+    loop {
+        match read(host, volumes, in_pages).await {
+            Ok(version) => return version,
+            Err(error) => tracing::debug!(error = with_causes(&error), "the host's volumes cannot be listed"),
+        }
+        in_pages = true;
+        sleep(pauses.next().unwrap_or(LONGEST_PAUSE)).await;
+    }
+}
+
+async fn read(host: &Host, volumes: &HostVolumes, in_pages: bool) -> Result<String, kube::Error> {
+    let mut wanted = ListParams { limit: in_pages.then_some(PAGE), ..ListParams::default() };
+    volumes.begin();
+    loop {
+        let mut request = request().list(&wanted).map_err(kube::Error::BuildRequest)?;
+        request.extensions_mut().insert(Reading::InPieces);
+        if !in_pages {
+            // That it cannot write them all in time says nothing of whether it answers others.
+            request.extensions_mut().insert(Aside);
+        }
+        let mut text = pin!(host.client.request_stream(request).await?);
+        let mut items = Items::of_list();
+        loop {
+            let piece = timeout(LIST_PAUSE, text.fill_buf()).await.map_err(std::io::Error::from).flatten();
+            let piece = piece.map_err(kube::Error::ReadEvents)?;
+            if piece.is_empty() {
+                break;
+            }
+            let read = piece.len();
+            let decoded = items
+                .feed(piece, &mut |item| serde_json::from_slice::<Volume>(item).map(|volume| volumes.put(&volume)));
+            decoded.map_err(kube::Error::SerdeError)?;
+            text.consume_unpin(read);
+        }
+        let head = items.head().map_err(kube::Error::SerdeError)?;
+        if head.next.is_empty() {
+            volumes.complete();
+            return Ok(head.resource_version);
+        }
+        wanted.continue_token = Some(head.next);
+    }
+}
+
+/// Watches from a version on, until it has lost its thread.
+async fn hold(host: &Host, volumes: &HostVolumes, mut version: String) {
+    let mut pauses = ExponentialBackoff::from(cluster::pauses());
+    loop {
+        let before = version.clone();
+        let ended = watch(host, volumes, &mut version).await;
+        if ended.is_ok() || version != before {
+            pauses = ExponentialBackoff::from(cluster::pauses());
+        }
+        match ended {
+            Ok(Ended::Lost) => return,
+            Ok(Ended::Over) => {}
+            Err(error) => {
+                tracing::debug!(error = with_causes(&error), "the host's volumes cannot be watched");
+                sleep(pauses.next().unwrap_or(LONGEST_PAUSE)).await;
+            }
+        }
+    }
+}
+
+async fn watch(host: &Host, volumes: &HostVolumes, version: &mut String) -> Result<Ended, kube::Error> {
+    let wanted = WatchParams::default().timeout(WATCH_SECONDS);
+    let request = request().watch(&wanted, version).map_err(kube::Error::BuildRequest)?;
+    let events = match host.client.request_events::<Volume>(request).await {
+        Err(kube::Error::Api(status)) if status.code == 410 => return Ok(Ended::Lost),
+        begun => begun?,
+    };
+    let mut events = pin!(events);
+    loop {
+        let event = match timeout(WATCH_SILENCE, events.try_next()).await {
+            Err(_) | Ok(Ok(None)) => return Ok(Ended::Over),
+            // One object that nobody understands does not hide the others.
+            Ok(Err(kube::Error::SerdeError(error))) => {
+                tracing::warn!(%error, "a volume of the host cannot be read");
+                continue;
+            }
+            Ok(Err(error)) => return Err(error),
+            Ok(Ok(Some(event))) => event,
+        };
+        let seen = match event {
+            WatchEvent::Added(volume) | WatchEvent::Modified(volume) => {
+                volumes.put(&volume);
+                volume.resource_version()
+            }
+            WatchEvent::Deleted(volume) => {
+                volumes.drop(&volume.name_any());
+                volume.resource_version()
+            }
+            WatchEvent::Bookmark(bookmark) => Some(bookmark.metadata.resource_version),
+            WatchEvent::Error(status) if status.code == 410 => return Ok(Ended::Lost),
+            WatchEvent::Error(status) => return Err(kube::Error::Api(status)),
+        };
+        match seen.filter(|seen| !seen.is_empty()) {
+            Some(seen) => *version = seen,
+            None => return Ok(Ended::Lost),
+        }
+    }
+}
+
+fn request() -> Request {
+    Request::new(PersistentVolume::url_path(&(), None))
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::serde_json::{from_str, json};
+
+    use super::*;
+    use crate::volume::HostVolume;
+
+    #[test]
+    fn all_that_is_known_of_a_volume_is_read_and_nothing_of_who_wrote_it() {
+        let text = json!({
+            "apiVersion": "v1", "kind": "PersistentVolume",
+            "metadata": {
+                "name": "pvc-1", "uid": "u", "resourceVersion": "7", "deletionTimestamp": "2026-01-02T00:00:00Z",
+                "labels": {"app": "db"}, "annotations": {"pv.kubernetes.io/provisioned-by": "kosmos.csi.io"},
+                "managedFields": [{"manager": "m", "fieldsV1": {"f:spec": {}}}],
+            },
+            "spec": {
+                "csi": {"driver": "kosmos.csi.io", "volumeHandle": "m/shop/db/0123456789abcdef",
+                    "volumeAttributes": {"leafClaimUID": "c", "leafVolume": "pvc-2"}},
+                "claimRef": {"namespace": "shop", "name": "db", "uid": "d"}, "persistentVolumeReclaimPolicy": "Retain",
+            },
+            "status": {"phase": "Released"},
+        })
+        .to_string();
+        let (whole, trimmed): (PersistentVolume, Volume) = (from_str(&text).unwrap(), from_str(&text).unwrap());
+        let known = HostVolume::new(&trimmed);
+        assert!(known.as_ref().is_some_and(|volume| volume.terminating && volume.leaf.is_some()));
+        assert_eq!(known, HostVolume::new(&whole));
+        assert_eq!(trimmed.metadata.resource_version.as_deref(), Some("7"));
+        assert_eq!((&trimmed.metadata.managed_fields, &trimmed.metadata.annotations), (&None, &None));
+    }
+}

@@ -93,6 +93,45 @@ fn volumes_of_the_host_are_listed_in_one_piece_and_in_pages_where_that_has_faile
     }
 }
 
+#[test]
+fn replica_that_takes_over_has_followed_the_hosts_volumes_and_lists_none() {
+    virtual_time::run(1, async {
+        let bench = bench().await;
+        let mut caller = Caller::new(&bench, Script::new("data"));
+        assert_eq!(caller.provision().await, Ending::Provisioned);
+        let (first, lists) = (holder(&bench), lists(&bench, Some("second"), 0));
+        bench.kill();
+        sleep(TAKEN_OVER).await;
+        assert_ne!(holder(&bench), first);
+        assert_eq!(lists.load(Ordering::Relaxed), 0, "{}", bench.guard.trace().join("\n"));
+        delete_leaf_claim(&bench, "data");
+        healed(&bench, &caller).await;
+    });
+}
+
+/// Its watch says nothing, as one whose connection is dead.
+#[test]
+fn replica_that_takes_over_learns_what_its_watch_has_not_told() {
+    virtual_time::run(1, async {
+        let bench = Bench::serving(1, &fixture::steady(STEP)).await;
+        sleep(Duration::from_secs(3)).await;
+        let silenced = AtomicU64::new(0);
+        bench.guard.set_fate(move |_, at, asked| {
+            let is_watch = at == 0 && asked.verb == Verb::Watch && asked.resource == VOLUMES;
+            let is_first = || silenced.fetch_add(1, Ordering::Relaxed) == 0;
+            if is_watch && asked.client == "second" && is_first() { Action::Silence(0) } else { Action::Pass }
+        });
+        bench.start_second("second");
+        sleep(Duration::from_secs(10)).await;
+        let mut caller = Caller::new(&bench, Script::new("data"));
+        assert_eq!(caller.provision().await, Ending::Provisioned);
+        bench.kill();
+        sleep(TAKEN_OVER).await;
+        delete_leaf_claim(&bench, "data");
+        healed(&bench, &caller).await;
+    });
+}
+
 /// Its watches lie in the future of the host of now, and hear nothing.
 #[test]
 fn leader_whose_host_was_restored_from_a_backup_reads_all_anew() {

@@ -182,14 +182,14 @@ async fn volume_whose_leaf_claim_is_gone_is_wrong_and_one_that_is_not_followed_i
 }
 
 #[tokio::test]
-async fn replica_that_does_not_lead_says_what_it_does_not_know() {
+async fn replica_that_does_not_lead_says_what_it_does_not_know_and_shows_what_the_host_has() {
     let (host, mut members) = clusters(1);
     fill(&host, &mut members[0], 0..1);
     let world = World::start(host, members).await;
     let page = world.at_standby("/volumes").await.body;
     assert!(page.contains("which stands by") && page.contains("team-0/data-postgres-0"), "{page}");
     let one = world.at_standby(&format!("/api/volumes/{}", handle(&world, 0))).await.json();
-    assert!(one["chain"][1]["state"].as_str().unwrap().contains("does not lead"), "{one:#}");
+    assert_eq!((&one["leads"], &one["chain"][1]["state"]), (&json!(false), &json!("has this volume")), "{one:#}");
 }
 
 #[tokio::test]

@@ -12,7 +12,6 @@ use std::{
 use cluster::{Dial, Transport, metrics::Metrics};
 use commands::{args::KosmosClusters, run::driver::Driver};
 use domain::volume::{HostId, VolumeHash, VolumeId};
-use host::volumes::FollowedVolumes;
 use http_body_util::BodyExt;
 use k8s_openapi::ByteString;
 use kube::{Config, client::DynBody};
@@ -21,6 +20,7 @@ use simulate::Cluster;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::{TcpListener, TcpStream},
+    sync::watch,
     task::JoinSet,
     time::{Instant, sleep},
 };
@@ -132,6 +132,7 @@ impl World {
         let driver = driver(&host, &members, &asked);
         let started = Box::pin(driver.start(&mut tasks, &never)).await.unwrap().unwrap();
         let sources = started.shown;
+        sources.volumes.listed().await;
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let page = listener.local_addr().unwrap();
         let served = ui::serve(listener, sources.clone(), never);
@@ -163,7 +164,8 @@ impl World {
 
     /// The page of a replica that does not lead.
     pub async fn at_standby(&self, path: &str) -> Answer {
-        self.page_of(&Sources { volumes: FollowedVolumes::default(), ..self.sources.clone() }, path).await
+        let (_, leads) = watch::channel(false);
+        self.page_of(&Sources { leads, ..self.sources.clone() }, path).await
     }
 
     /// The page of a replica that knows something else.

@@ -52,6 +52,7 @@ pub struct Lease {
     /// As every process reads them that waits for the lease or holds it.
     versions: Mutex<Versions>,
     restored: watch::Sender<()>,
+    leads: watch::Sender<bool>,
     /// Of the work.
     writes: Writes,
 }
@@ -75,6 +76,7 @@ impl Lease {
             held: Mutex::default(),
             versions: Mutex::default(),
             restored: watch::Sender::default(),
+            leads: watch::Sender::default(),
             writes: Writes::default(),
         }
     }
@@ -85,11 +87,17 @@ impl Lease {
         self.restored.subscribe()
     }
 
+    /// Whether this process does the work.
+    pub fn leads(&self) -> watch::Receiver<bool> {
+        self.leads.subscribe()
+    }
+
     /// Does the work whenever this process holds the lease, and drops it at once when it does not any more.
     pub async fn lead<F: Future<Output = ()>>(&self, work: impl Fn() -> F) {
         loop {
             let (version, sent) = self.acquire().await;
             *self.held() = Some(version);
+            self.leads.send_replace(true);
             tracing::info!(
                 lease = self.name,
                 holder = self.holder,
@@ -101,6 +109,7 @@ impl Lease {
                 () = self.writes.of(work()) => {}
             }
             *self.held() = None;
+            self.leads.send_replace(false);
         }
     }
 

@@ -1,19 +1,24 @@
 //! Which handles several volumes of the host have, as people make them: what one of them gives up another may want.
 
-use std::collections::HashSet;
+use std::{collections::HashSet, sync::Arc};
 
-use tokio::{sync::Mutex, time::Instant};
+use tokio::{
+    sync::{Mutex, watch},
+    time::Instant,
+};
 
 use super::{
     Host,
     volume::{self, HostVolume},
-    volumes::FollowedVolumes,
+    volumes::HostVolumes,
 };
 use domain::error::Result;
 
 #[derive(Debug)]
 pub struct SharedHandles {
-    followed: FollowedVolumes,
+    /// As this replica follows them.
+    volumes: Arc<HostVolumes>,
+    leads: watch::Receiver<bool>,
     listed: Mutex<Option<Listed>>,
 }
 
@@ -25,15 +30,15 @@ struct Listed {
 }
 
 impl SharedHandles {
-    pub fn new(followed: FollowedVolumes) -> Self {
-        Self { followed, listed: Mutex::default() }
+    pub fn new(volumes: Arc<HostVolumes>, leads: watch::Receiver<bool>) -> Self {
+        Self { volumes, leads, listed: Mutex::default() }
     }
 
-    /// Whether this is one of them, as was asked at that moment. The replica that leads follows the host's volumes; any other one lists them,
-    /// once for all that have asked before that list begins.
+    /// Whether this is one of them, as was asked at that moment. The replica that leads goes by its watch of the host's volumes; that of any
+    /// other one may have died unnoticed, so it lists them, once for all that have asked before that list begins.
     pub async fn have(&self, host: &Host, handle: &str, asked: Instant) -> Result<bool> {
-        if let Some(volumes) = self.followed.now().filter(|volumes| volumes.synced()) {
-            return Ok(volumes.with(handle).len() > 1);
+        if *self.leads.borrow() && self.volumes.synced() {
+            return Ok(self.volumes.with(handle).len() > 1);
         }
         let mut listed = self.listed.lock().await;
         if let Some(listed) = &*listed

@@ -8,7 +8,7 @@ mod news;
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
-    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
 use k8s_openapi::api::core::v1::PersistentVolume;
@@ -30,7 +30,7 @@ pub use news::MemberNews;
 #[derive(Debug, Default)]
 pub struct HostVolumes {
     table: Mutex<Table>,
-    /// Whether all have been listed once.
+    /// Whether all have been listed, and are followed since.
     synced: watch::Sender<bool>,
 }
 
@@ -45,12 +45,12 @@ struct Table {
 }
 
 impl HostVolumes {
-    /// Whether all have been listed once.
+    /// Whether all have been listed, and are followed since.
     pub fn synced(&self) -> bool {
         *self.synced.borrow()
     }
 
-    /// Until all have been listed once.
+    /// Until all have been listed.
     pub async fn listed(&self) {
         let mut synced = self.synced.subscribe();
         let _ = synced.wait_for(|synced| *synced).await;
@@ -147,6 +147,11 @@ impl HostVolumes {
         self.lock().lose(&CompactText::from(name));
     }
 
+    /// Nothing is to be believed until all have been listed anew.
+    fn unsync(&self) {
+        self.synced.send_replace(false);
+    }
+
     fn begin(&self) {
         self.lock().relist.begin();
     }
@@ -194,25 +199,6 @@ impl Table {
         if let Some(handle) = self.forget(name) {
             self.listeners.tell(&handle);
         }
-    }
-}
-
-/// The volumes as the replica that leads follows them: none at any other, and none once it leads no more.
-#[derive(Clone, Debug, Default)]
-pub struct FollowedVolumes(Arc<Mutex<Weak<HostVolumes>>>);
-
-impl FollowedVolumes {
-    pub fn now(&self) -> Option<Arc<HostVolumes>> {
-        self.lock().upgrade()
-    }
-
-    /// From now on these, for as long as somebody keeps them.
-    pub fn set(&self, volumes: &Arc<HostVolumes>) {
-        *self.lock() = Arc::downgrade(volumes);
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Weak<HostVolumes>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -269,17 +255,6 @@ mod tests {
         assert_eq!(news.take(), BTreeSet::from([Arc::from("m0/n/a/1")]), "that it has gone is news");
         assert!(volumes.synced() && names(&volumes, "m0/n/a/1").is_empty());
         assert_eq!(names(&volumes, "m0/n/b/1"), ["b"]);
-    }
-
-    #[test]
-    fn volumes_are_shown_while_somebody_follows_them() {
-        let shown = FollowedVolumes::default();
-        assert!(shown.now().is_none());
-        let followed = Arc::<HostVolumes>::default();
-        shown.set(&followed);
-        assert!(shown.now().is_some());
-        drop(followed);
-        assert!(shown.now().is_none());
     }
 
     #[test]

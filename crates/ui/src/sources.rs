@@ -4,12 +4,9 @@ use std::sync::Arc;
 
 use cluster::metrics::waiting::Waiting;
 use domain::volume::HostId;
-use host::{
-    lately::RecentEvents,
-    moves::Moves,
-    volumes::{FollowedVolumes, HostVolumes},
-};
+use host::{lately::RecentEvents, moves::Moves, volumes::HostVolumes};
 use member::{Member, Registry, registry::Snapshot};
+use tokio::sync::watch;
 
 #[derive(Clone, Debug)]
 pub struct Sources {
@@ -17,7 +14,10 @@ pub struct Sources {
     pub replica: String,
     pub host: HostId,
     pub members: Registry,
-    pub volumes: FollowedVolumes,
+    /// The host's.
+    pub volumes: Arc<HostVolumes>,
+    /// Whether it does the work in the background.
+    pub leads: watch::Receiver<bool>,
     pub waiting: Waiting,
     /// Where volumes are moved.
     pub moves: Option<Arc<Moves>>,
@@ -40,12 +40,12 @@ impl Sources {
         self.members.all().is_ok_and(|members| !members.values().any(|member| starts(member)))
     }
 
-    /// The host's, where this process follows them and has listed them.
+    /// The host's, once this process has listed them.
     pub(crate) fn volumes(&self) -> Option<Arc<HostVolumes>> {
-        self.volumes.now().filter(|volumes| volumes.synced())
+        self.volumes.synced().then(|| Arc::clone(&self.volumes))
     }
 
     pub(crate) fn leads(&self) -> bool {
-        self.volumes.now().is_some()
+        *self.leads.borrow()
     }
 }

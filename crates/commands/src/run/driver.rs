@@ -19,7 +19,7 @@ use cluster::{
 };
 use csi::{controller::Controller, inflight::InFlight};
 use driver::{moving::Movers, provision::Provisioner, reconcile::Reconciler};
-use host::shared_handles::SharedHandles;
+use host::{Host, shared_handles::SharedHandles, volumes::HostVolumes};
 use member::{Scope, source::Account};
 
 /// What a driver is made from.
@@ -84,13 +84,15 @@ impl Driver {
             self.metrics.read_moves_from(move || known.now());
         }
         let known_moves = movers.as_ref().map(|movers| Arc::clone(&movers.known));
-        let reconciler = Reconciler::new(host.clone(), members.clone(), movers);
-        let shared_handles = Arc::new(SharedHandles::new(reconciler.shown()));
+        let volumes = follow_volumes(&host, &lease, tasks);
+        let reconciler = Reconciler::new(host.clone(), members.clone(), Arc::clone(&volumes), movers);
+        let shared_handles = Arc::new(SharedHandles::new(Arc::clone(&volumes), lease.leads()));
         let shown = ui::Sources {
             replica: std::env::var("HOSTNAME").unwrap_or_else(|_| "this process".to_owned()),
             host: host.id.clone(),
             members: members.clone(),
-            volumes: reconciler.shown(),
+            volumes,
+            leads: lease.leads(),
             waiting: self.metrics.waiting(),
             moves: known_moves,
             lately: host.lately.clone(),
@@ -105,4 +107,15 @@ impl Driver {
         let controller = Controller { provisioner, in_flight: InFlight::default(), waiting: self.metrics.waiting() };
         Ok(Some(Started { controller, listed: all_listed, shown, lease }))
     }
+}
+
+/// Every replica follows the host's volumes: whoever takes over has them.
+fn follow_volumes(host: &Host, lease: &Lease, tasks: &mut JoinSet<anyhow::Result<()>>) -> Arc<HostVolumes> {
+    let volumes = Arc::<HostVolumes>::default();
+    let (host, followed, restored, leads) = (host.clone(), Arc::clone(&volumes), lease.restored(), lease.leads());
+    tasks.spawn(async move {
+        host::volumes::keep(&host, &followed, restored, leads).await;
+        Ok(())
+    });
+    volumes
 }

@@ -28,12 +28,7 @@ use tokio::time::{Instant, sleep};
 use crate::moving::Movers;
 use ::member::{Member, MemberTasks, Registry, renewal};
 use budget::{Budget, LeafEvents};
-use host::{
-    Host,
-    events::News,
-    volume::HostVolume,
-    volumes::{self, FollowedVolumes, HostVolumes},
-};
+use host::{Host, events::News, volume::HostVolume, volumes::HostVolumes};
 use nobodys::ListedHandles;
 
 /// After so long at most, work on a member that has failed is begun anew.
@@ -44,6 +39,7 @@ const PAUSE: Duration = Duration::from_secs(2);
 pub struct Reconciler {
     host: Host,
     members: Registry,
+    /// As this replica follows them, whether it leads or not.
     volumes: Arc<HostVolumes>,
     handles: Arc<ListedHandles>,
     /// Of events, for all members.
@@ -51,29 +47,20 @@ pub struct Reconciler {
     /// Of events about leaves, for each member and each volume.
     leaf_events: Arc<Mutex<LeafEvents>>,
     movers: Option<Movers>,
-    /// For whoever shows what is followed here.
-    shown: FollowedVolumes,
 }
 
 impl Reconciler {
-    pub fn new(host: Host, members: Registry, movers: Option<Movers>) -> Self {
+    pub fn new(host: Host, members: Registry, volumes: Arc<HostVolumes>, movers: Option<Movers>) -> Self {
         let budget = Arc::new(Mutex::new(waiting::budget_of_all()));
         let leaf_events = Arc::new(Mutex::new(LeafEvents::new()));
-        let (volumes, handles, shown) = (Arc::default(), Arc::default(), FollowedVolumes::default());
-        Self { host, members, volumes, handles, budget, leaf_events, movers, shown }
+        Self { host, members, volumes, handles: Arc::default(), budget, leaf_events, movers }
     }
 
-    pub fn shown(&self) -> FollowedVolumes {
-        self.shown.clone()
-    }
-
-    /// Works until it is dropped, and knows nothing of the time before.
+    /// Works until it is dropped, and knows nothing of the time before but what is followed by every replica.
     pub async fn run(mut self) {
-        (self.volumes, self.handles) = (Arc::default(), Arc::default());
-        self.shown.set(&self.volumes);
+        self.handles = Arc::default();
         tokio::select! {
             biased; // one order of events for one course of time
-            () = volumes::keep(&self.host, &self.volumes) => {}
             () = self.follow_members() => {}
             () = clustertree::shield_claims(&self) => {}
             () = stranded_pods::tell(&self) => {}

@@ -11,7 +11,10 @@ use kube::{
     core::Request,
     runtime::watcher::ExponentialBackoff,
 };
-use tokio::time::{sleep, timeout};
+use tokio::{
+    sync::watch::Receiver,
+    time::{sleep, timeout},
+};
 
 use super::HostVolumes;
 use crate::{Host, volume::OfSpec};
@@ -35,12 +38,22 @@ enum Ended {
     Lost,
 }
 
-/// Keeps the volumes true, until it is dropped.
-pub async fn keep(host: &Host, volumes: &HostVolumes) {
+/// Keeps the volumes true, until it is dropped. `restored` changes when the host was restored from a backup, `leads` when this process
+/// begins to go by the volumes.
+pub async fn keep(host: &Host, volumes: &HostVolumes, mut restored: Receiver<()>, mut leads: Receiver<bool>) {
     loop {
-        let version = list(host, volumes).await;
-        hold(host, volumes, version).await;
+        tokio::select! {
+            biased;
+            Ok(()) = restored.changed() => volumes.unsync(),
+            () = follow(host, volumes, &mut leads) => {}
+        }
     }
+}
+
+/// Until it has lost its thread.
+async fn follow(host: &Host, volumes: &HostVolumes, leads: &mut Receiver<bool>) {
+    let version = list(host, volumes).await;
+    hold(host, volumes, version, leads).await;
 }
 
 /// Reads all there are; the version of the list. A host that has not brought that to an end before is asked for pages: one with many
@@ -91,11 +104,16 @@ async fn read(host: &Host, volumes: &HostVolumes, in_pages: bool) -> Result<Stri
 }
 
 /// Watches from a version on, until it has lost its thread.
-async fn hold(host: &Host, volumes: &HostVolumes, mut version: String) {
+async fn hold(host: &Host, volumes: &HostVolumes, mut version: String, leads: &mut Receiver<bool>) {
     let mut pauses = ExponentialBackoff::from(cluster::pauses());
     loop {
         let before = version.clone();
-        let ended = watch(host, volumes, &mut version).await;
+        let ended = tokio::select! {
+            biased;
+            // A watch whose connection has died says nothing for minutes. Who begins to go by the volumes asks what it has missed.
+            Ok(()) = leads.changed() => Ok(Ended::Over),
+            ended = watch(host, volumes, &mut version) => ended,
+        };
         if ended.is_ok() || version != before {
             pauses = ExponentialBackoff::from(cluster::pauses());
         }

@@ -25,7 +25,7 @@ pub(crate) struct Frame {
     version: &'static str,
     host_id: String,
     replica: String,
-    /// It does the work in the background, and so knows the host's volumes.
+    /// It does the work in the background.
     leads: bool,
     as_of: String,
     /// Whether the members have been read, and what each of those has that can be asked.

@@ -73,7 +73,7 @@ pub(crate) async fn show(
     let trouble = serving.and_then(|member| member.leaf().err()).map(|error| text(&error.to_string()));
     let ailments = serving.map(|member| known_ailments(&row, &member.name, trouble.as_deref())).unwrap_or_default();
     let mut chain = vec![nodes(&row)];
-    chain.extend(of_host(&in_host, sources.leads(), volumes.is_some()));
+    chain.extend(of_host(&in_host, volumes.is_some()));
     chain.extend([member_link(&id.member, serving.map(|member| &**member)), leaf_claim(&id, &row), leaf_volume(&row)]);
     let events = events::lines(&sources).filter(|event| is_about(event, &in_host)).take(EVENTS);
     form.answer(&Page {
@@ -122,21 +122,18 @@ fn nodes(row: &Row) -> Link {
 }
 
 /// The claim and the volume of the host; of several volumes with one handle, each.
-fn of_host(volumes: &[HostVolume], leads: bool, are_listed: bool) -> Vec<Link> {
-    let missing = |state: &str, level| Link {
+fn of_host(volumes: &[HostVolume], are_listed: bool) -> Vec<Link> {
+    let missing = |state: &str| Link {
         what: "PersistentVolume of the host",
         name: String::new(),
-        level,
+        level: Level::Waits,
         state: state.to_owned(),
         facts: Vec::new(),
     };
-    match (volumes, leads, are_listed) {
-        ([], true, true) => vec![missing("the host has none with this handle", Level::Waits)],
-        ([], true, false) => vec![missing("the host's volumes are still being listed", Level::Waits)],
-        ([], false, _) => {
-            vec![missing("this replica does not lead, and so does not follow the host's volumes", Level::Well)]
-        }
-        (volumes, ..) => volumes.iter().flat_map(claim_and_volume).collect(),
+    match (volumes, are_listed) {
+        ([], true) => vec![missing("the host has none with this handle")],
+        ([], false) => vec![missing("the host's volumes are still being listed")],
+        (volumes, _) => volumes.iter().flat_map(claim_and_volume).collect(),
     }
 }
 

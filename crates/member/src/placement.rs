@@ -246,6 +246,10 @@ mod tests {
         let (a, c) = ("a".to_owned(), "c".to_owned());
         let wish = Wish { preferred: &preferred, parameter: Some(&a), ..Wish::default() };
         assert_eq!(choose(&wish, &members(&[])), Ok(new("a")));
+        let chosen = Wish { node_selected: true, ..wish.clone() };
+        assert_eq!(choose(&chosen, &members(&[])), Ok(new("a")), "the scheduler knows nothing of it");
+        let strict = Wish { preferred: &preferred[..1], ..chosen };
+        assert!(matches!(choose(&strict, &members(&[])), Err(Error::NoPlace(_))));
         let wish = Wish { parameter: Some(&c), ..wish };
         assert!(matches!(choose(&wish, &members(&[])), Err(Error::NoPlace(_))));
     }

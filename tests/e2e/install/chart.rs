@@ -42,14 +42,14 @@ fn chart_has_no_flaw_that_helm_knows() {
 fn every_switch_brings_or_takes_what_it_says() {
     #[rustfmt::skip] // one switch, one line
     let switches: [(&str, &[&str], &[&str]); 36] = [
-        ("image.tag=0.1.0", &["csi-provisioner", "csi-attacher", "csi-resizer", "--capacity-ownerref-level=2", "localhost/kosmos-csi:0.1.0"],
-            &["csi-snapshotter", "--mover-image", "volumemoves", "kind: DaemonSet", "kind: Namespace\nmetadata:\n  name: kosmos-csi\n", "ServiceMonitor", "kosmos-csi-node"]),
+        ("image.tag=0.1.0", &["csi-provisioner", "csi-attacher", "csi-resizer", "--capacity-ownerref-level=2", "--capacity-threads=20", "localhost/kosmos-csi:0.1.0"],
+            &["--strict-topology", "--immediate-topology", "csi-snapshotter", "--mover-image", "volumemoves", "kind: DaemonSet", "kind: Namespace\nmetadata:\n  name: kosmos-csi\n", "ServiceMonitor", "kosmos-csi-node"]),
         ("image.tag=0.1.0,image.digest=sha256:0000000000000000000000000000000000000000000000000000000000000000,sidecars.resizer.image.digest=sha256:0000000000000000000000000000000000000000000000000000000000000000", &["localhost/kosmos-csi:0.1.0@sha256:0000", "csi-resizer:v2.3.0@sha256:0000"], &["csi-attacher:v4.13.0@"]),
         ("sidecars.snapshotter.enabled=true", &["csi-snapshotter:", "volumegroupsnapshotcontents/status"], &[]),
         ("sidecars.resizer.enabled=false", &["csi-attacher"], &["csi-resizer", "persistentvolumeclaims/status"]),
         ("sidecars.attacher.enabled=false,csiDriver.attachRequired=false", &["attachRequired: false"], &["csi-attacher", "resources: [volumeattachments/status]"]),
         ("sidecars.provisioner.enabled=false,csiDriver.storageCapacity=false", &["storageCapacity: false"], &["csi-provisioner", "csistoragecapacities"]),
-        ("csiDriver.storageCapacity=false", &["csi-provisioner"], &["--capacity-ownerref-level", "csistoragecapacities"]),
+        ("csiDriver.storageCapacity=false", &["csi-provisioner"], &["--capacity-ownerref-level", "--capacity-threads", "csistoragecapacities"]),
         ("sidecars.provisioner.extraArgs={--worker-threads=7}", &["\"--worker-threads=7\""], &[]),
         ("controller.enabled=false", &["ServiceAccount\nmetadata:\n  name: kosmos-csi-controller", "kind: CSIDriver"], &["csi-provisioner", "name: kosmos-csi-sidecars"]),
         ("controller.replicas=3", &["replicas: 3"], &[]),

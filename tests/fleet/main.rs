@@ -9,8 +9,12 @@ mod authority;
 mod within;
 mod world;
 
-use std::time::Duration;
+use std::{
+    sync::{Arc, Condvar, Mutex, PoisonError},
+    time::Duration,
+};
 
+use cluster::Dial;
 use tokio::time::sleep;
 use world::{ATTACHMENTS, World, story};
 
@@ -76,4 +80,69 @@ fn what_is_done_for_one_member_and_for_one_event_does_not_grow_with_the_members(
     ] {
         assert!(many < few * MORE + SHARE, "{what}: {few:?} among {}, {many:?} among {most}", most / 10);
     }
+}
+
+/// Of those who build a way: how many are at it, how many were at the same time, and whether one has waited for another in vain.
+#[derive(Default)]
+struct Met {
+    now: usize,
+    most: usize,
+    in_vain: bool,
+}
+
+impl Met {
+    fn is_open(&self) -> bool {
+        self.most < 2 && !self.in_vain
+    }
+}
+
+#[derive(Default)]
+struct Meeting {
+    met: Mutex<Met>,
+    came: Condvar,
+}
+
+impl Meeting {
+    const PATIENCE: Duration = Duration::from_secs(5);
+
+    /// Stays until there are two, or nobody else comes.
+    fn attend(&self) {
+        let mut met = self.met.lock().unwrap_or_else(PoisonError::into_inner);
+        met.now += 1;
+        met.most = met.most.max(met.now);
+        self.came.notify_all();
+        let waited = self.came.wait_timeout_while(met, Self::PATIENCE, |met| met.is_open());
+        let (mut met, end) = waited.unwrap_or_else(PoisonError::into_inner);
+        met.in_vain |= end.timed_out();
+        met.now -= 1;
+        self.came.notify_all();
+    }
+
+    /// How many there were at most.
+    fn most(&self) -> usize {
+        let met = self.met.lock().unwrap_or_else(PoisonError::into_inner);
+        let waited = self.came.wait_timeout_while(met, Self::PATIENCE * 4, |met| met.is_open());
+        waited.unwrap_or_else(PoisonError::into_inner).0.most
+    }
+}
+
+/// On two threads, as the program has them.
+#[test]
+fn ways_to_members_are_built_side_by_side() {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    let meeting = Arc::<Meeting>::default();
+    let attended = Arc::clone(&meeting);
+    let world = runtime.block_on(async {
+        let world = World::new(8).await;
+        let Dial::Within(open) = world.dial() else { panic!("its clusters are in this process") };
+        world.start_by(Dial::Within(Arc::new(move |address: &http::Uri| {
+            if address.host() != Some("host") {
+                attended.attend();
+            }
+            open(address)
+        })));
+        world
+    });
+    assert_eq!(meeting.most(), 2, "one after the other");
+    drop(world);
 }

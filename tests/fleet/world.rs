@@ -9,7 +9,7 @@ use std::{
 };
 
 use agent::{NodeMode, Settings};
-use cluster::metrics::Metrics;
+use cluster::{Dial, metrics::Metrics};
 use commands::{
     args::KosmosClusters,
     run::{clusters::Clusters, virtual_node},
@@ -119,9 +119,18 @@ impl World {
     }
 
     pub fn start(&self) {
+        self.start_by(self.dial());
+    }
+
+    pub fn dial(&self) -> Dial {
+        within(std::iter::once(&self.host).chain(&self.members), "agent")
+    }
+
+    /// Reaches the clusters so.
+    pub fn start_by(&self, dial: Dial) {
         let clusters = Clusters {
             host: Config::new("https://host".parse().unwrap()),
-            dial: within(std::iter::once(&self.host).chain(&self.members), "agent"),
+            dial,
             members_dir: None,
             members_namespace: NAMESPACE.to_owned(),
             kosmos_clusters: KosmosClusters::Auto,

@@ -12,7 +12,7 @@ use std::{
 use futures::future::select_all;
 use tokio::{
     sync::{Notify, watch},
-    task::JoinSet,
+    task::{JoinHandle, JoinSet},
 };
 use tokio_util::sync::CancellationToken;
 
@@ -23,7 +23,10 @@ use super::{
     source::{MemberDefinition, MemberDefinitions, MemberUpdates},
 };
 use cluster::{Answers, Dial, metrics::Metrics};
-use domain::error::{Error, Result};
+use domain::{
+    error::{Error, Result},
+    volume::HostId,
+};
 use host::{Host, pins::Pinning};
 use leaf::MemberClient;
 
@@ -144,10 +147,7 @@ pub fn departed(name: &str) -> Error {
 /// The work behind the registry; ends when it is dropped.
 #[derive(Debug)]
 pub struct RegistryLoop {
-    host: Host,
-    dial: Dial,
-    tracked: Scope,
-    metrics: Metrics,
+    ways: Ways,
     members: watch::Sender<Option<Snapshot>>,
     known: MemberDefinitions,
     started: BTreeMap<String, Arc<Member>>,
@@ -167,10 +167,7 @@ impl RegistryLoop {
         });
         let registry_loop = Self {
             pinning: Arc::new(Pinning::new(host.clone())),
-            host,
-            dial,
-            tracked,
-            metrics,
+            ways: Ways { host: host.id, dial, tracked, metrics },
             members: sender,
             known: MemberDefinitions::new(),
             started: BTreeMap::new(),
@@ -208,10 +205,11 @@ impl RegistryLoop {
         let known = std::mem::take(&mut self.known);
         let mut members = std::mem::take(&mut self.started);
         for name in known.keys().filter(|name| !wanted.contains_key(*name)) {
-            tracing::info!(member = name, role = self.tracked.role(), "the member has left");
+            tracing::info!(member = name, role = self.ways.tracked.role(), "the member has left");
             self.stop(name);
             members.remove(name);
         }
+        let mut building = Vec::new();
         for (name, definition) in &wanted {
             let (before, member) = (known.get(name), members.get(name));
             let same = |before: &MemberDefinition| {
@@ -222,14 +220,18 @@ impl RegistryLoop {
                     member.set(definition);
                 }
             } else if before.zip(member).is_some_and(|(before, member)| member.renew(before, definition)) {
-                let role = self.tracked.role();
+                let role = self.ways.tracked.role();
                 tracing::info!(member = name, origin = definition.origin, role, "the member has a new token");
             } else {
-                let (role, changed) = (self.tracked.role(), before.is_some());
-                tracing::info!(member = name, origin = definition.origin, changed, role, "the member joins");
-                self.stop(name);
-                members.insert(name.clone(), self.start(name, definition).await);
+                building.push((name, definition, self.ways.begin(name, definition)));
             }
+        }
+        for (name, definition, link) in building {
+            let link = link.await.unwrap_or_else(|error| Err(format!("the way to it is not built: {error}")));
+            let (role, changed) = (self.ways.tracked.role(), known.contains_key(name));
+            tracing::info!(member = name, origin = definition.origin, changed, role, "the member joins");
+            self.stop(name);
+            members.insert(name.clone(), self.start(name, definition, link));
         }
         self.known = wanted;
         self.started.clone_from(&members);
@@ -244,10 +246,9 @@ impl RegistryLoop {
         }
     }
 
-    async fn start(&mut self, name: &str, definition: &MemberDefinition) -> Arc<Member> {
-        let link = self.link(name, definition).await;
+    fn start(&mut self, name: &str, definition: &MemberDefinition, link: Result<Link, String>) -> Arc<Member> {
         if let Err(reason) = &link {
-            let role = self.tracked.role();
+            let role = self.ways.tracked.role();
             tracing::warn!(member = name, origin = definition.origin, reason, role, "the member cannot be used");
         }
         let member = Arc::new(Member {
@@ -269,15 +270,32 @@ impl RegistryLoop {
         }
         member
     }
+}
 
-    async fn link(&self, name: &str, definition: &MemberDefinition) -> Result<Link, String> {
+/// What the ways to members are built from.
+#[derive(Clone, Debug)]
+struct Ways {
+    host: HostId,
+    dial: Dial,
+    tracked: Scope,
+    metrics: Metrics,
+}
+
+impl Ways {
+    /// Begins with one beside the others: each takes a processor some milliseconds, and of a thousand the last would wait for all.
+    fn begin(&self, name: &str, definition: &MemberDefinition) -> JoinHandle<Result<Link, String>> {
+        let (ways, name, definition) = (self.clone(), name.to_owned(), definition.clone());
+        tokio::spawn(async move { ways.build(&name, &definition).await })
+    }
+
+    async fn build(&self, name: &str, definition: &MemberDefinition) -> Result<Link, String> {
         let config = kubeconfig::parse(&definition.kubeconfig, definition.source).await?;
         let namespaces = kubeconfig::namespaces(&definition.kubeconfig)?;
         let line = cluster::connect(name, config, Answers::Bounded, &self.dial, &self.metrics)
             .map_err(|error| format!("the kubeconfig cannot be used: {}", cluster::with_causes(&error)))?;
         Ok(Link {
             tracked: self.tracked,
-            leaf: MemberClient::new(name, self.host.id.clone(), line.client.clone()).with_rights_in(namespaces),
+            leaf: MemberClient::new(name, self.host.clone(), line.client.clone()).with_rights_in(namespaces),
             line,
             identity: Mutex::new(Identity::Connecting("it is being connected to")),
             doubted: Notify::new(),

@@ -13,6 +13,7 @@ use tokio::time::{Instant, sleep};
 
 use crate::{
     bench::{Bench, DRIVER_NAMESPACE, lock},
+    caller::{Caller, Script},
     fixture,
     reclaim::until,
     virtual_time,
@@ -25,6 +26,7 @@ const AT_ONCE: usize = 32;
 /// A member takes so long to say who it is.
 const SLOW: Duration = Duration::from_millis(500);
 const PATIENCE: Duration = Duration::from_mins(1);
+const CLASSES: &str = "storageclasses.storage.k8s.io";
 
 fn open(bench: &Bench) -> usize {
     let is_open = |line: &&str| line.starts_with("kosmos_csi_member_state{") && line.contains("state=\"ok\"");
@@ -83,6 +85,42 @@ fn hundreds_of_members_that_stay_silent_do_not_hold_up_one_that_joins() {
         sleep(PATIENCE).await;
         bench.host.create("secrets", fixture::kubeconfig("m0")).unwrap();
         until(&bench, 8 * SLOW, "it is open", || open(&bench) == 1).await;
+    });
+}
+
+/// The network was away for a moment, just when each was asked for a volume.
+#[test]
+fn members_that_fail_together_are_asked_again_a_few_at_a_time_and_none_is_begun_anew() {
+    /// For so long one that does not answer keeps another one waiting.
+    const HELD: Duration = Duration::from_millis(250);
+    virtual_time::run(1, async {
+        let bench = Bench::new(1, MEMBERS, &fixture::steady(STEP)).await;
+        bench.start();
+        until(&bench, PATIENCE, "all are open", || open(&bench) == MEMBERS).await;
+        let (asked, listed) = (Arc::<Mutex<Vec<Instant>>>::default(), Arc::<AtomicUsize>::default());
+        let (times, lists) = (Arc::clone(&asked), Arc::clone(&listed));
+        bench.guard.set_fate(move |_, at, request| {
+            if at > 0 && request.name == "kube-system" {
+                lock(&times).push(Instant::now());
+                return Action::Delay(SLOW);
+            }
+            // Nobody else lists classes.
+            let begins_anew = at > 0 && request.verb == Verb::List && request.resource == CLASSES;
+            lists.fetch_add(begins_anew.into(), Ordering::Relaxed);
+            if at > 0 && request.verb == Verb::Create { Action::Refuse } else { Action::Pass }
+        });
+        let callers = (0..MEMBERS).map(|member| {
+            let script = Script { places: vec![member], ..Script::new(&format!("data-{member}")) };
+            let caller = Caller::new(&bench, script);
+            async move { drop(caller.create().await) }
+        });
+        futures::future::join_all(callers).await;
+        until(&bench, PATIENCE, "all are open again", || open(&bench) == MEMBERS).await;
+        let asked = lock(&asked).clone();
+        assert!(asked.len() >= MEMBERS, "{} were asked again", asked.len());
+        let crowd = asked.windows(AT_ONCE + 1).find(|times| times[AT_ONCE] - times[0] < HELD);
+        assert!(crowd.is_none(), "{crowd:?}");
+        assert_eq!(listed.load(Ordering::Relaxed), 0, "one was taken for down: {}", bench.guard.trace().join("\n"));
     });
 }
 

@@ -1,4 +1,5 @@
-//! How many members are being opened at the same time: connected to, asked who they are, and listed.
+//! How many members are being opened at the same time: connected to, asked who they are, and listed. And how many that were open are asked
+//! again, because a request to them has failed: after a short break of the network that is all of them.
 
 use std::{pin::pin, sync::Arc, time::Duration};
 
@@ -12,30 +13,36 @@ use tokio::{
 const AT_ONCE: usize = 32;
 /// Whoever has not come to an end by then is waited for, which costs nothing: that one shall not hold up the others.
 const HELD: Duration = Duration::from_secs(1);
+/// The same of one that was open and is asked again: those that are well are to be open again soon.
+const ASKED_AGAIN: Duration = Duration::from_millis(250);
 /// Before one that finds no place asks for the next, and as much again by chance: they come in no order, and several replicas do not
 /// open the same members at the same moment.
 const APART: Duration = Duration::from_millis(100);
 
 /// The places, of all members of a process.
 #[derive(Clone, Debug)]
-pub(super) struct Openings(Arc<Semaphore>);
+pub(super) struct Openings {
+    opened: Arc<Semaphore>,
+    /// As many, of their own: who was open does not wait for all that are not yet.
+    asked_again: Arc<Semaphore>,
+}
 
 impl Default for Openings {
     fn default() -> Self {
-        Self(Arc::new(Semaphore::new(AT_ONCE)))
+        let places = || Arc::new(Semaphore::new(AT_ONCE));
+        Self { opened: places(), asked_again: places() }
     }
 }
 
 impl Openings {
-    /// Waits for a place.
+    /// Waits for a place to open a member.
     pub(super) async fn begin(&self) -> Opening {
-        let place = if let Ok(place) = Arc::clone(&self.0).try_acquire_owned() {
-            Some(place)
-        } else {
-            sleep(by_chance()).await;
-            Arc::clone(&self.0).acquire_owned().await.ok()
-        };
-        Opening { place, until: Instant::now() + HELD }
+        Opening::begin(&self.opened, HELD).await
+    }
+
+    /// Waits for a place to ask one again that was open. How long that takes says nothing of it.
+    pub(super) async fn ask_again(&self) -> Opening {
+        Opening::begin(&self.asked_again, ASKED_AGAIN).await
     }
 }
 
@@ -51,6 +58,16 @@ pub(super) struct Opening {
 }
 
 impl Opening {
+    async fn begin(places: &Arc<Semaphore>, held: Duration) -> Self {
+        let place = if let Ok(place) = Arc::clone(places).try_acquire_owned() {
+            Some(place)
+        } else {
+            sleep(by_chance()).await;
+            Arc::clone(places).acquire_owned().await.ok()
+        };
+        Self { place, until: Instant::now() + held }
+    }
+
     /// Of a member that did not come to an end in time when it had a place: where many are silent, each would hold one at every try.
     pub(super) fn without_place() -> Self {
         Self { place: None, until: Instant::now() + HELD }
@@ -122,6 +139,25 @@ mod tests {
         assert!(begun.elapsed() <= HELD + 2 * APART, "it took {:?}", begun.elapsed());
         opening.go_on(async {}).await;
         assert!(silent.try_join_next().is_none(), "what has no place goes on");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn member_that_was_open_is_asked_again_beside_all_that_are_being_opened() {
+        let openings = Openings::default();
+        let (mut opened, mut silent) = (Vec::new(), JoinSet::new());
+        for _ in 0..AT_ONCE {
+            opened.push(openings.begin().await);
+        }
+        for _ in 0..3 * AT_ONCE {
+            let openings = openings.clone();
+            silent.spawn(async move { openings.ask_again().await.go_on(pending::<()>()).await });
+        }
+        tokio::task::yield_now().await;
+        let begun = Instant::now();
+        openings.ask_again().await.go_on(async {}).await;
+        assert!(begun.elapsed() >= ASKED_AGAIN, "there was a place");
+        assert!(begun.elapsed() <= 4 * (ASKED_AGAIN + 2 * APART), "it took {:?}", begun.elapsed());
+        assert!(opened.iter().all(|opening| opening.place.is_some()));
     }
 
     #[tokio::test(start_paused = true)]

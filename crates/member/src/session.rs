@@ -25,7 +25,7 @@ pub(super) async fn run(member: &Member, pinning: &Pinning, openings: &Openings)
             () = leaf::snapshot::watch::keep(&link.leaf), if link.tracked == Scope::Leaves => true,
             () = leaf::watch::keep(&link.leaf), if link.tracked == Scope::Leaves => true,
             () = link.doubted.notified() => true,
-            () = watch_over(link, &identity) => {
+            () = watch_over(link, &identity, openings) => {
                 let reason = link.line.breaker.open();
                 tracing::warn!(member = member.name, reason, role, "the member does not answer");
                 false
@@ -118,12 +118,14 @@ fn tell(member: &Member, link: &Link, identity: &Identity, told: &mut String) {
 }
 
 /// Returns once the member no longer answers as the cluster it was. A request that failed while the member is well, as
-/// asking again at once shows, interrupts nothing else.
-async fn watch_over(link: &Link, identity: &str) {
+/// asking again shows, interrupts nothing else. That is done at once, or once it has its turn among many that have failed: until then it
+/// stays closed, and is taken for nothing else.
+async fn watch_over(link: &Link, identity: &str, openings: &Openings) {
     loop {
         link.line.breaker.failure().await;
         link.line.breaker.may_close().await;
-        match host::identity(&link.line.probe).await {
+        let mut asking = openings.ask_again().await;
+        match asking.go_on(host::identity(&link.line.probe)).await {
             Ok(answer) if answer == identity => link.line.breaker.close(),
             _ => return,
         }

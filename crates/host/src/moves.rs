@@ -3,6 +3,7 @@
 
 mod change;
 mod source;
+mod stall;
 pub mod subject;
 
 use std::{
@@ -15,7 +16,7 @@ use futures::StreamExt;
 use k8s_openapi::{
     api::core::v1::PersistentVolume,
     apimachinery::pkg::apis::meta::v1::{Condition, Time},
-    jiff::{SignedDuration, Timestamp},
+    jiff::SignedDuration,
 };
 use kube::{
     Api, ResourceExt,
@@ -39,6 +40,7 @@ pub use self::{
         DELETED, DELETING, FORGOTTEN, GONE, KEPT, fate_of_source, is_deleting_source, source_in_words, source_is_due,
         source_is_forgotten, source_is_gone, told_of_forgotten,
     },
+    stall::{awaited, now_in_words, stall, told_since},
 };
 
 use super::{Host, outcome, unread};
@@ -197,7 +199,7 @@ impl Moves {
         for of in self.all().values().filter(|of| !is_over(of)) {
             let phase = phase_of(of).map_or_else(|| "New".to_owned(), |phase| format!("{phase:?}"));
             *now.phases.entry(phase).or_default() += 1;
-            if let Some(since) = stalled_since(of) {
+            if let Some(since) = stall::stalled_since(of) {
                 now.stalled += 1;
                 now.longest_stall = now.longest_stall.max(since);
             }
@@ -218,37 +220,6 @@ pub fn phase_of(of: &VolumeMove) -> Option<Phase> {
 /// Nothing is to be done for it.
 pub fn is_over(of: &VolumeMove) -> bool {
     phase_of(of).is_some_and(Phase::is_over) && !is_held(of)
-}
-
-/// What stands in its way, where something does.
-pub fn stall(of: &VolumeMove) -> Option<&Condition> {
-    let conditions = of.status.as_ref()?.conditions.iter();
-    conditions.into_iter().find(|one| one.type_ == STALLED && one.status == "True").filter(|_| !is_over(of))
-}
-
-/// What is waited for, where nothing stands in its way.
-pub fn awaited(of: &VolumeMove) -> Option<&str> {
-    let mut conditions = of.status.as_ref()?.conditions.iter();
-    let waits = conditions.find(|one| one.type_ == STALLED && one.status == "False")?;
-    Some(waits.message.as_str()).filter(|message| *message != GOES_ON)
-}
-
-/// Since when it is stalled for this reason, as its user is told in these words; none where he is not. His message is the only place in which
-/// that outlives a process: a condition's own time is that of its status, which may be stalled longer for another reason.
-pub fn told_since(of: &VolumeMove, reason: &str, words: &str) -> Option<String> {
-    let told = stall(of).filter(|stall| stall.reason == reason && stall.message.contains(words))?;
-    Some(told.message.rsplit_once("(since ")?.1.split_once(')')?.0.to_owned())
-}
-
-/// For `(since …)`.
-pub fn now_in_words() -> String {
-    format!("{:.0}", Timestamp::now())
-}
-
-/// For how long.
-fn stalled_since(of: &VolumeMove) -> Option<Duration> {
-    let since = stall(of)?.last_transition_time.0;
-    Some(Timestamp::now().duration_since(since).try_into().unwrap_or_default())
 }
 
 /// Nothing is known of them any more once this is dropped.
@@ -383,22 +354,4 @@ pub fn mark(of: &VolumeMove, part: Part) -> MoveMark {
 /// For people.
 pub fn name(of: &VolumeMove) -> String {
     mark(of, Part::Source).object()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn who_goes_on_tells_the_same_time_since_when_a_move_is_stalled() {
-        let message = "member m0: no answer (since noon). `forget m0` ends it (since 2026-01-01T00:00:00Z). More";
-        let stalled = json!([{"type": STALLED, "status": "True", "reason": "Silent", "message": message,
-            "lastTransitionTime": "2026-01-01T00:01:00Z"}]);
-        let spec = json!({"claimName": "data", "to": {"member": "m1"}});
-        let of: VolumeMove = serde_json::from_value(json!({"apiVersion": "kosmos.csi.io/v1alpha1", "kind": KIND,
-            "metadata": {"name": "to"}, "spec": spec, "status": {"phase": "Ready", "conditions": stalled}}))
-        .unwrap();
-        assert_eq!(told_since(&of, "Silent", "`forget m0`").as_deref(), Some("2026-01-01T00:00:00Z"));
-        assert_eq!((told_since(&of, "Other", "`forget m0`"), told_since(&of, "Silent", "`forget m1`")), (None, None));
-    }
 }

@@ -172,6 +172,8 @@ impl Cluster {
             if self.is_running(&name)? {
                 self.signal(&name, Signal::SIGCONT)?;
             } else {
+                // It may have ended by itself, as etcd does where its disk is full.
+                self.note_absence(&name);
                 self.start_again(&name)?;
             }
         }
@@ -308,11 +310,17 @@ impl Cluster {
     }
 
     pub fn signal(&self, process: &str, signal: Signal) -> Result<()> {
-        if [ETCD, API_SERVER].contains(&process) && signal != Signal::SIGCONT {
-            self.was_away.store(true, Ordering::Relaxed);
+        if signal != Signal::SIGCONT {
+            self.note_absence(process);
         }
         let processes = self.processes();
         processes.get(process).with_context(|| format!("{} has no {process}", self.name))?.signal(signal)
+    }
+
+    fn note_absence(&self, process: &str) {
+        if [ETCD, API_SERVER].contains(&process) {
+            self.was_away.store(true, Ordering::Relaxed);
+        }
     }
 
     fn processes(&self) -> MutexGuard<'_, BTreeMap<String, Process>> {

@@ -18,6 +18,9 @@ use crate::{
 
 pub const OURS: &str = "app.kubernetes.io/managed-by=kosmos.csi.io";
 
+/// Of a pod that runs until it is deleted, however long a test takes.
+pub const FOR_EVER: &str = "sleep 1000000";
+
 /// A namespace of the host, and the objects in it. Its name is also that of the leaf namespace.
 pub struct Place<'a> {
     pub cluster: &'a Cluster,
@@ -260,7 +263,7 @@ fn tolerated([key, value]: [&str; 2]) -> Value {
 }
 
 pub fn tolerant(name: &str, claims: &[&str]) -> Value {
-    let mut pod = pod(name, claims, "sleep 1000");
+    let mut pod = pod(name, claims, FOR_EVER);
     pod["spec"]["tolerations"] = json!([tolerated(["kosmos.io/node", "true"])]);
     pod
 }

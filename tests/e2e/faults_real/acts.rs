@@ -3,8 +3,13 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use kube::ResourceExt;
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::{
+    Api, ResourceExt,
+    api::{Patch, PatchParams},
+};
 use nix::sys::signal::Signal;
+use serde_json::json;
 
 use super::{
     MEMBER, disk,
@@ -13,9 +18,12 @@ use super::{
 };
 use crate::{
     clusters::{between::Count, wait_for},
-    rig::NOW,
+    rig::{NOW, PATIENCE, RETURN},
 };
 
+/// What is lost to a backup has to be more than a cluster writes while it comes up: by then it would look like one that has lost nothing.
+const WRITES: u64 = 400;
+const VERSIONS: &str = "versions";
 /// Where nothing is seen of a leaf any more, that is believed after a minute.
 const LOST: Duration = Duration::from_mins(4);
 
@@ -96,14 +104,38 @@ impl World<'_> {
         changed.map(drop)
     }
 
-    /// The member goes back behind the binding of a claim.
+    /// The member goes back behind the binding of a claim. Whoever watched it before and was not begun anew, as its sidecars and its kubelet,
+    /// hears nothing of it until it has come as far again; ours are to have noticed by then.
     async fn restored(&self) -> Result<()> {
         self.leaf.cluster.back_up().await?;
         self.leaf.cluster.resume().await?;
+        let then = self.writes_beyond(0).await?;
+        self.writes_beyond(then + WRITES).await?;
         self.host.claim(SINCE, &self.class(NOW)).await?;
         let volume = self.host.bound_within(SINCE, FOUND).await?.name_any();
         *self.since.lock().await = Some(volume);
-        self.leaf.cluster.restore().await
+        let last = self.writes_beyond(0).await?;
+        self.leaf.cluster.restore().await?;
+        self.is_served(PATIENCE).await?;
+        if let Some(pods) = &self.pods {
+            pods.is_ready(RETURN).await?;
+        }
+        self.writes_beyond(last).await.map(drop)
+    }
+
+    /// Somebody writes in the member until its versions are beyond this one. The last of them.
+    async fn writes_beyond(&self, version: u64) -> Result<u64> {
+        let maps: Api<ConfigMap> = Api::default_namespaced(self.leaf.cluster.client().await?);
+        let mut last = 0;
+        loop {
+            let data = json!({"last": last.to_string()});
+            let map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": VERSIONS}, "data": data});
+            let written = maps.patch(VERSIONS, &PatchParams::apply("test").force(), &Patch::Apply(map)).await?;
+            last = written.resource_version().context("what is written has a version")?.parse()?;
+            if last > version {
+                return Ok(last);
+            }
+        }
     }
 
     /// The user of what came since the backup, where a member was restored.

@@ -18,6 +18,7 @@ use super::{
 };
 use crate::{
     clusters::wait_for,
+    objects::FOR_EVER,
     rig::{LATER, LOCAL_PATH, NOW, SHARED},
     snapshots::{snapshot, snapshots},
 };
@@ -96,7 +97,7 @@ impl Load {
             makes(&self.local, LOCAL_PATH).await?;
         }
         if world.real.is_some() {
-            asks(&self.near, THERE, async || real_node::comes(host, &self.near, "sleep 1000").await).await?;
+            asks(&self.near, THERE, async || real_node::comes(host, &self.near, FOR_EVER).await).await?;
         }
         removes(&self.called_off).await
     }

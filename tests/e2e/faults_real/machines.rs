@@ -19,7 +19,7 @@ const MOUNTS_WAIT: &str = "Pods that are new or deleted on the node wait; those 
 const ATTACHING_WAITS: &str = "New pods wait for their volumes; those that run go on";
 const GROWTH_WAITS: &str = "Growth waits; all else goes on";
 const SNAPSHOTS_WAIT: &str = "Snapshots wait; all else goes on";
-const NODE_IS_LOST: &str = "New pods there wait, and after 40 s the member's node is not ready; pods that run go on";
+const NODE_IS_LOST: &str = "New pods there wait, and after 50 s the member's node is not ready; pods that run go on";
 const STORAGE_IS_FULL: &str = "New claims of that storage wait, and an event says why; all else goes on";
 const BACKUP: &str = "A volume that was bound since says that its leaf is lost; all else goes on";
 

@@ -13,7 +13,8 @@ use crate::{
     rig::Rig,
 };
 
-const KEEPER: &str = "keeper";
+/// Runs all the while, and its copy of the same name in the member.
+pub const KEEPER: &str = "keeper";
 
 pub struct Pods<'a> {
     pub agent: Mutex<Agent<'a>>,
@@ -40,6 +41,11 @@ impl<'a> Pods<'a> {
     /// One of a user runs, on a node that is ready.
     pub async fn runs(&self, host: &Place<'_>, name: &str, within: Duration) -> Result<()> {
         runs(host, name, within).await?;
+        self.is_ready(within).await
+    }
+
+    /// The member's node of the host is.
+    pub async fn is_ready(&self, within: Duration) -> Result<()> {
         self.agent.lock().await.ready(NODE, true, within).await
     }
 

@@ -12,6 +12,7 @@ use kube::{Api, ResourceExt, api::ListParams};
 use super::{
     MEMBER,
     kept::OF_OTHER,
+    pods::KEEPER,
     used::Used,
     world::{CANARY, KEPT, Stranger, World},
 };
@@ -77,12 +78,13 @@ impl<'w, 'a> Promises<'w, 'a> {
         leaf.run(&format!("reader-{number}"), &[KEPT], &read).await
     }
 
-    /// In host and members, but for the claim with data.
+    /// In host and members, but for what stays all the while.
     pub async fn nothing_is_left(&self, within: Duration) -> Result<()> {
         wait_for("nothing is left", within.max(LEAST), || async {
             let left = self.left().await?;
             ensure!(left.is_empty(), "still there: {left:?}");
             no_snapshots(&self.world.leaf).await?;
+            no_snapshots(&self.world.host).await?;
             Ok(Some(()))
         })
         .await
@@ -91,12 +93,15 @@ impl<'w, 'a> Promises<'w, 'a> {
     async fn left(&self) -> Result<Vec<String>> {
         let World { rig, host, .. } = self.world;
         let kept = self.world.kept();
-        let leaves: Vec<String> =
+        let mut stays: Vec<String> =
             kept.flat_map(|kept| [format!("claim {}", kept.name), format!("volume {}", kept.leaf_volume)]).collect();
+        if self.world.pods.is_some() {
+            stays.push(format!("pod {KEEPER}"));
+        }
         let mut left = Vec::new();
         for member in rig.fleet.members() {
             let there = ours(member, &host.namespace).await?;
-            let others = there.into_iter().filter(|name| member.name() != MEMBER || !leaves.contains(name));
+            let others = there.into_iter().filter(|name| member.name() != MEMBER || !stays.contains(name));
             left.extend(others.map(|name| format!("{name} of {}", member.name())));
         }
         let is_here = |volume: &&PersistentVolume| {

@@ -2,58 +2,72 @@
 # Faults on real clusters, in parts, one at a time, as they tell how long things take: `faults-real.sh [--list] [PART...]`. What has
 # passed is not played again on the same files with the same seed, and a part that was ended goes on after the last fault that it has
 # seen the end of. SEED=<number> draws the order of the faults; without it the last run of these files goes on. --list shows how far it is.
+#
+# MINUTES=<number> begins nothing that may not end within them. ROWS=<names> plays of the matrix the faults alone whose names contain one
+# of these, which have commas between them. Pages make no difference to what was played.
 set -eu -o pipefail
 cd "$(dirname "$0")/.."
+besides=(':(exclude,glob)**/*.md')
 . tests/parts.sh
 kept=$target/faults-real/${played:0:12}
 seed=${SEED:-$(cat "$kept/seed" 2>/dev/null || od -An -N3 -tu4 /dev/urandom | tr -d ' ')}
-if ! [[ $seed =~ ^[0-9]+$ ]]; then
-    echo "SEED=$seed is no number" >&2
-    exit 2
-fi
+minutes=${MINUTES:-}
+for number in "$seed" "${minutes:-0}"; do
+    if ! [[ $number =~ ^[0-9]+$ ]]; then
+        echo "SEED=$seed or MINUTES=$minutes is no number" >&2
+        exit 2
+    fi
+done
 folder=$kept/from-$seed
 report=$folder/report
-export KOSMOS_CSI_ORDER=$seed KOSMOS_CSI_FAULTS_FOLDER=$report
+# Of all runs, whatever files they were of.
+history=$target/faults-real/rows.jsonl
+export KOSMOS_CSI_ORDER=$seed KOSMOS_CSI_FAULTS_FOLDER=$report KOSMOS_CSI_FAULTS_HISTORY=$history
+export KOSMOS_CSI_FAULTS_SINCE=$EPOCHSECONDS KOSMOS_CSI_FAULTS_ROWS=${ROWS:-}
+export KOSMOS_CSI_FAULTS_UNTIL=${minutes:+$((EPOCHSECONDS + 60 * minutes))}
 
-# Each part, and what the names of its tests begin with or contain. The parts of the matrix are called as their reports are.
+# Each part, what the names of its tests begin with or contain, and how many minutes it may take: of the matrix, for its clusters and a
+# first fault. The parts of the matrix are called as their reports are.
 parts_and_tests() {
     cat <<'PARTS'
-faults-of-answers       answers_that_are_lost_or_of_somebody_on_the_way
-faults-of-streams       bodies_and_watches_that_break
-faults-of-ways          ways_that_lead_elsewhere_or_are_slow
-faults-to-the-host      faults_between_driver_sidecars_and_host
-faults-of-the-agent     faults_between_agent_and_member
-faults-of-links         links_of_which_one_direction_is_cut
-faults-of-the-host      processes_of_the_host_that
-faults-of-a-member      processes_and_links_of_a_member_that
-faults-of-ours          processes_of_ours_that
-faults-of-a-node        processes_of_a_real_node_that
-faults-of-disks         disks_of_a_member_that_are_full
-faults-of-backups       member_that_goes_back_to_a_backup
-upgrade                 upgraded_and_rolled_back
-killed-provisioner      killed_provisioner
-tokens                  token_of_ten_minutes
-replacements            replaced_200_times
-users-of-moves          move_names_whoever
-storage-without-owners  storage_without_owners
-lost-host               cluster_is_lost
-outages-in-moves        api_server_of_a_member_goes_away
-kills-in-moves          volume_moves_to_another
+faults-of-answers       answers_that_are_lost_or_of_somebody_on_the_way   5
+faults-of-streams       bodies_and_watches_that_break                     5
+faults-of-ways          ways_that_lead_elsewhere_or_are_slow              6
+faults-to-the-host      faults_between_driver_sidecars_and_host           7
+faults-of-the-agent     faults_between_agent_and_member                   6
+faults-of-links         links_of_which_one_direction_is_cut               7
+faults-of-the-host      processes_of_the_host_that                        8
+faults-of-a-member      processes_and_links_of_a_member_that              8
+faults-of-ours          processes_of_ours_that                            7
+faults-of-a-node        processes_of_a_real_node_that                     7
+faults-of-disks         disks_of_a_member_that_are_full                   9
+faults-of-backups       member_that_goes_back_to_a_backup                 12
+upgrade                 upgraded_and_rolled_back                          15
+killed-provisioner      killed_provisioner                                25
+tokens                  token_of_ten_minutes                              60
+replacements            replaced_200_times                                20
+users-of-moves          move_names_whoever                                15
+storage-without-owners  storage_without_owners                            15
+lost-host               cluster_is_lost                                   15
+outages-in-moves        api_server_of_a_member_goes_away                  15
+kills-in-moves          volume_moves_to_another                           40
 PARTS
 }
 
+# Faults that are named are of the matrix.
 parts() {
-    parts_and_tests | awk '{ print $1 }'
+    parts_and_tests | awk -v rows="${ROWS:-}" 'rows == "" || $1 ~ /^faults-/ { print $1 }'
 }
 
-tests_of() {
-    parts_and_tests | awk -v part="$1" '$1 == part { print $2 }'
+# A column of a part.
+of() {
+    parts_and_tests | awk -v part="$1" -v column="$2" '$1 == part { print $column }'
 }
 
 # Each fault is told as soon as it is over.
 play() {
     local tests which=--ignored
-    tests=$(tests_of "$1")
+    tests=$(of "$1" 2)
     if [ -z "$tests" ]; then
         echo "there is no part $1: --list shows them all" >&2
         return 2
@@ -66,8 +80,41 @@ is_played() {
     [ "$(passed "$1")" -gt 0 ]
 }
 
+has_some_left() {
+    grep -q 'faults are left$' "$folder/$1.log"
+}
+
+# There was no time, or others were asked for.
+is_left() {
+    has_some_left "$1" && ! grep -q ': not so: ' "$folder/$1.log"
+}
+
 said() {
     :
+}
+
+fits() {
+    local takes
+    takes=$(of "$1" 3)
+    [ -z "$minutes" ] || [ $((EPOCHSECONDS + 60 * ${takes:-0})) -le "$KOSMOS_CSI_FAULTS_UNTIL" ]
+}
+
+rows() {
+    if [ -e "$history" ]; then wc -l <"$history"; else echo 0; fi
+}
+
+# One that fails has its other faults played on clusters of their own, as long as there is one more each time.
+play_on() {
+    local part=$1 before
+    while fits "$part"; do
+        before=$(rows)
+        play_and_tell "$part" 9>&-
+        if has_passed "$part" || is_left "$part" || ! has_some_left "$part" || [ "$(rows)" -eq "$before" ]; then
+            return
+        fi
+        mv "$folder/$part.log" "$folder/$part-$before.log"
+    done
+    printf '%(%T)T  %s is left for another time\n' -1 "$part"
 }
 
 mapfile -t asked < <(if [ $# -gt 0 ] && [ "$1" != --list ]; then printf '%s\n' "$@"; else parts; fi)
@@ -86,10 +133,10 @@ for part in "${asked[@]}"; do
 done
 echo "SEED=$seed: ${#left[@]} of ${#asked[@]} parts are left; what each says is in $folder"
 for part in "${left[@]}"; do
-    play_and_tell "$part" 9>&-
+    play_on "$part"
 done
 if [ -e "$report/matrix.md" ]; then
     cat "$report/matrix.md"
-    echo "the matrix is in $report: matrix.md and matrix.json"
+    echo "the matrix is in $report: matrix.md and matrix.json; all that was ever played is in $history"
 fi
 all_have_passed "${asked[@]}"

@@ -1,6 +1,7 @@
 # What takes hours, in parts: what has passed is not played again on the same files with the same settings, so it may be ended at any
 # moment, and goes on where it was. Sourced by who says which `parts` there are, how to `play` one, whether something of it `is_played`,
-# and what is worth a look of one that passed (`said`); `folder` is where all of it is kept.
+# whether one that did not pass `is_left` with nothing wrong, and what is worth a look of one that passed (`said`); `folder` is where all
+# of it is kept, and `besides` names the files that make no difference.
 target=${CARGO_TARGET_DIR:-$PWD/target}
 cargo=${CARGO:-cargo}
 
@@ -10,7 +11,7 @@ files() {
     scratch=$(mktemp -d)
     known=$(git rev-parse --path-format=absolute --git-path objects) &&
         export GIT_INDEX_FILE=$scratch/index GIT_OBJECT_DIRECTORY=$scratch GIT_ALTERNATE_OBJECT_DIRECTORIES=$known &&
-        git add --all . && git write-tree || code=$?
+        git add --all -- . "${besides[@]}" && git write-tree || code=$?
     rm -rf "$scratch"
     return $code
 }
@@ -27,6 +28,8 @@ play_and_tell() {
     if (play "$part") >"$folder/$part.log" 2>&1 </dev/null && is_played "$part" && [ "$(files)" = "$played" ]; then
         echo $((SECONDS - began)) >"$folder/$part.passed"
         printf '%(%T)T  %s passed after %d s%s\n' -1 "$part" $((SECONDS - began)) "$(said "$part")"
+    elif is_left "$part" && [ "$(files)" = "$played" ]; then
+        printf '%(%T)T  %s ends after %d s, and goes on another time\n' -1 "$part" $((SECONDS - began))
     else
         printf '%(%T)T  %s FAILED after %d s, or the files have changed meanwhile: %s\n' -1 "$part" $((SECONDS - began)) "$folder/$part.log"
         tail -n 20 "$folder/$part.log"

@@ -1,6 +1,7 @@
 //! What a failed test leaves behind: the logs of every process and what the clusters say, in a folder that is named.
 
-use std::fs;
+use std::fs::{self, File};
+use std::io::{self, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::thread;
@@ -10,6 +11,9 @@ use anyhow::{Context, Result};
 use super::cluster::Cluster;
 use super::fleet::Fleet;
 use super::guardian::profile_folder;
+
+/// In bytes.
+const END: u64 = 8 << 20;
 
 /// Keeps the fleet's logs if the test fails.
 #[derive(Debug)]
@@ -46,37 +50,56 @@ pub fn folder() -> Result<PathBuf> {
 /// Copies the logs to `target/test-logs/<name>`.
 pub fn keep(fleet: &Fleet, name: &str) -> Result<PathBuf> {
     let kept = folder()?.join(name);
-    if kept.exists() {
-        fs::remove_dir_all(&kept).with_context(|| format!("remove {}", kept.display()))?;
-    }
-    copy_logs(fleet.folder(), &kept)?;
-    for cluster in fleet.clusters() {
-        let folder = kept.join(cluster.name());
-        copy_logs(cluster.folder(), &folder)?;
-        copy_pod_logs(&cluster.folder().join("log/pods"), &folder.join("pods"))?;
-        describe(fleet, cluster, &folder)?;
-    }
+    keep_in(fleet, &kept, u64::MAX)?;
     Ok(kept)
 }
 
-fn copy_logs(from: &Path, to: &Path) -> Result<()> {
+/// Of each log no more than its end: what has run for hours has said much.
+pub fn keep_ends(fleet: &Fleet, kept: &Path) -> Result<()> {
+    keep_in(fleet, kept, END)
+}
+
+/// In place of what was kept there before.
+fn keep_in(fleet: &Fleet, kept: &Path, most: u64) -> Result<()> {
+    if kept.exists() {
+        fs::remove_dir_all(kept).with_context(|| format!("remove {}", kept.display()))?;
+    }
+    copy_logs(fleet.folder(), kept, most)?;
+    for cluster in fleet.clusters() {
+        let folder = kept.join(cluster.name());
+        copy_logs(cluster.folder(), &folder, most)?;
+        copy_pod_logs(&cluster.folder().join("log/pods"), &folder.join("pods"), most)?;
+        describe(fleet, cluster, &folder)?;
+    }
+    Ok(())
+}
+
+fn copy_logs(from: &Path, to: &Path, most: u64) -> Result<()> {
     fs::create_dir_all(to).with_context(|| format!("make {}", to.display()))?;
     for entry in fs::read_dir(from).with_context(|| format!("list {}", from.display()))?.flatten() {
         if entry.path().extension().is_some_and(|extension| extension == "log") {
-            fs::copy(entry.path(), to.join(entry.file_name())).context("copy a log")?;
+            copy_end(&entry.path(), &to.join(entry.file_name()), most).context("copy a log")?;
         }
     }
     Ok(())
 }
 
+fn copy_end(from: &Path, to: &Path, most: u64) -> Result<()> {
+    let (mut log, mut kept) = (File::open(from)?, File::create(to)?);
+    let length = log.metadata()?.len();
+    log.seek(SeekFrom::Start(length.saturating_sub(most)))?;
+    io::copy(&mut log, &mut kept)?;
+    Ok(())
+}
+
 /// `<pod>/<container>/<number>.log` below the kubelet's folder of logs.
-fn copy_pod_logs(from: &Path, to: &Path) -> Result<()> {
+fn copy_pod_logs(from: &Path, to: &Path, most: u64) -> Result<()> {
     let Ok(entries) = fs::read_dir(from) else {
         return Ok(());
     };
-    copy_logs(from, to)?;
+    copy_logs(from, to, most)?;
     for entry in entries.flatten().filter(|entry| entry.path().is_dir()) {
-        copy_pod_logs(&entry.path(), &to.join(entry.file_name()))?;
+        copy_pod_logs(&entry.path(), &to.join(entry.file_name()), most)?;
     }
     Ok(())
 }

@@ -82,6 +82,11 @@ impl<'a> Agent<'a> {
         self.process.signal(signal)
     }
 
+    /// As the machine counts.
+    pub fn pid(&self) -> i32 {
+        self.process.pid()
+    }
+
     /// Where it has ended.
     pub fn begin_again(&mut self) -> Result<()> {
         if self.process.is_running()? { Ok(()) } else { self.process.start_again() }

@@ -178,9 +178,11 @@ impl Driver {
         if process.is_running()? { Ok(()) } else { process.start_again() }
     }
 
-    /// The controller's, as the machine counts, if it was started.
-    pub async fn pid(&self) -> Option<i32> {
-        self.running.lock().await.as_ref().map(|running| running.controller.pid())
+    /// Of the controller and each sidecar, as the machine counts, by the name of its process.
+    pub async fn pids(&self) -> Vec<(String, i32)> {
+        let running = self.running.lock().await;
+        let all = running.iter().flat_map(|running| std::iter::once(&running.controller).chain(&running.sidecars));
+        all.map(|process| (process.name().to_owned(), process.pid())).collect()
     }
 
     pub async fn log(&self) -> Result<String> {

@@ -124,6 +124,11 @@ impl<'a> HostNode<'a> {
         self.plugin.as_ref().context("the node plugin does not run")?.signal(signal)
     }
 
+    /// As the machine counts, if it was started.
+    pub fn plugin_pid(&self) -> Option<i32> {
+        self.plugin.as_ref().map(Process::pid)
+    }
+
     /// Where it has ended.
     pub fn plugin_begins_again(&mut self) -> Result<()> {
         let plugin = self.plugin.as_mut().context("the node plugin does not run")?;

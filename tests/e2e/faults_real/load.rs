@@ -1,7 +1,7 @@
-//! What users do while a fault goes on: they make claims, with pods and without, snapshots, let a claim grow, and change their mind; and they
-//! remove. They ask until they are heard.
+//! What users do while a fault goes on: they make claims, with pods and without, snapshots and what comes of them, let a claim grow, and
+//! change their mind; and they remove. They ask until they are heard.
 
-use std::time::Duration;
+use std::{cell::RefCell, collections::BTreeMap, time::Duration};
 
 use anyhow::{Error, Result, ensure};
 use k8s_openapi::api::{core::v1::Event, storage::v1::VolumeAttachment};
@@ -14,13 +14,14 @@ use serde_json::json;
 use super::{
     kept::OF_OTHER,
     pods, real_node,
+    row::Done,
     world::{KEPT, SINCE, World},
 };
 use crate::{
     clusters::wait_for,
     objects::FOR_EVER,
     rig::{LATER, LOCAL_PATH, NOW, SHARED},
-    snapshots::{snapshot, snapshots},
+    snapshots::{filled, from_snapshot, snapshot, snapshots},
 };
 
 /// An API server may be what is away.
@@ -30,6 +31,11 @@ const GROWN: &str = "128Mi";
 const THERE: Option<u16> = Some(409);
 const GONE: Option<u16> = Some(404);
 
+const CLAIMS_MADE: &str = "claims made";
+const CLAIMS_REMOVED: &str = "claims removed";
+const PODS_MADE: &str = "pods made";
+const PODS_REMOVED: &str = "pods removed";
+
 /// Of one fault, by whose number its objects are known.
 pub struct Load {
     /// Bound at once, and with a pod.
@@ -37,6 +43,8 @@ pub struct Load {
     later: String,
     user: String,
     photo: String,
+    /// Made of the snapshot.
+    pub restored: String,
     /// Made and removed while the fault goes on.
     called_off: String,
     /// Made before it, to be removed, and to grow.
@@ -48,6 +56,8 @@ pub struct Load {
     local: String,
     /// Of a pod on the host's real node, and that pod.
     near: String,
+    /// How often what was asked for was taken, by kind.
+    operations: RefCell<BTreeMap<String, u64>>,
 }
 
 impl Load {
@@ -58,19 +68,39 @@ impl Load {
             later: name("later"),
             user: name("user"),
             photo: name("photo"),
+            restored: name("restored"),
             called_off: name("called-off"),
             old: name("old"),
             grows: name("grows"),
             other: name(OF_OTHER),
             local: name("local"),
             near: name("near"),
+            operations: RefCell::default(),
         }
+    }
+
+    /// Its objects, by their names and without its number.
+    pub fn names(&self) -> Vec<(&str, &str)> {
+        let claims = [&self.now, &self.later, &self.restored, &self.called_off, &self.old, &self.grows];
+        let others = [&self.user, &self.photo, &self.other, &self.local, &self.near];
+        claims.into_iter().chain(others).filter_map(|name| Some((name.as_str(), name.rsplit_once('-')?.0))).collect()
+    }
+
+    /// What has been done of it, and how many bytes were acknowledged and read again.
+    pub fn done(&self, acknowledged: u64) -> Done {
+        Done { operations: self.operations.borrow().clone(), acknowledged }
+    }
+
+    fn count(&self, kind: &str) {
+        *self.operations.borrow_mut().entry(kind.to_owned()).or_default() += 1;
     }
 
     /// The volume that is to be removed while the fault goes on.
     pub async fn before(&self, world: &World<'_>) -> Result<String> {
-        world.host.claim(&self.old, &world.class(NOW)).await?;
-        world.host.claim(&self.grows, &world.class(SHARED)).await?;
+        for (name, class) in [(&self.old, NOW), (&self.grows, SHARED)] {
+            world.host.claim(name, &world.class(class)).await?;
+            self.count(CLAIMS_MADE);
+        }
         world.host.bound(&self.grows).await?;
         Ok(world.host.bound(&self.old).await?.name_any())
     }
@@ -78,14 +108,25 @@ impl Load {
     pub async fn during(&self, world: &World<'_>) -> Result<()> {
         let (host, claims) = (&world.host, world.host.claims());
         let makes = async |name: &str, class: &str| {
-            asks(name, THERE, async || host.claim(name, &world.class(class)).await.map(drop)).await
+            asks(name, THERE, async || host.claim(name, &world.class(class)).await.map(drop)).await?;
+            self.count(CLAIMS_MADE);
+            anyhow::Ok(())
         };
-        let removes = async |name: &str| asks(name, GONE, async || host.delete_claim(name).await).await;
+        let removes = async |name: &str| {
+            asks(name, GONE, async || host.delete_claim(name).await).await?;
+            self.count(CLAIMS_REMOVED);
+            anyhow::Ok(())
+        };
         makes(&self.now, NOW).await?;
         makes(&self.later, LATER).await?;
         asks(&self.user, THERE, async || host.tolerant_pod(&self.user, &[&self.later], None).await).await?;
+        self.count(PODS_MADE);
         makes(&self.called_off, NOW).await?;
         asks(&self.photo, THERE, async || snapshot(host, &self.photo, KEPT).await).await?;
+        self.count("snapshots made");
+        let (class, of) = (world.class(NOW), from_snapshot(&self.photo));
+        asks(&self.restored, THERE, async || filled(host, &self.restored, &class, of.clone()).await).await?;
+        self.count("claims made of snapshots");
         removes(&self.old).await?;
         let bigger = Patch::Merge(json!({"spec": {"resources": {"requests": {"storage": GROWN}}}}));
         asks(&self.grows, None, async || {
@@ -93,11 +134,14 @@ impl Load {
             Ok(())
         })
         .await?;
+        self.count("claims grown");
         if world.has_small_disks() {
             makes(&self.local, LOCAL_PATH).await?;
         }
         if world.real.is_some() {
             asks(&self.near, THERE, async || real_node::comes(host, &self.near, FOR_EVER).await).await?;
+            self.count(CLAIMS_MADE);
+            self.count(PODS_MADE);
         }
         removes(&self.called_off).await
     }
@@ -105,6 +149,7 @@ impl Load {
     /// Whoever uses another member notices nothing.
     pub async fn other_is_served(&self, world: &World<'_>) -> Result<()> {
         world.host.claim(&self.other, &world.class(OF_OTHER)).await?;
+        self.count(CLAIMS_MADE);
         world.host.bound(&self.other).await.map(drop)
     }
 
@@ -143,7 +188,7 @@ impl Load {
         tokio::try_join!(
             host.bound_within(&self.now, within),
             self.is_used(world, within),
-            self.is_cut(world, within),
+            self.is_cut_and_restored(world, within),
             self.has_grown(world, within),
             self.is_elsewhere_too(world, within),
             old_is_gone,
@@ -183,14 +228,16 @@ impl Load {
         Ok(())
     }
 
-    async fn is_cut(&self, world: &World<'_>, within: Duration) -> Result<()> {
+    /// What is made of the snapshot can begin once that is ready.
+    async fn is_cut_and_restored(&self, world: &World<'_>, within: Duration) -> Result<()> {
         let snapshots = snapshots(&world.host);
         wait_for(&format!("snapshot {} is ready", self.photo), within, || async {
             let status = snapshots.get(&self.photo).await?.data["status"].clone();
             ensure!(status["readyToUse"] == true, "its status is {status}");
             Ok(Some(()))
         })
-        .await
+        .await?;
+        world.host.bound_within(&self.restored, within).await.map(drop)
     }
 
     async fn has_grown(&self, world: &World<'_>, within: Duration) -> Result<()> {
@@ -206,29 +253,36 @@ impl Load {
     /// Its users remove the rest.
     pub async fn clear(&self, world: &World<'_>) -> Result<()> {
         let (host, snapshots) = (&world.host, snapshots(&world.host));
-        asks(&self.user, GONE, async || world.remove_pod(&self.user).await).await?;
-        asks(&self.near, GONE, async || {
+        let counted = |kind: &str, is_done: bool| {
+            if is_done {
+                self.count(kind);
+            }
+        };
+        counted(PODS_REMOVED, asks(&self.user, GONE, async || world.remove_pod(&self.user).await).await?);
+        let near = async || {
             host.pods().delete(&self.near, &DeleteParams::default()).await?;
-            Ok(())
-        })
-        .await?;
-        for claim in [SINCE, &self.now, &self.later, &self.grows, &self.other, &self.local, &self.near] {
-            asks(claim, GONE, async || host.delete_claim(claim).await).await?;
+            anyhow::Ok(())
+        };
+        counted(PODS_REMOVED, asks(&self.near, GONE, near).await?);
+        let bound = [&self.now, &self.later, &self.grows, &self.restored, &self.other, &self.local, &self.near];
+        for claim in bound.into_iter().map(String::as_str).chain([SINCE]) {
+            counted(CLAIMS_REMOVED, asks(claim, GONE, async || host.delete_claim(claim).await).await?);
         }
-        asks(&self.photo, GONE, async || {
+        let photo = async || {
             snapshots.delete(&self.photo, &DeleteParams::default()).await?;
-            Ok(())
-        })
-        .await
+            anyhow::Ok(())
+        };
+        counted("snapshots removed", asks(&self.photo, GONE, photo).await?);
+        Ok(())
     }
 }
 
-/// Until it is done, or was done before.
-async fn asks(what: &str, done: Option<u16>, ask: impl AsyncFn() -> Result<()>) -> Result<()> {
+/// Until it is done, or was done before: then it is not done by this.
+async fn asks(what: &str, done: Option<u16>, ask: impl AsyncFn() -> Result<()>) -> Result<bool> {
     wait_for(&format!("somebody hears what is asked of {what}"), HEARD, || async {
         match ask().await {
-            Err(error) if code(&error).is_some_and(|code| Some(code) == done) => Ok(Some(())),
-            asked => asked.map(Some),
+            Err(error) if code(&error).is_some_and(|code| Some(code) == done) => Ok(Some(false)),
+            asked => asked.map(|()| Some(true)),
         }
     })
     .await

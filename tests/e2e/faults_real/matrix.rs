@@ -2,19 +2,24 @@
 
 use std::fmt::Write as _;
 
-use super::row::{PROMISES, Part, Row, after};
+use super::{
+    row::{PROMISES, Part, Row, after},
+    sum::{Sum, peaks},
+};
 
 /// In Markdown.
 pub fn matrix(parts: &[Part]) -> String {
-    let rows: Vec<(&str, &Row)> =
-        parts.iter().flat_map(|part| part.rows.iter().map(|row| (part.name.as_str(), row))).collect();
-    let mut told = format!("# Faults on real clusters\n\n{}\n\n", sum(parts, &rows));
+    let rows: Vec<(&Part, &Row)> = parts.iter().flat_map(|part| part.rows.iter().map(move |row| (part, row))).collect();
+    let sum = Sum::of(rows.iter().map(|(part, row)| (part.seed, *row)));
+    let mut told = format!("# Faults on real clusters\n\n{}", sum.told());
+    let _ = writeln!(told, " A promise is not asked for where there is a dash.\n");
     let first = ["part", "fault", "what users see", "times", "recovered after", "clean after"];
     let columns = [&first[..], &PROMISES].concat();
     let _ = writeln!(told, "| {} |\n|{}", columns.join(" | "), "---|".repeat(columns.len()));
     for (part, row) in &rows {
-        let _ = writeln!(told, "| {part} | {} |", cells(row).join(" | "));
+        let _ = writeln!(told, "| {} | {} |", part.name, cells(row).join(" | "));
     }
+    told += &memory(parts);
     let broken: Vec<String> = rows.iter().flat_map(|(_, row)| row.broken()).collect();
     if !broken.is_empty() {
         let _ = writeln!(told, "\n## What was broken\n");
@@ -37,28 +42,26 @@ fn cells(row: &Row) -> Vec<String> {
     first.into_iter().chain(verdicts).collect()
 }
 
-fn sum(parts: &[Part], rows: &[(&str, &Row)]) -> String {
-    let recovered: Vec<f64> = rows.iter().filter_map(|(_, row)| row.recovered_after).collect();
-    let longest = recovered.iter().copied().fold(0.0, f64::max);
-    let broken: usize = rows.iter().map(|(_, row)| row.broken().count()).sum();
-    let mut seeds: Vec<String> = parts.iter().map(|part| part.seed.to_string()).collect();
-    seeds.sort();
-    seeds.dedup();
-    format!(
-        "Faults: {}, of which users recovered from {}, in {longest:.1} s at most. Promises that were broken: {broken}. Seed: {}. A \
-         promise is not asked for where there is a dash.",
-        rows.len(),
-        recovered.len(),
-        seeds.join(", ")
-    )
+fn memory(parts: &[Part]) -> String {
+    let mut told =
+        "\n## Memory of each process, in MiB\n\nThe most that it had while one fault was played.\n\n".to_owned();
+    told += "| part | process | faults | in the first one | in any | in the last one |\n|---|---|---|---|---|---|\n";
+    for peaks in peaks(parts) {
+        let (part, process) = (peaks.part, peaks.process);
+        let [first, highest, last] = [peaks.first, peaks.highest, peaks.last];
+        let _ = writeln!(told, "| {part} | {process} | {} | {first} | {highest} | {last} |", peaks.faults);
+    }
+    told
 }
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use anyhow::anyhow;
 
     use super::*;
-    use crate::faults_real::row::tests::row;
+    use crate::faults_real::row::{Memory, tests::row};
 
     fn part(name: &str, rows: Vec<Row>) -> Part {
         Part { name: name.to_owned(), seed: 7, rows }
@@ -67,15 +70,14 @@ mod tests {
     #[test]
     fn every_fault_is_a_row_and_every_promise_a_column() {
         let told = matrix(&[part("a", vec![row(Ok(()))]), part("b", vec![row(Ok(()))])]);
-        let table: Vec<&str> = told.lines().filter(|line| line.starts_with('|')).collect();
-        assert_eq!(table.len(), 4, "{told}");
+        let table: Vec<&str> = told.lines().filter(|line| line.starts_with('|')).take(4).collect();
         let columns = |line: &str| line.matches('|').count();
         assert!(table.iter().all(|line| columns(line) == columns(table[0])), "{told}");
         assert!(PROMISES.iter().all(|promise| table[0].contains(&format!("| {promise} |"))), "{told}");
-        let cells = "| a | 500 | Claims wait. | 3 | 1.5 s | never | yes | yes | yes | – |";
-        assert!(table[2].starts_with(cells), "{told}");
-        assert!(told.contains("Faults: 2, of which users recovered from 2, in 1.5 s at most"), "{told}");
-        assert!(told.contains("broken: 0. Seed: 7.") && !told.contains("## What was broken"), "{told}");
+        let cells = "500 | Claims wait. | 3 | 1.5 s | never | yes | yes | yes | – |";
+        assert!(table[2].starts_with(&format!("| a | {cells}")) && table[3].starts_with("| b |"), "{told}");
+        assert!(told.contains("Faults: 2, ") && told.contains("broken: 0. "), "{told}");
+        assert!(!told.contains("## What was broken"), "{told}");
     }
 
     #[test]
@@ -84,5 +86,12 @@ mod tests {
         assert!(told.contains("| yes | **NO** | yes |"), "{told}");
         assert!(told.contains("broken: 1."), "{told}");
         assert!(told.ends_with("- 500: not so: nothing is lost: two leaves\n"), "{told}");
+    }
+
+    #[test]
+    fn memory_of_each_process_is_a_row() {
+        let memory = BTreeMap::from([("controller".to_owned(), Memory { began: Some(50), peak: 70, ended: 60 })]);
+        let told = matrix(&[part("a", vec![Row { memory, ..row(Ok(())) }])]);
+        assert!(told.contains("| a | controller | 1 | 70 | 70 | 70 |\n"), "{told}");
     }
 }

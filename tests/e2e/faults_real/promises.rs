@@ -11,9 +11,11 @@ use kube::{Api, ResourceExt, api::ListParams};
 
 use super::{
     MEMBER,
+    fault::CONTROLLER,
     kept::OF_OTHER,
     pods::KEEPER,
-    used::Used,
+    row::Memory,
+    used::{AGENT, NODE_PLUGIN, Used, forget_peak},
     world::{CANARY, KEPT, Stranger, World},
 };
 use crate::{
@@ -34,6 +36,9 @@ const OUR_ACCOUNTS: &str = "system:serviceaccount:kosmos-csi";
 /// How often one thing is asked in a second, in the long run, and besides at once.
 const OFTEN: [f64; 2] = [5.0, 50.0];
 
+/// Of which a test knows what they may need.
+const PROGRAMS: [&str; 3] = [CONTROLLER, AGENT, NODE_PLUGIN];
+
 /// Of one fault.
 pub struct Promises<'w, 'a> {
     world: &'w World<'a>,
@@ -42,8 +47,9 @@ pub struct Promises<'w, 'a> {
     marks: Vec<(&'a Cluster, AuditMark)>,
     /// What was on the disk by then.
     acknowledged: u64,
-    /// What the driver had of the machine, when this process of it was first looked at.
-    used: Used,
+    /// What each process had of the machine when it was first looked at, and when the fault began.
+    used: BTreeMap<String, Used>,
+    had: BTreeMap<String, Used>,
 }
 
 impl<'w, 'a> Promises<'w, 'a> {
@@ -53,11 +59,22 @@ impl<'w, 'a> Promises<'w, 'a> {
             marks.push((cluster, cluster.audit_mark().await?));
         }
         let (acknowledged, used) = (world.acknowledged().await?, world.used_at_first().await?);
-        Ok(Self { world, began: Instant::now(), marks, acknowledged, used })
+        let mut had = BTreeMap::new();
+        for (name, process) in world.processes().await {
+            forget_peak(process)?;
+            had.insert(name, Used::by(process)?);
+        }
+        Ok(Self { world, began: Instant::now(), marks, acknowledged, used, had })
     }
 
-    /// The claim with data has its volume, which is written to again, and in it all that was said to be on the disk.
-    pub async fn nothing_is_lost(&self, number: usize) -> Result<()> {
+    /// Since the fault began.
+    pub fn seconds(&self) -> f64 {
+        self.began.elapsed().as_secs_f64()
+    }
+
+    /// The claim with data has its volume, which is written to again, and in it all that was said to be on the disk. How many bytes that
+    /// is more than before.
+    pub async fn nothing_is_lost(&self, number: usize) -> Result<u64> {
         let World { host, leaf, pods, real, .. } = self.world;
         for kept in self.world.kept() {
             kept.is_as_it_was(host, leaf).await.with_context(|| format!("claim {}", kept.name))?;
@@ -73,9 +90,13 @@ impl<'w, 'a> Promises<'w, 'a> {
         if let Some(real) = real {
             real.keeper_runs_on(host).await?;
         }
-        let has_all = "$0 == n + 1 { n++ } END { exit !(n >= last) }";
-        let read = format!("sort -nu /{KEPT}/log | awk -v last={last} '{has_all}'");
-        leaf.run(&format!("reader-{number}"), &[KEPT], &read).await
+        leaf.run(&format!("reader-{number}"), &[KEPT], &reads(KEPT, last)).await?;
+        Ok((self.acknowledged + 1..=last).map(|number| number.to_string().len() as u64 + 1).sum())
+    }
+
+    /// What was made of the snapshot has all that was on the disk before that was cut.
+    pub async fn copy_has_all(&self, copy: &str) -> Result<()> {
+        self.world.leaf.run(&format!("reader-of-{copy}"), &[copy], &reads(copy, self.acknowledged)).await
     }
 
     /// In host and members, but for what stays all the while.
@@ -166,11 +187,34 @@ impl<'w, 'a> Promises<'w, 'a> {
         Ok(())
     }
 
-    pub async fn driver_does_not_grow(&self) -> Result<()> {
-        let now = Used::by_driver(self.world.rig).await?;
-        // One that was begun anew has not been looked at before.
-        if now.process == self.used.process { now.is_hardly_more_than(&self.used) } else { Ok(()) }
+    /// None of our own programs.
+    pub async fn nothing_grows(&self) -> Result<()> {
+        for (name, process) in self.world.processes().await {
+            // One that was begun anew has not been looked at before.
+            let before = self.used.get(&name).filter(|before| before.process == process && PROGRAMS.contains(&&*name));
+            if let Some(before) = before {
+                Used::by(process)?.is_hardly_more_than(before).with_context(|| name.clone())?;
+            }
+        }
+        Ok(())
     }
+
+    /// What each process, ours or beside ours, had of the machine's memory meanwhile.
+    pub async fn memory(&self) -> Result<BTreeMap<String, Memory>> {
+        let mut all = BTreeMap::new();
+        for (name, process) in self.world.processes().await {
+            let had = self.had.get(&name).filter(|had| had.process == process);
+            let memory = Memory::of(process, had.map(|had| had.mebibytes)).with_context(|| name.clone())?;
+            all.insert(name, memory);
+        }
+        Ok(all)
+    }
+}
+
+/// Ends well if the log of a claim has all numbers up to this one.
+fn reads(claim: &str, last: u64) -> String {
+    let has_all = "$0 == n + 1 { n++ } END { exit !(n >= last) }";
+    format!("sort -nu /{claim}/log | awk -v last={last} '{has_all}'")
 }
 
 fn touches(stranger: &Stranger<'_>, entry: &AuditEntry) -> bool {

@@ -10,13 +10,19 @@ use std::{
 use anyhow::{Context, Result, ensure};
 
 use super::{
+    fault::Fault,
+    history,
+    limits::seconds,
     matrix::matrix,
     row::{PROMISES, Part, Row, after},
 };
-use crate::clusters::logs;
+use crate::clusters::{Fleet, logs};
 
-/// Says where a run is kept that goes on where it was ended.
+/// Says where a run is kept that goes on where it was ended, and where all runs are, a fault in a line.
 const FOLDER: &str = "KOSMOS_CSI_FAULTS_FOLDER";
+const HISTORY: &str = "KOSMOS_CSI_FAULTS_HISTORY";
+/// Says when this run has begun, in seconds since 1970. What was broken since is not played again, and what was broken before is.
+const SINCE: &str = "KOSMOS_CSI_FAULTS_SINCE";
 
 pub struct Report {
     folder: PathBuf,
@@ -24,7 +30,7 @@ pub struct Report {
 }
 
 impl Report {
-    /// A run that goes on has the rows of before, but for those in which something was broken.
+    /// A run that goes on has the rows of before, but for those in which something was broken then.
     pub fn begin(name: &str, seed: u64) -> Result<Self> {
         let kept = env::var_os(FOLDER).map(PathBuf::from);
         let folder = kept.clone().map_or_else(logs::folder, Ok)?;
@@ -34,9 +40,17 @@ impl Report {
         if kept.is_some() {
             let before = read(&report.file()).filter(|before| before.seed == seed);
             report.part.rows = before.map(|before| before.rows).unwrap_or_default();
-            report.part.rows.retain(|row| row.broken().next().is_none());
+            report.forget_what_was_broken_before(seconds(SINCE));
         }
         Ok(report)
+    }
+
+    fn forget_what_was_broken_before(&mut self, since: Option<u64>) {
+        self.part.rows.retain(|row| row.is_well() || since.is_some_and(|since| row.ended >= since));
+    }
+
+    pub fn name(&self) -> &str {
+        &self.part.name
     }
 
     pub fn has(&self, fault: &str) -> bool {
@@ -49,8 +63,24 @@ impl Report {
             eprintln!("{name}: {}", head());
         }
         eprintln!("{name}: {}", line(&row));
+        if let Some(history) = env::var_os(HISTORY) {
+            history::append(Path::new(&history), &self.part, &row)?;
+        }
         self.part.rows.push(row);
         self.keep()
+    }
+
+    /// What the fleet's processes have said last, beside the report of a run that goes on: its next clusters have logs of their own.
+    pub fn keep_logs(&self, fleet: &Fleet, fault: &str) -> Result<()> {
+        if env::var_os(FOLDER).is_none() {
+            return Ok(());
+        }
+        let name: String =
+            fault.chars().map(|letter| if letter.is_ascii_alphanumeric() { letter } else { '-' }).collect();
+        let folder = self.folder.join("logs").join(&self.part.name).join(name);
+        logs::keep_ends(fleet, &folder)?;
+        eprintln!("{}: {fault}: the ends of the logs are in {}", self.part.name, folder.display());
+        Ok(())
     }
 
     /// Other parts may be written by other processes.
@@ -67,10 +97,14 @@ impl Report {
         self.folder.join(format!("{}.json", self.part.name))
     }
 
-    /// Fails with all that was broken.
-    pub fn verdict(&self) -> Result<()> {
-        let broken: Vec<String> = self.part.rows.iter().flat_map(Row::broken).collect();
-        ensure!(broken.is_empty(), "{}", broken.join("\n"));
+    /// Fails with all that was broken, and with how many of these faults are left for another time.
+    pub fn verdict(&self, faults: &[Fault]) -> Result<()> {
+        let mut wrong: Vec<String> = self.part.rows.iter().flat_map(Row::broken).collect();
+        let left = faults.iter().filter(|fault| !self.has(fault.name)).count();
+        if left > 0 {
+            wrong.push(format!("{left} of {} faults are left", faults.len()));
+        }
+        ensure!(wrong.is_empty(), "{}", wrong.join("\n"));
         Ok(())
     }
 }
@@ -120,18 +154,38 @@ mod tests {
     use anyhow::anyhow;
 
     use super::*;
-    use crate::faults_real::row::tests::row;
+    use crate::faults_real::{requests::ANSWERS, row::tests::row};
 
     fn report(folder: &Path, rows: Vec<Row>) -> Report {
         Report { folder: folder.to_owned(), part: Part { name: "test".to_owned(), seed: 7, rows } }
     }
 
     #[test]
-    fn report_fails_with_what_was_broken_and_by_which_fault() {
+    fn report_fails_with_what_was_broken_and_by_which_fault_and_with_what_is_left() {
         let nowhere = Path::new("nowhere");
-        assert!(report(nowhere, vec![row(Ok(()))]).verdict().is_ok());
-        let broken = report(nowhere, vec![row(Ok(())), row(Err(anyhow!("two leaves")))]);
-        assert_eq!(broken.verdict().unwrap_err().to_string(), format!("500: not so: {}: two leaves", PROMISES[1]));
+        let fails = |seen: Result<()>, faults: &[Fault]| {
+            let report = report(nowhere, vec![row(Ok(())), row(seen)]);
+            report.verdict(faults).err().map(|error| error.to_string())
+        };
+        let (played, broken) =
+            (ANSWERS.map(|fault| Fault { name: "500", ..fault }), "500: not so: nothing is lost: two leaves");
+        assert_eq!(fails(Ok(()), &played), None);
+        assert_eq!(fails(Err(anyhow!("two leaves")), &played).as_deref(), Some(broken));
+        assert_eq!(fails(Ok(()), &ANSWERS).as_deref(), Some("6 of 7 faults are left"));
+        let both = format!("{broken}\n6 of 7 faults are left");
+        assert_eq!(fails(Err(anyhow!("two leaves")), &ANSWERS), Some(both));
+    }
+
+    #[test]
+    fn what_was_broken_is_played_again_in_the_next_run_and_not_in_the_same_one() {
+        for (since, is_kept) in [(None, false), (Some(1_001), false), (Some(1_000), true)] {
+            let mut broken = report(Path::new("nowhere"), vec![row(Err(anyhow!("two leaves")))]);
+            broken.forget_what_was_broken_before(since);
+            assert_eq!(broken.has("500"), is_kept, "{since:?}");
+            let mut well = report(Path::new("nowhere"), vec![row(Ok(()))]);
+            well.forget_what_was_broken_before(since);
+            assert!(well.has("500"), "{since:?}");
+        }
     }
 
     #[test]

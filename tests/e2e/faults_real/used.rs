@@ -1,15 +1,20 @@
-//! What the driver has of the machine: the same after a fault as before, or it would not last.
+//! What processes have of the machine: the same after a fault as before, or they would not last.
 
 use std::fs;
 
 use anyhow::{Context, Result, ensure};
 
-use crate::rig::Rig;
+use super::row::Memory;
 
-/// What it takes for what it did not have to do before.
+pub const AGENT: &str = "agent";
+pub const NODE_PLUGIN: &str = "node plugin";
+/// What one takes for what it did not have to do before.
 const MEBIBYTES: u64 = 64;
 const FILES: usize = 64;
+/// To a process's `clear_refs`: what it has had at most is what it has now.
+const FORGET_PEAK: &str = "5";
 
+/// By one process.
 #[derive(Clone, Copy, Debug)]
 pub struct Used {
     pub process: i32,
@@ -18,12 +23,9 @@ pub struct Used {
 }
 
 impl Used {
-    pub async fn by_driver(rig: &Rig) -> Result<Self> {
-        let process = rig.driver.pid().await.context("the driver does not run")?;
-        let status = fs::read_to_string(format!("/proc/{process}/status")).context("look at the driver's process")?;
-        let files = fs::read_dir(format!("/proc/{process}/fd")).context("look at the driver's files")?.count();
-        let mebibytes = resident(&status).context("its memory is not told")? >> 10;
-        Ok(Self { process, mebibytes, files })
+    pub fn by(process: i32) -> Result<Self> {
+        let files = fs::read_dir(format!("/proc/{process}/fd")).context("look at a process's files")?.count();
+        Ok(Self { process, mebibytes: memory(&status(process)?, "VmRSS:")?, files })
     }
 
     pub fn is_hardly_more_than(&self, before: &Self) -> Result<()> {
@@ -33,10 +35,28 @@ impl Used {
     }
 }
 
-/// In KiB.
-fn resident(status: &str) -> Option<u64> {
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
-    line.split_whitespace().next()?.parse().ok()
+impl Memory {
+    /// Of a process that had so much when it was looked at first.
+    pub fn of(process: i32, began: Option<u64>) -> Result<Self> {
+        let status = status(process)?;
+        Ok(Self { began, peak: memory(&status, "VmHWM:")?, ended: memory(&status, "VmRSS:")? })
+    }
+}
+
+/// From now on its peak is that of what comes.
+pub fn forget_peak(process: i32) -> Result<()> {
+    fs::write(format!("/proc/{process}/clear_refs"), FORGET_PEAK).context("forget what a process had at most")
+}
+
+fn status(process: i32) -> Result<String> {
+    fs::read_to_string(format!("/proc/{process}/status")).context("look at a process")
+}
+
+/// In MiB, of a line that has KiB.
+fn memory(status: &str, line: &str) -> Result<u64> {
+    let line = status.lines().find_map(|text| text.strip_prefix(line));
+    let kibibytes: Option<u64> = line.and_then(|text| text.split_whitespace().next()?.parse().ok());
+    Ok(kibibytes.context("its memory is not told")? >> 10)
 }
 
 #[cfg(test)]
@@ -54,7 +74,17 @@ mod tests {
 
     #[test]
     fn memory_is_read_from_the_status_of_a_process() {
-        assert_eq!(resident("Name:\tx\nVmHWM:\t  9 kB\nVmRSS:\t    51200 kB\n"), Some(51200));
-        assert_eq!(resident("Name:\tx\n"), None);
+        let status = "Name:\tx\nVmHWM:\t  61440 kB\nVmRSS:\t    51200 kB\n";
+        assert_eq!(memory(status, "VmRSS:").unwrap(), 50);
+        assert_eq!(memory(status, "VmHWM:").unwrap(), 60);
+        assert!(memory("Name:\tx\n", "VmRSS:").is_err());
+    }
+
+    #[test]
+    fn peak_of_a_process_is_never_less_than_what_it_has() {
+        let this = i32::try_from(std::process::id()).unwrap();
+        forget_peak(this).unwrap();
+        let memory = Memory::of(this, Some(1)).unwrap();
+        assert!(memory.peak >= memory.ended && memory.began == Some(1), "{memory:?}");
     }
 }

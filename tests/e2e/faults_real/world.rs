@@ -1,6 +1,6 @@
 //! What is there before any fault and stays: what the part needs besides the rig, claims with data, and claims of somebody else in the members.
 
-use std::time::Duration;
+use std::{collections::BTreeMap, time::Duration};
 
 use anyhow::{Context, Result, ensure};
 use kube::{
@@ -15,7 +15,7 @@ use super::{
     kept::{Kept, class, make_classes},
     pods::Pods,
     real_node::RealNode,
-    used::Used,
+    used::{AGENT, NODE_PLUGIN, Used},
     way::Way,
 };
 use crate::{
@@ -60,8 +60,8 @@ pub struct World<'a> {
     pub real: Option<RealNode<'a>>,
     /// The volume that came after the backup to which the member went back.
     pub since: Mutex<Option<String>>,
-    /// By the driver's process of now, when it was first looked at.
-    used: Mutex<Option<Used>>,
+    /// By each process of now, when it was first looked at.
+    used: Mutex<BTreeMap<String, Used>>,
 }
 
 /// Somebody else's claim and its volume, as they were at first.
@@ -102,7 +102,7 @@ impl<'a> World<'a> {
             Some(way) => Some(way.lead_through(rig).await.with_context(|| format!("lead {way:?} through the proxy"))?),
             None => None,
         };
-        let (since, used) = (Mutex::new(None), Mutex::new(None));
+        let (since, used) = (Mutex::default(), Mutex::default());
         let world = Self { rig, scene, between, host, leaf, kept, strangers, pods, real, since, used };
         world.is_served(PATIENCE).await?;
         Ok(world)
@@ -122,13 +122,29 @@ impl<'a> World<'a> {
         self.scene == Scene::SmallDisks
     }
 
-    /// What the driver's process had when it was first looked at.
-    pub async fn used_at_first(&self) -> Result<Used> {
-        let now = Used::by_driver(self.rig).await?;
+    /// The driver with its sidecars, the agent, and the plugin of a real node, as the machine counts them.
+    pub async fn processes(&self) -> Vec<(String, i32)> {
+        let mut all = self.rig.driver.pids().await;
+        if let Some(pods) = &self.pods {
+            all.push((AGENT.to_owned(), pods.agent.lock().await.pid()));
+        }
+        if let Some(real) = &self.real {
+            let plugin = real.node.lock().await.plugin_pid();
+            all.extend(plugin.map(|plugin| (NODE_PLUGIN.to_owned(), plugin)));
+        }
+        all
+    }
+
+    /// What each of them had when it was first looked at.
+    pub async fn used_at_first(&self) -> Result<BTreeMap<String, Used>> {
+        let processes = self.processes().await;
         let mut used = self.used.lock().await;
-        let first = used.filter(|first| first.process == now.process).unwrap_or(now);
-        *used = Some(first);
-        Ok(first)
+        for (name, process) in processes {
+            if used.get(&name).is_none_or(|first| first.process != process) {
+                used.insert(name, Used::by(process)?);
+            }
+        }
+        Ok(used.clone())
     }
 
     /// The last number of which the writer has said that it is on the disk.

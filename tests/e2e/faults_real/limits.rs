@@ -1,0 +1,71 @@
+//! What of the matrix is played now: some faults alone, or as many as there is time for. The rest is left for another run.
+
+use std::{
+    env,
+    time::{SystemTime, UNIX_EPOCH},
+};
+
+use super::fault::Fault;
+
+/// Parts of their names, with commas between them.
+const ROWS: &str = "KOSMOS_CSI_FAULTS_ROWS";
+/// In seconds since 1970.
+const UNTIL: &str = "KOSMOS_CSI_FAULTS_UNTIL";
+
+#[derive(Debug)]
+pub struct Limits {
+    rows: Vec<String>,
+    until: Option<u64>,
+}
+
+impl Limits {
+    pub fn given() -> Self {
+        Self::new(&env::var(ROWS).unwrap_or_default(), seconds(UNTIL))
+    }
+
+    fn new(rows: &str, until: Option<u64>) -> Self {
+        let rows = rows.split(',').map(str::trim).filter(|row| !row.is_empty()).map(str::to_owned).collect();
+        Self { rows, until }
+    }
+
+    /// Also if it takes as long as it may.
+    pub fn allow(&self, fault: &Fault) -> bool {
+        let is_asked_for = self.rows.is_empty() || self.rows.iter().any(|row| fault.name.contains(row.as_str()));
+        let ends = now() + (fault.lasts + fault.within).as_secs();
+        is_asked_for && self.until.is_none_or(|until| ends <= until)
+    }
+}
+
+/// Of a variable that says when.
+pub fn seconds(variable: &str) -> Option<u64> {
+    env::var(variable).ok()?.parse().ok()
+}
+
+/// In seconds since 1970.
+pub fn now() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::faults_real::requests::ANSWERS;
+
+    #[test]
+    fn fault_is_played_where_its_name_is_asked_for_and_there_is_time_for_it() {
+        let fault = Fault { name: "member: etcd is killed", within: Duration::from_mins(5), ..ANSWERS[0] };
+        for (rows, until, is_allowed) in [
+            ("", None, true),
+            ("etcd", None, true),
+            ("disk, etcd", None, true),
+            ("disk,", None, false),
+            ("", Some(now() + 1_000), true),
+            ("", Some(now() + 100), false),
+            ("disk", Some(now() + 1_000), false),
+        ] {
+            assert_eq!(Limits::new(rows, until).allow(&fault), is_allowed, "{rows:?} {until:?}");
+        }
+    }
+}

@@ -127,6 +127,11 @@ faults-real: tools ## Hours, as root: the matrix of faults on real clusters, and
 	@$(call say,faults on real clusters)
 	@time SEED=$(if $(filter file,$(origin SEED)),,$(SEED)) ROWS="$(ROWS)" MINUTES="$(MINUTES)" tests/faults-real.sh $(PARTS)
 
+.PHONY: game-day
+game-day: ## docs/game-day.md anew, from what `make faults-real` has seen last of each fault
+	@$(call say,the page of the game day)
+	@KOSMOS_CSI_GAME_DAY="$(abspath $(TARGET))/faults-real/rows.jsonl" $(CARGO) test --workspace --test e2e -- page_of_the_game_day
+
 .PHONY: sanity
 sanity: ## csi-sanity against the driver on real clusters
 	@$(MAKE) e2e ONLY=sanity

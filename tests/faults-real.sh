@@ -7,7 +7,7 @@
 # of these, which have commas between them. Pages make no difference to what was played.
 set -eu -o pipefail
 cd "$(dirname "$0")/.."
-besides=(':(exclude,glob)**/*.md')
+besides=(':(exclude,glob)**/*.md' ':(exclude)tests/e2e/faults_real/seen.jsonl')
 . tests/parts.sh
 kept=$target/faults-real/${played:0:12}
 seed=${SEED:-$(cat "$kept/seed" 2>/dev/null || od -An -N3 -tu4 /dev/urandom | tr -d ' ')}
@@ -137,6 +137,6 @@ for part in "${left[@]}"; do
 done
 if [ -e "$report/matrix.md" ]; then
     cat "$report/matrix.md"
-    echo "the matrix is in $report: matrix.md and matrix.json; all that was ever played is in $history"
+    echo "the matrix is in $report: matrix.md and matrix.json; all that was ever played is in $history: make game-day"
 fi
 all_have_passed "${asked[@]}"

@@ -7,8 +7,7 @@ use crate::clusters::between::Rule;
 #[derive(Clone, Copy, Debug)]
 pub struct Fault {
     pub name: &'static str,
-    /// By users, while it goes on.
-    pub seen: &'static str,
+    pub words: Words,
     /// It goes on for so long at least, and until it has taken place so often.
     pub lasts: Duration,
     pub times: usize,
@@ -17,6 +16,15 @@ pub struct Fault {
     /// It concerns one member alone: who waits for that is told, and who uses the other one is served.
     pub is_members: bool,
     pub how: How,
+}
+
+/// For people.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Words {
+    /// By users, while it goes on.
+    pub seen: &'static str,
+    /// What they do, or who is there for it.
+    pub does: &'static str,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -79,9 +87,19 @@ impl How {
 /// The driver's own process. Its sidecars end with it.
 pub const CONTROLLER: &str = "controller";
 
-pub const MEMBER_WAITS: &str = "What needs the member waits, and an event says why; all else goes on";
-pub const HOST_WAITS: &str = "Claims, snapshots and growth wait, some without a word; what runs goes on";
-pub const PODS_WAIT: &str = "Pods that are new or deleted wait; those that run go on";
+pub const MEMBER_WAITS: Words = Words {
+    seen: "What needs the member waits, and an event says why; all else goes on",
+    does: "Users nothing. Who runs the member has it [answer again](outages.md#a-member-is-down)",
+};
+pub const HOST_WAITS: Words = Words {
+    seen: "Claims, snapshots and growth wait, some without a word; what runs goes on",
+    does: "Users nothing. Who runs the host has its [API server](outages.md#the-hosts-api-server-is-down) answer again",
+};
+pub const PODS_WAIT: Words = Words {
+    seen: "Pods that are new or deleted wait; those that run go on",
+    does: "Users nothing. Who runs the host looks whether [the agent](outages.md#the-agent-is-down) reaches the member: `kosmos-csi \
+           member check`",
+};
 
 /// Longer than most who ask are patient.
 pub const A_WHILE: Duration = Duration::from_secs(20);

@@ -1,5 +1,5 @@
-//! Every fault that was played, whatever files and seed it was played with, one in a line, and how much was
-//! played in sum.
+//! Every fault that was played, whatever files and seed it was played with, one in a line: what the page of the game day is made from, and
+//! how much was played in sum.
 
 use std::{
     collections::BTreeMap,

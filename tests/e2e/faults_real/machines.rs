@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::fault::{A_WHILE, CONTROLLER, Disk, FOUND, Fault, HOST_WAITS, How, Link, MEMBER_WAITS, PODS_WAIT, Who};
+use super::fault::{A_WHILE, CONTROLLER, Disk, FOUND, Fault, HOST_WAITS, How, Link, MEMBER_WAITS, Who, Words};
 use crate::clusters::control_plane::{API_SERVER, CONTROLLERS, ETCD, SCHEDULER};
 
 const KUBELET: &str = "kubelet";
@@ -13,15 +13,53 @@ const RESIZER: &str = "host-csi-resizer";
 const SNAPSHOTTER: &str = "host-csi-snapshotter";
 const SNAPSHOT_CONTROLLER: &str = "host-snapshot-controller";
 
-const CLAIMS_WAIT: &str = "New claims, and those that are deleted, wait without a word; what runs goes on";
-const PODS_HAVE_NO_NODE: &str = "New pods, and claims that wait for one, wait; all else goes on";
-const MOUNTS_WAIT: &str = "Pods that are new or deleted on the node wait; those that run there go on";
-const ATTACHING_WAITS: &str = "New pods wait for their volumes; those that run go on";
-const GROWTH_WAITS: &str = "Growth waits; all else goes on";
-const SNAPSHOTS_WAIT: &str = "Snapshots wait; all else goes on";
-const NODE_IS_LOST: &str = "New pods there wait, and after 50 s the member's node is not ready; pods that run go on";
-const STORAGE_IS_FULL: &str = "New claims of that storage wait, and an event says why; all else goes on";
-const BACKUP: &str = "A volume that was bound since says that its leaf is lost; all else goes on";
+const CLAIMS_WAIT: Words = Words {
+    seen: "New claims, and those that are deleted, wait without a word; what runs goes on",
+    does: "Users nothing. Who runs the host begins the process anew, which a Deployment or a static pod does by itself; `kosmos-csi \
+           status` says [whether the driver is there](outages.md#the-driver-is-down)",
+};
+const AGENT_IS_AWAY: Words = Words {
+    seen: "Pods that are new or deleted wait; those that run go on. After 50 s the virtual nodes are not ready",
+    does: "Users nothing. Who runs the host looks after [the agent](outages.md#the-agent-is-down)",
+};
+const NODE_WAITS: Words = Words {
+    seen: "Pods that are new or deleted wait; those that run go on",
+    does: "Users nothing. Who runs the member looks after its node: `kubectl describe node` there",
+};
+const PODS_HAVE_NO_NODE: Words = Words {
+    seen: "New pods, and claims that wait for one, wait; all else goes on",
+    does: "Users nothing. Who runs that cluster begins its scheduler anew, which a static pod does by itself",
+};
+const MOUNTS_WAIT: Words = Words {
+    seen: "Pods that are new or deleted on the node wait; those that run there go on",
+    does: "Users nothing. Who runs the host looks after the node, and after the [plugin](real-nodes.md) on it",
+};
+const ATTACHING_WAITS: Words = Words {
+    seen: "New pods wait for their volumes; those that run go on",
+    does: "Users nothing. Who runs the host looks at the container `csi-attacher` of the controller",
+};
+const GROWTH_WAITS: Words = Words {
+    seen: "Growth waits; all else goes on",
+    does: "Users nothing. Who runs the host looks at the container `csi-resizer` of the controller",
+};
+const SNAPSHOTS_WAIT: Words = Words {
+    seen: "Snapshots wait; all else goes on",
+    does: "Users nothing. Who runs the host looks at the container `csi-snapshotter` of the controller, and at the snapshot-controller",
+};
+const NODE_IS_LOST: Words = Words {
+    seen: "New pods there wait, and after 50 s the member's node is not ready; pods that run go on",
+    does: "Users nothing within five minutes, after which Kubernetes replaces pods that do not tolerate it for longer. Who runs the \
+           member brings the node back, or [ends its pods for good](outages.md#a-member-is-down)",
+};
+const STORAGE_IS_FULL: Words = Words {
+    seen: "New claims of that storage wait, and an event says why; all else goes on",
+    does: "Users make room there, or use another class. Who runs the member gives its storage more room",
+};
+const BACKUP: Words = Words {
+    seen: "A volume that was bound since says that its leaf is lost; all else goes on",
+    does: "Users delete the claim, as its data is not in the cluster any more, unless who runs the member [has it \
+           still](outages.md#a-cluster-was-restored-from-a-backup-of-its-etcd)",
+};
 
 /// Longer than a node may be silent.
 const TOO_LONG: Duration = Duration::from_mins(1);
@@ -30,12 +68,12 @@ const OUTAGE: Duration = Duration::from_mins(5);
 /// A provisioner of local-path volumes waits for two minutes for a pod that has failed.
 const HELPER: Duration = Duration::from_mins(6);
 
-const fn of_host(name: &'static str, seen: &'static str, how: How) -> Fault {
-    Fault { name, seen, lasts: A_WHILE, times: 1, within: FOUND, is_members: false, how }
+const fn of_host(name: &'static str, words: Words, how: How) -> Fault {
+    Fault { name, words, lasts: A_WHILE, times: 1, within: FOUND, is_members: false, how }
 }
 
-const fn of_member(name: &'static str, seen: &'static str, how: How) -> Fault {
-    Fault { is_members: true, ..of_host(name, seen, how) }
+const fn of_member(name: &'static str, words: Words, how: How) -> Fault {
+    Fault { is_members: true, ..of_host(name, words, how) }
 }
 
 const fn outage(fault: Fault) -> Fault {
@@ -62,10 +100,10 @@ pub const OF_MEMBER: [Fault; 14] = [
     of_member("member: controller-manager is killed", MEMBER_WAITS, How::Killed(Who::Member(CONTROLLERS))),
     of_member("member: scheduler stands still", PODS_HAVE_NO_NODE, How::Paused(Who::Member(SCHEDULER))),
     of_member("member: scheduler is killed", PODS_HAVE_NO_NODE, How::Killed(Who::Member(SCHEDULER))),
-    of_member("member: kubelet stands still", PODS_WAIT, How::Paused(Who::Member(KUBELET))),
-    of_member("member: kubelet is killed", PODS_WAIT, How::Killed(Who::Member(KUBELET))),
-    of_member("member: containerd stands still", PODS_WAIT, How::Paused(Who::Member(CONTAINERD))),
-    of_member("member: containerd is killed", PODS_WAIT, How::Killed(Who::Member(CONTAINERD))),
+    of_member("member: kubelet stands still", NODE_WAITS, How::Paused(Who::Member(KUBELET))),
+    of_member("member: kubelet is killed", NODE_WAITS, How::Killed(Who::Member(KUBELET))),
+    of_member("member: containerd stands still", NODE_WAITS, How::Paused(Who::Member(CONTAINERD))),
+    of_member("member: containerd is killed", NODE_WAITS, How::Killed(Who::Member(CONTAINERD))),
     cut_off("member: its node is heard by nobody", How::Dropped(Link::FromNode)),
     cut_off("member: its node hears nobody", How::Dropped(Link::ToNode)),
 ];
@@ -88,8 +126,8 @@ pub const OF_OURS: [Fault; 14] = [
     of_host("csi-snapshotter is killed", SNAPSHOTS_WAIT, How::Killed(Who::Ours(SNAPSHOTTER))),
     of_host("snapshot-controller stands still", SNAPSHOTS_WAIT, How::Paused(Who::Ours(SNAPSHOT_CONTROLLER))),
     of_host("snapshot-controller is killed", SNAPSHOTS_WAIT, How::Killed(Who::Ours(SNAPSHOT_CONTROLLER))),
-    of_host("agent stands still", PODS_WAIT, How::Paused(Who::Agent)),
-    of_host("agent is killed", PODS_WAIT, How::Killed(Who::Agent)),
+    of_host("agent stands still", AGENT_IS_AWAY, How::Paused(Who::Agent)),
+    of_host("agent is killed", AGENT_IS_AWAY, How::Killed(Who::Agent)),
 ];
 
 /// Of the host's real node, where pods use a member's volumes.

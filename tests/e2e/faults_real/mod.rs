@@ -2,11 +2,13 @@
 //! (`clusters/between`) that breaks what passes, and of the machines. Once a fault is over, all that users have asked for comes about, and
 //! what was promised has held.
 //!
-//! One that is drawn belongs to `make test`; `make faults-real` has all of them, in parts, each in an order that its seed draws.
+//! One that is drawn belongs to `make test`; `make faults-real` has all of them, in parts, each in an order that its seed draws. What was
+//! seen makes `docs/game-day.md` (`game_day.rs`).
 
 mod acts;
 mod disk;
 mod fault;
+mod game_day;
 mod history;
 mod kept;
 mod limits;

@@ -12,23 +12,75 @@ use super::{
 #[derive(Clone, Copy, Debug)]
 pub struct PartOf {
     pub name: &'static str,
+    /// For people.
+    pub title: &'static str,
     pub scene: Scene,
     pub faults: &'static [Fault],
 }
 
 pub const PARTS: [PartOf; 12] = [
-    PartOf { name: "faults-of-answers", scene: Scene::Through(Way::ToMember), faults: &ANSWERS },
-    PartOf { name: "faults-of-streams", scene: Scene::Through(Way::ToMember), faults: &STREAMS },
-    PartOf { name: "faults-of-ways", scene: Scene::Through(Way::ToMember), faults: &WAYS },
-    PartOf { name: "faults-of-links", scene: Scene::Through(Way::ToMember), faults: &OF_LINK },
-    PartOf { name: "faults-of-a-member", scene: Scene::Agent, faults: &OF_MEMBER },
-    PartOf { name: "faults-of-disks", scene: Scene::SmallDisks, faults: &OF_DISK },
-    PartOf { name: "faults-of-backups", scene: Scene::Agent, faults: &OF_BACKUP },
-    PartOf { name: "faults-to-the-host", scene: Scene::Through(Way::ToHost), faults: &TO_HOST },
-    PartOf { name: "faults-of-the-host", scene: Scene::Agent, faults: &OF_HOST },
-    PartOf { name: "faults-of-ours", scene: Scene::Agent, faults: &OF_OURS },
-    PartOf { name: "faults-of-the-agent", scene: Scene::Through(Way::OfAgent), faults: &OF_AGENT },
-    PartOf { name: "faults-of-a-node", scene: Scene::RealNode, faults: &OF_NODE },
+    PartOf {
+        name: "faults-of-answers",
+        title: "A member answers something else than it should",
+        scene: Scene::Through(Way::ToMember),
+        faults: &ANSWERS,
+    },
+    PartOf {
+        name: "faults-of-streams",
+        title: "What a member says does not arrive as it was said",
+        scene: Scene::Through(Way::ToMember),
+        faults: &STREAMS,
+    },
+    PartOf {
+        name: "faults-of-ways",
+        title: "The way to a member leads elsewhere, or is slow",
+        scene: Scene::Through(Way::ToMember),
+        faults: &WAYS,
+    },
+    PartOf {
+        name: "faults-of-links",
+        title: "One direction between the driver and a member is cut",
+        scene: Scene::Through(Way::ToMember),
+        faults: &OF_LINK,
+    },
+    PartOf {
+        name: "faults-of-a-member",
+        title: "Processes of a member, and the link of its node",
+        scene: Scene::Agent,
+        faults: &OF_MEMBER,
+    },
+    PartOf { name: "faults-of-disks", title: "A disk of a member is full", scene: Scene::SmallDisks, faults: &OF_DISK },
+    PartOf {
+        name: "faults-of-backups",
+        title: "A member goes back to a backup",
+        scene: Scene::Agent,
+        faults: &OF_BACKUP,
+    },
+    PartOf {
+        name: "faults-to-the-host",
+        title: "The host answers something else than it should to the driver and its sidecars",
+        scene: Scene::Through(Way::ToHost),
+        faults: &TO_HOST,
+    },
+    PartOf { name: "faults-of-the-host", title: "Processes of the host", scene: Scene::Agent, faults: &OF_HOST },
+    PartOf {
+        name: "faults-of-ours",
+        title: "The driver, its sidecars and the agent",
+        scene: Scene::Agent,
+        faults: &OF_OURS,
+    },
+    PartOf {
+        name: "faults-of-the-agent",
+        title: "A member answers something else than it should to the agent",
+        scene: Scene::Through(Way::OfAgent),
+        faults: &OF_AGENT,
+    },
+    PartOf {
+        name: "faults-of-a-node",
+        title: "Processes of a real node of the host",
+        scene: Scene::RealNode,
+        faults: &OF_NODE,
+    },
 ];
 
 #[cfg(test)]

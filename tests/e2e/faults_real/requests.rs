@@ -2,13 +2,24 @@
 
 use std::time::Duration;
 
-use super::fault::{A_WHILE, FOUND, Fault, HOST_WAITS, How, MEMBER_WAITS, PODS_WAIT};
+use super::fault::{A_WHILE, FOUND, Fault, HOST_WAITS, How, MEMBER_WAITS, PODS_WAIT, Words};
 use crate::clusters::between::{
     Action, Delivery, GATEWAY_TIMEOUT, INTERNAL_ERROR, NO_SUCH_PAGE, Rule, UNAUTHORIZED, Watched, Which,
     too_many_requests,
 };
 
-const LATE: &str = "What needs the member is done a little later; all else goes on";
+const LATE: Words = Words {
+    seen: "What needs the member is done a little later; all else goes on",
+    does: "Nothing. Where it goes on for long, who runs the network looks at what lies between host and member",
+};
+const REFUSED: Words = Words {
+    seen: MEMBER_WAITS.seen,
+    does: "Users nothing. Who runs the host gives [new credentials](outages.md#credentials-are-refused), where they stay refused",
+};
+const ASTRAY: Words = Words {
+    seen: MEMBER_WAITS.seen,
+    does: "Users nothing. Who runs the host looks where the member's kubeconfig leads, and [corrects it](members.md#where-a-member-is-named)",
+};
 
 const SOON: Duration = Duration::from_mins(1);
 /// A member whose watches break again and again is listed anew after half a minute.
@@ -39,8 +50,8 @@ const fn held(methods: &'static [&'static str]) -> Rule {
     Rule { methods, path: "*/persistentvolumeclaims*", which: Which::First(3), action }
 }
 
-const fn of_member(name: &'static str, seen: &'static str, times: usize, within: Duration, rule: Rule) -> Fault {
-    Fault { name, seen, lasts: Duration::ZERO, times, within, is_members: true, how: How::Request(rule) }
+const fn of_member(name: &'static str, words: Words, times: usize, within: Duration, rule: Rule) -> Fault {
+    Fault { name, words, lasts: Duration::ZERO, times, within, is_members: true, how: How::Request(rule) }
 }
 
 const fn answer(name: &'static str, rule: Rule) -> Fault {
@@ -53,6 +64,10 @@ const fn body(name: &'static str, rule: Rule) -> Fault {
 
 const fn watch(name: &'static str, how: Watched) -> Fault {
     of_member(name, LATE, 2, LISTED, each(READS, Action::Events(how)))
+}
+
+const fn with(words: Words, fault: Fault) -> Fault {
+    Fault { words, ..fault }
 }
 
 const fn way(name: &'static str, times: usize, within: Duration, rule: Rule) -> Fault {
@@ -76,7 +91,7 @@ pub const ANSWERS: [Fault; 7] = [
     answer("429 without Retry-After", each(ALL, Action::Answer(too_many_requests(None)))),
     answer("500", each(ALL, Action::Answer(INTERNAL_ERROR))),
     answer("500 to every second request", every_second(ALL, Action::Answer(INTERNAL_ERROR))),
-    answer("401", each(ALL, Action::Answer(UNAUTHORIZED))),
+    with(REFUSED, answer("401", each(ALL, Action::Answer(UNAUTHORIZED)))),
     answer("404 page of a load balancer", each(ALL, Action::Answer(NO_SUCH_PAGE))),
 ];
 
@@ -92,8 +107,8 @@ pub const STREAMS: [Fault; 8] = [
 ];
 
 pub const WAYS: [Fault; 4] = [
-    way("wrong certificate", 2, LISTED, each(ALL, Action::WrongCertificate)),
-    way("answers of another cluster", 2, LISTED, each(ALL, Action::Elsewhere)),
+    with(ASTRAY, way("wrong certificate", 2, LISTED, each(ALL, Action::WrongCertificate))),
+    with(ASTRAY, way("answers of another cluster", 2, LISTED, each(ALL, Action::Elsewhere))),
     way("changes and removals that arrive late", 1, LISTED, held(CHANGES)),
     way("claims that arrive late", 1, FORGOTTEN, held(CREATIONS)),
 ];

@@ -92,7 +92,12 @@ impl Done {
 
 impl Row {
     pub fn of(fault: &Fault) -> Self {
-        Self { fault: fault.name.to_owned(), seen: fault.seen.to_owned(), ended: limits::now(), ..Self::default() }
+        Self {
+            fault: fault.name.to_owned(),
+            seen: fault.words.seen.to_owned(),
+            ended: limits::now(),
+            ..Self::default()
+        }
     }
 
     /// Of a fault that could not be played to its end.

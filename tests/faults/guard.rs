@@ -57,7 +57,7 @@ const LEASES: &str = "leases.coordination.k8s.io";
 
 /// Requests on one object at one instant, besides one for each member: a few callers may have come at once.
 const AT_ONCE: usize = 8;
-/// Requests of one kind on one object in a whole story, with all its retries.
+/// Moments at which there are requests of one kind on one object in a whole story, with all its retries.
 const IN_ALL: u32 = 400;
 
 impl Guard {
@@ -202,10 +202,11 @@ impl Guard {
         let now = Instant::now();
         let mut counts = lock(&self.counts);
         let asking = counts.entry(subject).or_insert(Asking { last: now, at_that_instant: 0, in_all: 0 });
-        asking.at_that_instant = if asking.last == now { asking.at_that_instant + 1 } else { 1 };
-        asking.in_all += 1;
+        let is_first = asking.in_all == 0 || asking.last != now;
+        asking.at_that_instant = if is_first { 1 } else { asking.at_that_instant + 1 };
+        asking.in_all += u32::from(is_first);
         asking.last = now;
-        let hot = asking.at_that_instant == AT_ONCE + self.clusters.len() || asking.in_all == IN_ALL + 1;
+        let hot = asking.at_that_instant == AT_ONCE + self.clusters.len() || is_first && asking.in_all == IN_ALL + 1;
         let shared = ["kosmos-csi-members", "kosmos-csi-leader", "kube-system"].contains(&asked.name.as_str());
         drop(counts);
         if hot && !shared {

@@ -6,23 +6,24 @@ use std::{
     collections::HashSet,
     path::Path,
     sync::{Arc, Mutex, PoisonError},
+    time::Duration,
 };
 
 use anyhow::{Context, Result};
-use futures::TryStreamExt;
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
 use kube::{
     Api, Client, ResourceExt,
-    api::{DeleteParams, Patch, PatchParams, PostParams, WatchEvent, WatchParams},
+    api::{DeleteParams, Patch, PatchParams, PostParams, WatchEvent},
 };
 use leaf::trimmed::Trimmed;
 use serde_json::{Value, json};
+use tokio::{sync::Semaphore, time::sleep};
 
 use super::{
     CLASS,
     again::answered,
     clusters::kubernetes,
-    seen::{is_bound, place},
+    seen::{follow, is_bound, place},
     told::Told,
 };
 
@@ -31,8 +32,11 @@ type Volume = Trimmed<PersistentVolume>;
 
 /// An API server puts it on each claim, and its controller-manager takes it off.
 const PROTECTION: &str = "kubernetes.io/pvc-protection";
-/// Of a write that is refused because the claim was changed meanwhile.
+/// Of work that fails, and of a write that is refused because the claim was changed meanwhile.
 const TRIES: usize = 5;
+const PAUSE: Duration = Duration::from_millis(200);
+/// So many claims are at work at the same time, each with a connection: a thousand would be a storm of handshakes.
+const HANDS: usize = 64;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Work {
@@ -47,6 +51,7 @@ struct Binder {
     told: Told,
     /// What was begun, with the UID of the claim.
     begun: Arc<Mutex<HashSet<(Work, String)>>>,
+    hands: Arc<Semaphore>,
 }
 
 /// As a process of its own, until it is killed.
@@ -57,32 +62,25 @@ pub async fn process(kubeconfig: &Path, told: &Path) -> Result<()> {
 
 /// Runs until it is dropped.
 pub async fn run(client: Client, told: Told) {
-    let binder = Binder { client, told, begun: Arc::default() };
-    loop {
-        if let Err(error) = binder.follow().await {
-            eprintln!("the binder's watch: {error:#}");
-        }
-    }
+    let hands = Semaphore::new(HANDS).into();
+    let binder = Binder { client: client.clone(), told, begun: Arc::default(), hands };
+    follow(client, |event| binder.take(event)).await;
 }
 
 impl Binder {
-    async fn follow(&self) -> Result<()> {
-        let claims = Api::<Claim>::all(self.client.clone());
-        let mut events = std::pin::pin!(claims.watch(&WatchParams::default(), "0").await?);
-        while let Some(event) = events.try_next().await? {
-            match event {
-                WatchEvent::Added(claim) | WatchEvent::Modified(claim) => {
-                    if claim.metadata.deletion_timestamp.is_some() {
-                        self.begin(Work::LetGo, claim);
-                    } else if is_bound(&claim) {
-                        self.told.bound(&place(&claim))?;
-                    } else {
-                        self.begin(Work::Bind, claim);
-                    }
+    fn take(&self, event: WatchEvent<Claim>) -> Result<()> {
+        match event {
+            WatchEvent::Added(claim) | WatchEvent::Modified(claim) => {
+                if claim.metadata.deletion_timestamp.is_some() {
+                    self.begin(Work::LetGo, claim);
+                } else if is_bound(&claim) {
+                    self.told.bound(&place(&claim))?;
+                } else {
+                    self.begin(Work::Bind, claim);
                 }
-                WatchEvent::Deleted(claim) => self.begin(Work::RemoveVolume, claim),
-                _ => {}
             }
+            WatchEvent::Deleted(claim) => self.begin(Work::RemoveVolume, claim),
+            _ => {}
         }
         Ok(())
     }
@@ -95,15 +93,22 @@ impl Binder {
         }
         let binder = self.clone();
         tokio::spawn(async move {
-            let done = match work {
-                Work::Bind => binder.bind_or_remove(&claim).await,
-                Work::LetGo => binder.let_go(&claim).await,
-                Work::RemoveVolume => binder.remove_volume(&claim).await,
-            };
-            if let Err(error) = done {
+            let Ok(_hand) = binder.hands.acquire().await else { return };
+            for _ in 0..TRIES {
+                let Err(error) = binder.work(work, &claim).await else { return };
                 eprintln!("the binder, at claim {}: {error:#}", place(&claim));
+                sleep(PAUSE).await;
             }
         });
+    }
+
+    /// What was done of it before is done again, or met.
+    async fn work(&self, work: Work, claim: &Claim) -> Result<()> {
+        match work {
+            Work::Bind => self.bind_or_remove(claim).await,
+            Work::LetGo => self.let_go(claim).await,
+            Work::RemoveVolume => self.remove_volume(claim).await,
+        }
     }
 
     /// A claim may go while it is being bound.

@@ -3,6 +3,7 @@
 use std::{
     collections::HashMap,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
 };
 
 use anyhow::Result;
@@ -13,9 +14,14 @@ use kube::{
     api::{WatchEvent, WatchParams},
 };
 use leaf::trimmed::Trimmed;
-use tokio::sync::oneshot;
+use tokio::{sync::oneshot, time::sleep};
 
 type Claim = Trimmed<PersistentVolumeClaim>;
+
+/// The version at which a watch tells of all that there is.
+const ALL: &str = "0";
+/// After a watch that has failed.
+const PAUSE: Duration = Duration::from_millis(200);
 
 /// Who waits, by `namespace/name` of the claim.
 #[derive(Clone, Debug, Default)]
@@ -48,17 +54,7 @@ impl Seen {
 
     /// Runs until it is dropped.
     pub async fn follow(self, client: Client) {
-        loop {
-            if let Err(error) = self.follow_once(&client).await {
-                eprintln!("the watch of claims: {error:#}");
-            }
-        }
-    }
-
-    async fn follow_once(&self, client: &Client) -> Result<()> {
-        let claims = Api::<Claim>::all(client.clone());
-        let mut events = std::pin::pin!(claims.watch(&WatchParams::default(), "0").await?);
-        while let Some(event) = events.try_next().await? {
+        follow(client, |event| {
             match event {
                 WatchEvent::Added(claim) | WatchEvent::Modified(claim) if is_bound(&claim) => {
                     tell(self.lock().bound.remove(&place(&claim)));
@@ -66,9 +62,49 @@ impl Seen {
                 WatchEvent::Deleted(claim) => tell(self.lock().gone.remove(&place(&claim))),
                 _ => {}
             }
-        }
-        Ok(())
+            Ok(())
+        })
+        .await;
     }
+}
+
+/// Shows all claims and then each change of one, until it is dropped. An API server ends a watch after some minutes; the next one goes on
+/// where it was, as nobody tells of what was deleted in between.
+pub async fn follow(client: Client, mut see: impl FnMut(WatchEvent<Claim>) -> Result<()>) {
+    let (claims, mut version) = (Api::<Claim>::all(client), ALL.to_owned());
+    loop {
+        if let Err(error) = follow_once(&claims, &mut version, &mut see).await {
+            eprintln!("the watch of claims: {error:#}");
+            if is_outdated(&error) {
+                ALL.clone_into(&mut version);
+            }
+            sleep(PAUSE).await;
+        }
+    }
+}
+
+async fn follow_once(
+    claims: &Api<Claim>,
+    version: &mut String,
+    see: &mut impl FnMut(WatchEvent<Claim>) -> Result<()>,
+) -> Result<()> {
+    let mut events = std::pin::pin!(claims.watch(&WatchParams::default(), version).await?);
+    while let Some(event) = events.try_next().await? {
+        match &event {
+            WatchEvent::Added(claim) | WatchEvent::Modified(claim) | WatchEvent::Deleted(claim) => {
+                *version = claim.resource_version().unwrap_or_default();
+            }
+            WatchEvent::Bookmark(bookmark) => version.clone_from(&bookmark.metadata.resource_version),
+            WatchEvent::Error(status) => return Err(kube::Error::Api(status.clone()).into()),
+        }
+        see(event)?;
+    }
+    Ok(())
+}
+
+/// Whether the version lies before all that is still known.
+fn is_outdated(error: &anyhow::Error) -> bool {
+    matches!(error.downcast_ref::<kube::Error>(), Some(kube::Error::Api(status)) if status.code == 410)
 }
 
 /// Who gave up needs no answer.

@@ -37,7 +37,7 @@ pub enum Layout {
 }
 
 #[rustfmt::skip] // one row, one line
-pub const TOOLS: [Tool; 15] = [
+pub const TOOLS: [Tool; 16] = [
     tool("pause", "pause", Layout::Root, "kosmos-csi/tools/pause", &["pause"]),
     tool("csi-spec", "csi-spec", Layout::Root, "kosmos-csi/tools/csi-spec", &["csi-spec"]),
     tool("etcd", "etcd", Layout::Root, "go.etcd.io/etcd/server/v3", &["etcd"]),
@@ -58,6 +58,7 @@ pub const TOOLS: [Tool; 15] = [
     tool("scrape", "scrape", Layout::Root, "kosmos-csi/tools/scrape", &["scrape"]),
     tool("alerts", "alerts", Layout::Root, "kosmos-csi/tools/alerts", &["alerts"]),
     tool("ownerless", "ownerless", Layout::Root, "kosmos-csi/tools/ownerless", &["ownerless"]),
+    tool("mock-driver", "mock-driver", Layout::Root, "kosmos-csi/tools/mock-driver", &["mock-driver"]),
     tool("helm", "helm", Layout::Command, "helm.sh/helm/v4", &["helm"]),
 ];
 

@@ -46,6 +46,11 @@ SEED ?= $(shell od -An -N3 -tu4 /dev/urandom | tr -d ' ')
 export KOSMOS_CSI_ORDER := $(SEED)
 TRIPLE := $(shell rustc -vV | sed -n 's/^host: //p' | tr 'a-z-' 'A-Z_')
 DRAWN = CARGO_TARGET_$(TRIPLE)_RUNNER='env RUSTC_BOOTSTRAP=1' $(CARGO) test
+# What the bench is to do, and for how long at most: what is left is done by the same command.
+BENCH = $(TARGET)/release/examples/bench $(if $(MINUTES),--minutes $(MINUTES)) $(ARGS)
+SUBJECTS ?= member-driver mock-driver bare-accepted kosmos-csi-accepted kosmos-csi-account
+MEMBERS_OF_BENCH ?= 1,100,1000
+RESULTS := bench bench-subjects bench-members bench-scheduler
 # The first schedules of faults are among the tests without clusters; these are played beside the clusters, with what those leave
 # of the processors.
 MORE := chrt --idle 0 env KOSMOS_CSI_SEED=6 KOSMOS_CSI_FAULTED_OPERATIONS=9000 $(CARGO) test --workspace --test faults every_promise -- --nocapture
@@ -137,20 +142,43 @@ sanity: ## csi-sanity against the driver on real clusters
 	@$(MAKE) e2e ONLY=sanity
 
 .PHONY: bench
-bench: tools ## What the driver costs beside the least that a driver can do, in turns on real API servers, with the release build; also target/bench.json
+bench: tools ## What the driver costs beside the least that a driver can do, in turns on real API servers, with the release build: an hour and a half, in shares with MINUTES=<number>; ARGS=<options of bench --help>; also target/bench.json
 	@$(call say,release build)
 	@time $(CARGO) build --release --workspace --bins --example bench --example clusters
 	@$(call say,bench)
-	@time $(TARGET)/release/examples/bench
+	@time $(BENCH)
+	@$(if $(MINUTES)$(ARGS),true,$(MAKE) bench-chain)
+
+.PHONY: bench-chain
+bench-chain: tools ## What the whole chain takes, from a claim of the host to its being bound, beside a member's own
 	@$(call say,the whole chain)
 	@time $(CARGO) test --release --workspace --test e2e chain -- --ignored --nocapture
 
+.PHONY: bench-subjects
+bench-subjects: tools ## The same with other CSI drivers and other forms of this one beside it, one and a hundred callers; also target/bench-subjects.json
+	@$(call say,release build)
+	@time $(CARGO) build --release --workspace --bins --example bench --example clusters
+	@$(call say,bench)
+	@time $(BENCH) --callers 1,100 --delays 0 --json $(TARGET)/bench-subjects.json $(SUBJECTS:%=--subject tests/bench/subjects/%.json)
+
 .PHONY: bench-members
-bench-members: ## The driver with 1, 100 and 1,000 simulated members: memory, files, processor and requests, idle and at work, and how it starts, also where one in ten is dead; also target/bench-members.json
+bench-members: ## The driver with 1, 100 and 1,000 simulated members: memory, files, processor and requests, idle and at work, and how it starts, also where one in ten is dead: an hour; MINUTES, ARGS; also target/bench-members.json
 	@$(call say,release build)
 	@time $(CARGO) build --release --bin kosmos-csi --example bench
 	@$(call say,members)
-	@time $(TARGET)/release/examples/bench --members 1,100,1000
+	@time $(BENCH) --members $(MEMBERS_OF_BENCH)
+
+.PHONY: bench-scheduler
+bench-scheduler: tools ## How the real scheduler fares among 1,000 virtual nodes that tell of their room, and where they need not; also target/bench-scheduler.json
+	@$(call say,release build)
+	@time $(CARGO) build --release --example bench --example clusters
+	@$(call say,scheduler)
+	@time $(BENCH) --scheduler 1000
+
+.PHONY: bench-page
+bench-page: ## Put tables of what these have seen into docs/design/limits.md
+	@$(CARGO) build --release --example bench
+	@$(TARGET)/release/examples/bench page docs/design/limits.md $(RESULTS:%=--of $(TARGET)/%.json)
 
 .PHONY: scale
 scale: ## The driver with 100, 10,000 and 100,000 volumes and the agent with 1,000 members, all simulated: start, memory, rate

@@ -30,11 +30,36 @@ parts() {
     echo build-of-the-flood
     echo courses-of-a-move
     echo copies
+    echo agents-one-at-a-time
+    echo agents-take-over
+    echo build-of-the-bench
+    alone
+}
+
+# These tell how long things take: each is played by itself, once the others have ended.
+alone() {
     echo flood
+    echo idle-among-a-thousand
+    echo rate-among-a-thousand
+    echo start-among-a-thousand
+    echo files-of-a-thousand
+    echo takeover-among-a-thousand
+    echo agent-of-a-hundred
+    echo agent-of-a-thousand
+}
+
+is_alone() {
+    [[ $'\n'$(alone)$'\n' == *$'\n'"$1"$'\n'* ]]
 }
 
 faults() {
     KOSMOS_CSI_SEED=$seed KOSMOS_CSI_FAULTED_OPERATIONS=$count $cargo test --profile faults --test faults -- --nocapture --test-threads=1 "$@"
+}
+
+# Goals are held: it fails where one is missed.
+bench() {
+    $cargo build --release --bin kosmos-csi --example bench
+    "$target/release/examples/bench" --strict --json "$folder/$1.json" "${@:2}"
 }
 
 # How many operations a part has whose first schedule is so far from the first of all.
@@ -59,6 +84,16 @@ play() {
         courses-of-a-move) $cargo test --profile faults --package kosmos-csi-domain --lib moving -- --nocapture ;;
         build-of-the-flood) $cargo test --release --test floods --no-run ;;
         flood) $cargo test --release --test floods among_ten -- --nocapture ;;
+        agents-one-at-a-time) KOSMOS_CSI_SEEDS=1000 $cargo test --profile faults --test fleet one_agents_at_a_time -- --nocapture ;;
+        agents-take-over) KOSMOS_CSI_MEMBERS=1000 $cargo test --profile faults --test fleet agent -- --nocapture --test-threads=1 ;;
+        build-of-the-bench) $cargo build --release --bin kosmos-csi --example bench ;;
+        idle-among-a-thousand) bench "$1" --members 1000 --volumes 100 --ask idle ;;
+        rate-among-a-thousand) bench "$1" --members 1000 --volumes 100 --ask rate ;;
+        start-among-a-thousand) bench "$1" --members 1000 --ask start --rounds 3 ;;
+        files-of-a-thousand) bench "$1" --members 1000 --ask files ;;
+        takeover-among-a-thousand) bench "$1" --members 1000 --volumes 100 --ask takeover ;;
+        agent-of-a-hundred) bench "$1" --members 100 --ask agent ;;
+        agent-of-a-thousand) bench "$1" --members 1000 --ask agent ;;
         *) echo "there is no part $1: --list shows them all" >&2 && return 2 ;;
     esac
 }
@@ -66,7 +101,7 @@ play() {
 # Whether something was.
 is_played() {
     case $1 in
-        planted-* | build-*) true ;;
+        planted-* | build-* | *-a-thousand | agent-of-a-hundred) true ;;
         *) [ "$(passed "$1")" -gt 0 ] ;;
     esac
 }
@@ -80,6 +115,7 @@ said() {
     case $1 in
         planted-*) sed -n 's/^[a-z-]*: /: /p' "$folder/$1.log" ;;
         flood) sed -n 's/^\(.* without a flood.*\)/: \1/p' "$folder/$1.log" ;;
+        *-a-thousand | agent-of-a-hundred) sed -n 's/^\(.*  reached\)$/\n    \1/p' "$folder/$1.log" ;;
         *) echo ": $(passed "$1") tests" ;;
     esac
 }
@@ -103,9 +139,13 @@ alone_in "$target/soak"
 rm -rf "$folder"/*.taken
 left=()
 for part in "${asked[@]}"; do
-    has_passed "$part" || [ "$part" = flood ] || left+=("$part")
+    has_passed "$part" || is_alone "$part" || left+=("$part")
 done
-echo "${#left[@]} of ${#asked[@]} parts are left, two at a time; what each says is in $folder"
+by_themselves=()
+for part in "${asked[@]}"; do
+    has_passed "$part" || ! is_alone "$part" || by_themselves+=("$part")
+done
+echo "$((${#left[@]} + ${#by_themselves[@]})) of ${#asked[@]} parts are left, two at a time at first; what each says is in $folder"
 
 # Each worker is a group, so that all it began ends with it.
 workers=()
@@ -120,6 +160,5 @@ work "${backwards[@]}" 9>&- &
 workers+=($!)
 set +m
 wait
-# By itself, as it compares rates.
-case " ${asked[*]} " in *" flood "*) has_passed flood || play_and_tell flood 9>&- ;; esac
+for part in "${by_themselves[@]}"; do play_and_tell "$part" 9>&-; done
 all_have_passed "${asked[@]}"

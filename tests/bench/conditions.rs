@@ -1,16 +1,21 @@
 //! What was measured and where, and in what it is unlike life: said beside the figures.
 
-use std::{fs, process::Command, thread::available_parallelism};
+use std::{env, fs, process::Command, thread::available_parallelism};
 
+use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, json};
 
-/// The head of the results.
+/// In it the bench tells its part in the fleet which servers these are.
+pub const SERVERS: &str = "KOSMOS_CSI_BENCH_SERVERS";
+
+/// The head of the results: they are comparable where it is the same.
 pub fn conditions(unlike_life: &[&str]) -> Value {
     let toolchain = include_str!("../../rust-toolchain.toml");
     let rust = toolchain.lines().find_map(|line| line.strip_prefix("channel = ")).unwrap_or_default();
     json!({
         "commit": printed("git", &["-C", env!("CARGO_MANIFEST_DIR"), "describe", "--always", "--dirty"]),
         "rust": rust.trim_matches('"'),
+        "servers": env::var(SERVERS).unwrap_or_else(|_| "simulated".to_owned()),
         "kernel": fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default().trim(),
         "processors": available_parallelism().map_or(0, Into::into),
         "processor": processor(),
@@ -18,17 +23,33 @@ pub fn conditions(unlike_life: &[&str]) -> Value {
     })
 }
 
-pub fn print(head: &Value) {
+/// When a run begins.
+pub fn now() -> String {
+    Timestamp::now().strftime("%Y-%m-%d %H:%M UTC").to_string()
+}
+
+/// One sentence.
+pub fn told(head: &Value) -> String {
     let text = |key: &str| head[key].as_str().unwrap_or_default().to_owned();
-    println!(
-        "\ncommit {}, Rust {}, Linux {}, {} processors ({})\nIn this it is unlike life:",
+    format!(
+        "commit {}, Rust {}, servers: {}, Linux {}, {} processors ({})",
         text("commit"),
         text("rust"),
+        text("servers"),
         text("kernel"),
         head["processors"],
         text("processor")
-    );
-    for sentence in head["unlike life"].as_array().into_iter().flatten().filter_map(Value::as_str) {
+    )
+}
+
+/// In what it is unlike life.
+pub fn unlike_life(head: &Value) -> impl Iterator<Item = &str> {
+    head["unlike life"].as_array().into_iter().flatten().filter_map(Value::as_str)
+}
+
+pub fn print(head: &Value) {
+    println!("\n{}\nIn this it is unlike life:", told(head));
+    for sentence in unlike_life(head) {
         println!("- {sentence}");
     }
 }

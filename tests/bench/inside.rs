@@ -1,80 +1,166 @@
-//! What is measured on real API servers: all drivers in turns, at one, a hundred and a thousand callers.
+//! What is measured on real API servers: all drivers in turns, at one, a hundred and a thousand callers. What a round has shown is kept
+//! at once, so that a run may be ended at any moment.
 
-use std::path::Path;
+use std::{
+    path::Path,
+    time::{Duration, Instant},
+};
 
 use anyhow::Result;
 
 use super::{
     Plan, conditions,
-    measure::{Figures, OVER_BIND_LAST, OVER_BIND_MIDDLE, PROCESSOR, RATE},
-    report::{Row, print},
+    goals::goals,
+    measure::{Figures, OF_ACCEPTED, OF_BARE, OF_MARKED, PROCESSOR, RATE},
+    report::print,
     sheet::Sheet,
     sidecar::CLAIMS,
     subject::Terms,
-    turn::{Load, Stage},
+    turn::{Load, Stage, TURN},
 };
 
-const UNLIKE_LIFE: [&str; 10] = [
+const UNLIKE_LIFE: [&str; 11] = [
     "Callers, drivers, two API servers, their etcds and the binder share the processors: among a hundred callers a time is \
      mostly one of waiting for a processor, which is told.",
     "etcd does not wait for the disk (--unsafe-no-fsync), and the API servers write an audit log without bodies.",
-    "All are administrators by certificate: no token is checked and no right is looked up.",
-    "No controller-manager, scheduler, webhook or quota: a binder makes the member's volumes at once and lets claims go, and claims of \
-     the host are made before the clock runs.",
-    "The callers play external-provisioner: each asks for the next volume once it has the last. The host's volume is made beside \
-     that, and its binding is one write.",
+    "All are administrators by certificate: no token is checked and no right is looked up. kosmos-csi-account alone comes by the tokens \
+     and with the rights of life.",
+    "No controller-manager, scheduler, webhook or quota: a binder makes the member's volumes at once and lets claims go, 64 at a time, and \
+     claims of the host are made before the clock runs.",
+    "The callers play external-provisioner: each asks for the next volume once it has the last, and again after half a second. The host's \
+     volume is made beside that, and its binding is one write.",
     "The driver and the bare one have at most 32 requests under way in a cluster; what another has is its own.",
     "A driver is started for each turn, with no volumes but those of the turn, and nothing else is in the clusters.",
     "What a driver does in the background once it has answered counts only as far as it falls into the turn.",
     "A member that is farther away is so for who connects to it from the host's side: what is sent waits half of the delay each way, in \
      a process of its own; nothing is lost, and the line is not narrow.",
     "Processor time of the servers is all that they used meanwhile, also idle.",
+    "Before a run's first round all take a turn that is not counted. Rounds of several runs may stand together; what is compared is of one \
+     round.",
 ];
 
 /// Of the subjects: after the two bare ones.
 const OWN: usize = 2;
-const OF_BARE: &str = "rate, of the bare driver's (%)";
-const OF_MARKED: &str = "rate, of one's that marks too (%)";
+/// Those whose rate others are compared with, where they take part.
+const BESIDE: [(&str, &str); 3] = [("bare", OF_BARE), ("marked", OF_MARKED), ("bare-accepted", OF_ACCEPTED)];
 
 /// Of callers at once, where the member is far away: more of them say nothing new and take long.
 const MOST_FAR_AWAY: usize = 100;
+/// What a driver's turn takes that was never seen.
+const GUESS: Duration = Duration::from_secs(90);
+/// To start and to end the clusters.
+const AROUND: Duration = Duration::from_mins(1);
 
 /// What was seen is told also where something fails.
 pub async fn measure(fleet: &Path, provisioner: &Path, plan: &Plan) -> Result<()> {
-    let mut sheet = Sheet::default();
+    let (head, run) = (conditions::conditions(&UNLIKE_LIFE), conditions::now());
+    let mut sheet = if plan.minutes.is_some() { Sheet::go_on(&plan.json, head, run)? } else { Sheet::new(head, run) };
     let done = Box::pin(all_rounds(fleet, provisioner, plan, &mut sheet)).await;
-    let head = conditions::conditions(&UNLIKE_LIFE);
-    conditions::print(&head);
+    conditions::print(sheet.head());
     sheet.print();
-    print(&goals(&sheet, plan));
-    sheet.write(&plan.json, &head)?;
+    print(&goals(&sheet, plan.callers.iter().map(|callers| load(*callers, 0))));
+    sheet.write(&plan.json)?;
+    println!("\nall rounds as JSON: {}", plan.json.display());
     done
 }
 
-/// The first round of each way to the member warms the servers, and is not counted.
-async fn all_rounds(fleet: &Path, provisioner: &Path, plan: &Plan, sheet: &mut Sheet) -> Result<()> {
-    for delay in &plan.delays {
-        let mut stage = Stage::new(fleet, *delay).await?;
-        let callers = plan.callers.iter().copied().filter(|callers| *delay == 0 || *callers <= MOST_FAR_AWAY);
-        let loads: Vec<Load> = callers.map(|callers| load(callers, *delay)).collect();
-        for round in 0..=plan.rounds {
-            for load in &loads {
-                let seen = take_turns(&mut stage, &plan.subjects, *load, round).await?;
-                for (name, figures) in seen.iter().filter(|_| round > 0) {
-                    sheet.add(&load.part(), name, figures);
-                }
-            }
-            if let Some(own) = plan.subjects.get(OWN).filter(|_| *delay == 0) {
-                let part = format!("{CLAIMS} claims through external-provisioner");
-                let figures = Box::pin(stage.turn_behind(provisioner, own, &format!("behind-{round}"))).await?;
-                tell(round, &part, &own.name, &figures);
-                if round > 0 {
-                    sheet.add(&part, &own.name, &figures);
-                }
-            }
+/// What all take a turn at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Job {
+    Turns(Load),
+    /// The driver alone, behind the real external-provisioner.
+    Behind,
+}
+
+impl Job {
+    fn delay(self) -> u16 {
+        match self {
+            Self::Turns(load) => load.delay,
+            Self::Behind => 0,
         }
     }
-    Ok(())
+
+    fn part(self) -> String {
+        match self {
+            Self::Turns(load) => load.part(),
+            Self::Behind => format!("{CLAIMS} claims through external-provisioner"),
+        }
+    }
+
+    fn subjects(self, plan: &Plan) -> &[Terms] {
+        match self {
+            Self::Turns(_) => &plan.subjects,
+            Self::Behind => &plan.subjects[OWN..=OWN],
+        }
+    }
+
+    /// Of how many rounds it is known what all have shown.
+    fn rounds(self, plan: &Plan, sheet: &Sheet) -> usize {
+        let part = self.part();
+        let rounds = self.subjects(plan).iter().map(|terms| sheet.rounds(&part, &terms.name, RATE));
+        rounds.min().unwrap_or_default()
+    }
+
+    /// How long a round takes, at most, as far as that was seen.
+    fn expected(self, plan: &Plan, sheet: &Sheet) -> Duration {
+        let part = self.part();
+        let turn = |terms: &Terms| sheet.most(&part, &terms.name, TURN).map_or(GUESS, Duration::from_secs_f64);
+        self.subjects(plan).iter().map(turn).sum()
+    }
+}
+
+fn jobs(plan: &Plan) -> Vec<Job> {
+    let of = |delay: u16| {
+        let callers = plan.callers.iter().filter(move |callers| delay == 0 || **callers <= MOST_FAR_AWAY);
+        let turns = callers.map(move |callers| Job::Turns(load(*callers, delay)));
+        turns.chain((delay == 0).then_some(Job::Behind))
+    };
+    plan.delays.iter().flat_map(|delay| of(*delay)).collect()
+}
+
+/// First a round of each, then a second one, and so on: who has little time has something of all.
+async fn all_rounds(fleet: &Path, provisioner: &Path, plan: &Plan, sheet: &mut Sheet) -> Result<()> {
+    let (jobs, begun, mut stage, mut is_warm) = (jobs(plan), Instant::now(), None, false);
+    let until = plan.minutes.map(|minutes| begun + Duration::from_mins(minutes).saturating_sub(AROUND));
+    loop {
+        let left = jobs.iter().map(|job| (job.rounds(plan, sheet), *job)).filter(|(round, _)| *round < plan.rounds);
+        let Some((round, job)) = left.clone().min_by_key(|(round, _)| *round) else { return Ok(()) };
+        let expected = job.expected(plan, sheet) * if is_warm { 1 } else { 2 };
+        if until.is_some_and(|until| Instant::now() + expected > until) {
+            let rounds: usize = left.map(|(round, _)| plan.rounds - round).sum();
+            println!("the time is over, and {rounds} rounds are left: the same command goes on with them");
+            return Ok(());
+        }
+        let stage = on(&mut stage, fleet, job.delay()).await?;
+        let seen = match job {
+            Job::Turns(load) => {
+                if !is_warm {
+                    take_turns(stage, &plan.subjects, load, 0, "warm").await?;
+                }
+                take_turns(stage, &plan.subjects, load, round, &round.to_string()).await?
+            }
+            Job::Behind => {
+                let (own, tag) = (&plan.subjects[OWN], format!("behind-{round}"));
+                vec![(own.name.as_str(), Box::pin(stage.turn_behind(provisioner, own, &tag)).await?)]
+            }
+        };
+        is_warm = true;
+        for (name, figures) in &seen {
+            tell(round, &job.part(), name, figures);
+            sheet.add(&job.part(), name, figures);
+        }
+        sheet.write(&plan.json)?;
+    }
+}
+
+/// The stage at which the member is so far away.
+async fn on<'a>(stage: &'a mut Option<(u16, Stage)>, fleet: &Path, delay: u16) -> Result<&'a mut Stage> {
+    if stage.as_ref().is_none_or(|(at, _)| *at != delay) {
+        // What was started for the one of before ends first.
+        *stage = None;
+        *stage = Some((delay, Stage::new(fleet, delay).await?));
+    }
+    stage.as_mut().map(|(_, stage)| stage).ok_or_else(|| anyhow::anyhow!("there is no stage"))
 }
 
 /// All of them once, in an order that goes round.
@@ -82,19 +168,18 @@ async fn take_turns<'a>(
     stage: &mut Stage,
     subjects: &'a [Terms],
     load: Load,
-    round: usize,
+    first: usize,
+    tag: &str,
 ) -> Result<Vec<(&'a str, Figures)>> {
     let mut seen = Vec::new();
-    for terms in subjects.iter().cycle().skip(round).take(subjects.len()) {
-        let tag = format!("{}-{round}-{}-{}", terms.name, load.callers, load.delay);
-        let figures = Box::pin(stage.turn(terms, load, &tag)).await?;
-        tell(round, &load.part(), &terms.name, &figures);
-        seen.push((terms.name.as_str(), figures));
+    for terms in subjects.iter().cycle().skip(first).take(subjects.len()) {
+        let tag = format!("{}-{tag}-{}-{}", terms.name, load.callers, load.delay);
+        seen.push((terms.name.as_str(), Box::pin(stage.turn(terms, load, &tag)).await?));
     }
-    for (other, what) in subjects.iter().zip([OF_BARE, OF_MARKED]) {
-        let its = |(name, figures): &(&str, Figures)| (*name == other.name).then(|| figure(figures, RATE));
-        let rate = seen.iter().find_map(its).unwrap_or(f64::NAN);
-        for (_, figures) in seen.iter_mut().filter(|(name, _)| *name != other.name) {
+    for (other, what) in BESIDE {
+        let its = seen.iter().find(|(name, _)| *name == other).map(|(_, figures)| figure(figures, RATE));
+        let Some(rate) = its else { continue };
+        for (_, figures) in seen.iter_mut().filter(|(name, _)| *name != other) {
             figures.push((what, figure(figures, RATE) / rate * 100.0));
         }
     }
@@ -123,27 +208,4 @@ fn tell(round: usize, part: &str, who: &str, figures: &Figures) {
         figure("deletes a second"),
         figure(PROCESSOR)
     );
-}
-
-/// What was to be reached, of what was seen.
-fn goals(sheet: &Sheet, plan: &Plan) -> Vec<Row> {
-    let mut rows = Vec::new();
-    let who = plan.subjects.get(OWN).map(|own| own.name.as_str()).unwrap_or_default();
-    for load in plan.callers.iter().map(|callers| load(*callers, 0)) {
-        let over_bind = match load.callers {
-            1 => vec![(OVER_BIND_MIDDLE, 1.5), (OVER_BIND_LAST, 6.0)],
-            100 => vec![(OVER_BIND_LAST, 25.0)],
-            _ => Vec::new(),
-        };
-        let what = |figure: &str| format!("{figure}, {} at once", load.callers);
-        for (figure, goal) in over_bind.into_iter().chain([(PROCESSOR, 0.10)]) {
-            let seen = sheet.middle(&load.part(), who, figure);
-            rows.extend(seen.map(|seen| Row::at_most(what(figure), Some(goal), seen)));
-        }
-        for figure in [OF_BARE, OF_MARKED] {
-            let seen = sheet.middle(&load.part(), who, figure);
-            rows.extend(seen.map(|seen| Row::at_least(what(figure), Some(95.0), seen)));
-        }
-    }
-    rows
 }

@@ -10,9 +10,11 @@
 mod clusters;
 
 mod again;
+mod agent;
 mod binder;
 mod conditions;
 mod delay;
+mod goals;
 mod inside;
 mod least;
 mod leaves;
@@ -21,14 +23,20 @@ mod members;
 mod meters;
 mod metrics;
 mod outside;
+mod page;
 mod process;
 mod provisioner;
+mod question;
+mod replica;
 mod report;
 mod scale;
+mod scheduler;
 mod seen;
 mod sheet;
 mod sidecar;
+mod start;
 mod subject;
+mod takeover;
 mod told;
 mod turn;
 mod world;
@@ -38,6 +46,7 @@ use std::{io, net::SocketAddr, path::PathBuf, time::Duration};
 use anyhow::{Result, ensure};
 use clap::{Parser, Subcommand, value_parser};
 use clusters::guardian::profile_folder;
+use question::Question;
 use subject::Terms;
 
 const MEMBER: &str = "cluster38";
@@ -67,18 +76,33 @@ struct Arguments {
     /// A driver that is measured as well, as this file says; may be given several times (--help tells more)
     #[arg(long = "subject", value_name = "FILE")]
     subjects: Vec<PathBuf>,
-    /// Where the results go as JSON; target/bench.json without it, and target/bench-members.json
+    /// Where the results go as JSON; target/bench.json without it, or target/bench-members.json, target/bench-scheduler.json
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
-    /// Measures instead what this driver takes with so many simulated members, idle and at work, leading and standing by, and how it starts
+    /// Takes so many minutes at most, and goes on where an earlier run of this kind has ended
+    #[arg(long, value_name = "MINUTES")]
+    minutes: Option<u64>,
+    /// Measures instead what this driver takes with so many simulated members
     #[arg(long, value_delimiter = ',', value_name = "COUNTS")]
     members: Vec<usize>,
+    /// What is measured with them; `idle,start` without it
+    #[arg(long, value_enum, value_delimiter = ',', value_name = "QUESTIONS", requires = "members")]
+    ask: Vec<Question>,
+    /// How many volumes the host has in each of them from the beginning
+    #[arg(long, default_value_t = 0, value_name = "COUNT", requires = "members")]
+    volumes: u32,
+    /// Fails where a goal is missed with a thousand members or more
+    #[arg(long)]
+    strict: bool,
     /// Measures few and many volumes on simulated members instead
     #[arg(long)]
     scale: bool,
+    /// Measures the real scheduler among so many virtual nodes instead, with the room of each in one class and in five, and without
+    #[arg(long, value_name = "NODES")]
+    scheduler: Option<usize>,
 }
 
-/// What the bench starts of itself in processes of their own.
+/// What the bench starts of itself in processes of their own, and what it makes of its results.
 #[derive(Debug, Subcommand)]
 enum Part {
     /// Measures, inside the fleet whose folder this is, also behind this external-provisioner
@@ -93,6 +117,13 @@ enum Part {
     /// Binds claims, and tells in a file when
     #[command(hide = true)]
     Bind { kubeconfig: PathBuf, told: PathBuf },
+    /// Puts tables of results into a page, between the marks there
+    Page {
+        page: PathBuf,
+        /// Results as JSON; those that are not there are left out
+        #[arg(long = "of", value_name = "FILE")]
+        of: Vec<PathBuf>,
+    },
 }
 
 impl Arguments {
@@ -102,6 +133,13 @@ impl Arguments {
             Some(file) => std::path::absolute(file)?,
             None => profile_folder()?.with_file_name(name),
         })
+    }
+
+    fn members(&self) -> Result<question::Plan> {
+        let asked = if self.ask.is_empty() { vec![Question::Idle, Question::Start] } else { self.ask.clone() };
+        let (counts, json) = (self.members.clone(), self.results("bench-members.json")?);
+        let (rounds, volumes) = (self.rounds, self.volumes);
+        Ok(question::Plan { counts, volumes, asked, rounds, minutes: self.minutes, is_strict: self.strict, json })
     }
 }
 
@@ -116,6 +154,7 @@ pub struct Plan {
     pub subjects: Vec<Terms>,
     /// What these others are read from.
     files: Vec<PathBuf>,
+    pub minutes: Option<u64>,
     pub json: PathBuf,
 }
 
@@ -130,7 +169,7 @@ impl Plan {
             ensure!(subjects.iter().all(|other| other.name != terms.name), "two drivers are called {}", terms.name);
             subjects.push(terms);
         }
-        Ok(Self { rounds: arguments.rounds, callers, delays, subjects, files, json })
+        Ok(Self { rounds: arguments.rounds, callers, delays, subjects, files, minutes: arguments.minutes, json })
     }
 
     /// As arguments of this program.
@@ -143,6 +182,7 @@ impl Plan {
             format!("--delays={}", delays.join(",")),
             format!("--json={}", self.json.display()),
         ];
+        arguments.extend(self.minutes.map(|minutes| format!("--minutes={minutes}")));
         arguments.extend(self.files.iter().map(|file| format!("--subject={}", file.display())));
         arguments
     }
@@ -160,10 +200,15 @@ async fn main() -> Result<()> {
             delay::process(*listen, *to, Duration::from_millis((*milliseconds).into()))
         }
         Some(Part::Least { socket, kubeconfig, until }) => least::process(socket, kubeconfig, *until).await,
+        Some(Part::Page { page, of }) => page::write(page, of),
         None if arguments.scale => scale::measure().await,
-        None if !arguments.members.is_empty() => {
-            members::measure(&arguments.members, &arguments.results("bench-members.json")?).await
-        }
-        None => outside::measure(&Plan::new(&arguments)?).await,
+        None if !arguments.members.is_empty() => Box::pin(members::measure(&arguments.members()?)).await,
+        None => match arguments.scheduler {
+            Some(nodes) => {
+                let json = arguments.results("bench-scheduler.json")?;
+                Box::pin(scheduler::measure(nodes, arguments.rounds, &json)).await
+            }
+            None => outside::measure(&Plan::new(&arguments)?).await,
+        },
     }
 }

@@ -12,6 +12,9 @@ pub const RATE: &str = "volumes a second";
 pub const OVER_BIND_MIDDLE: &str = "over the bind, p50 (ms)";
 pub const OVER_BIND_LAST: &str = "over the bind, p99 (ms)";
 pub const PROCESSOR: &str = "processor seconds per 1000 made";
+pub const OF_BARE: &str = "rate, of the bare driver's (%)";
+pub const OF_MARKED: &str = "rate, of one's that marks too (%)";
+pub const OF_ACCEPTED: &str = "rate, of one's that waits for nothing (%)";
 
 /// What was seen, by name.
 pub type Figures = Vec<(&'static str, f64)>;

@@ -1,179 +1,154 @@
 //! The driver with few members and with many, all simulated, each behind TLS at an address of its own: what it takes when nothing
-//! happens, as the replica that leads and as one that stands by; what a volume takes; and how it starts, also where one member in ten is
-//! dead.
+//! happens, as the replica that leads and as one that stands by; what a volume takes; how it starts, also on half a processor, with few open
+//! files, and where one member in ten is dead; how soon another replica is in the place of one that died; and what the agent of virtual
+//! nodes takes.
 
-use std::{
-    collections::HashMap,
-    path::Path,
-    time::{Duration, Instant},
-};
+use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
-use domain::volume::MEMBER_KEY;
 use tokio::time::sleep;
 
 use super::{
-    NAMESPACE, PATIENCE,
-    clusters::wait_for,
-    conditions,
-    measure::{Figures, PROCESSOR, RATE, closed_loop},
-    metrics::Metrics,
-    process::{memory, open_files, processor_time},
-    provisioner::Host,
+    agent, conditions,
+    question::{Plan, Question},
+    replica::{MEMORY, Replica, pair},
+    report::{Row, missed, print},
     sheet::Sheet,
-    subject::{Subject, Terms},
+    start, takeover,
     world::World,
 };
 
-/// After the start, before nothing happens.
-const SETTLED: Duration = Duration::from_secs(20);
 /// A watch is begun again within it.
 const IDLE: Duration = Duration::from_mins(5);
-const CALLERS: usize = 16;
-const VOLUMES: usize = 1000;
-/// Of so many members one is dead.
-const DEAD: usize = 10;
+/// The goals are of so many members and more.
+const MANY: usize = 1000;
+/// Few, to compare with.
+const FEW: usize = 10;
 
-const UNLIKE_LIFE: [&str; 4] = [
+const UNLIKE_LIFE: [&str; 6] = [
     "All API servers are simulated, in the bench's own process, which shares the processors with the driver: their TLS handshakes are part \
      of how long a start takes.",
     "Objects have no managedFields, and nothing else is in the clusters.",
     "The members' storage binds at once.",
     "A dead member takes connections and says nothing.",
+    "Four times a second the driver is asked how many members serve, until all do: that is part of a start's processor time.",
+    "Volumes that are there from the beginning are bound and marked; no pod uses them.",
 ];
 
-/// What was seen is told also where something fails.
-pub async fn measure(counts: &[usize], json: &Path) -> Result<()> {
-    let mut sheet = Sheet::default();
-    let done = Box::pin(all(counts, &mut sheet)).await;
-    let head = conditions::conditions(&UNLIKE_LIFE);
-    conditions::print(&head);
-    sheet.print();
-    sheet.write(json, &head)?;
-    done
+const PROCESSOR: &str = "idle: of a processor (%)";
+const TO_A_MEMBER: &str = "idle: requests to a member a second";
+const TO_THE_HOST: &str = "idle: requests to the host a second";
+const OF_FEW: &str = "rate, of that with few members (%)";
+
+async fn answer(question: Question, members: usize, plan: &Plan, sheet: &mut Sheet) -> Result<()> {
+    let (part, rounds) = (question.part(members, plan.volumes), plan.rounds);
+    println!("{part}");
+    let world = || World::new(members, plan.volumes);
+    match question {
+        Question::Idle => Box::pin(idle(&world().await?, &part, sheet)).await,
+        Question::Rate => Box::pin(rate(&world().await?, plan, &part, sheet)).await,
+        Question::Start => Box::pin(start::on_half_a_processor(&world().await?, rounds, &part, sheet)).await,
+        Question::Files => Box::pin(start::with_few_files(&world().await?, &part, sheet)).await,
+        Question::Takeover => Box::pin(takeover::measure(&world().await?, rounds, &part, sheet)).await,
+        Question::Agent => Box::pin(agent::measure(members, &part, sheet)).await,
+    }
 }
 
-async fn all(counts: &[usize], sheet: &mut Sheet) -> Result<()> {
-    for count in counts {
-        println!("{count} members");
-        let world = World::new(*count).await?;
-        both_roles(&world, sheet).await?;
-        starts(&world, sheet).await?;
+/// What was seen is kept at once, and told also where something fails.
+pub async fn measure(plan: &Plan) -> Result<()> {
+    let (head, run) = (conditions::conditions(&UNLIKE_LIFE), conditions::now());
+    let mut sheet = if plan.minutes.is_some() { Sheet::go_on(&plan.json, head, run)? } else { Sheet::new(head, run) };
+    let done = Box::pin(all(plan, &mut sheet)).await;
+    conditions::print(sheet.head());
+    sheet.print();
+    let rows = goals(&sheet, plan);
+    print(&rows);
+    sheet.write(&plan.json)?;
+    println!("\nall rounds as JSON: {}", plan.json.display());
+    done?;
+    ensure!(!plan.is_strict || !rows.is_empty(), "there is no goal for what was asked");
+    ensure!(!plan.is_strict || missed(&rows) == 0, "{} goals were missed", missed(&rows));
+    Ok(())
+}
+
+async fn all(plan: &Plan, sheet: &mut Sheet) -> Result<()> {
+    let until = plan.minutes.map(|minutes| Instant::now() + Duration::from_mins(minutes));
+    for count in &plan.counts {
+        for question in &plan.asked {
+            if plan.minutes.is_some() && sheet.parts().contains(&question.part(*count, plan.volumes).as_str()) {
+                continue;
+            }
+            if until.is_some_and(|until| Instant::now() + question.expected() > until) {
+                println!("the time is over: the same command goes on with what is left");
+                return Ok(());
+            }
+            answer(*question, *count, plan, sheet).await?;
+            sheet.write(&plan.json)?;
+        }
     }
     Ok(())
 }
 
-/// A replica at work.
-struct Replica {
-    role: &'static str,
-    subject: Subject,
-    metrics: Metrics,
-}
-
-impl Replica {
-    /// Until so many members serve; and how that was.
-    async fn start(world: &World, role: &'static str, serving: usize) -> Result<(Self, Figures)> {
-        let metrics = Metrics::at_a_free_port()?;
-        let place = |name: &String| HashMap::from([(MEMBER_KEY.to_owned(), name.clone())]);
-        let topology = world.names.iter().map(place).collect();
-        let terms = Terms::own()?.of_replica(role, format!("--admin-address={}", metrics.address), topology);
-        let begun = Instant::now();
-        let subject = Subject::start(&terms, &world.place).await?;
-        wait_for(&format!("{serving} members serve"), PATIENCE, || async {
-            let now = metrics.serving().await?;
-            ensure!(now >= serving, "{now} do");
-            Ok(Some(()))
-        })
-        .await?;
-        let took = begun.elapsed().as_secs_f64();
-        println!("  {role}: {serving} members serve after {took:.1} s");
-        let spent = processor_time(subject.id())?.as_secs_f64();
-        let figures = vec![("members that are alive serve after (s)", took), ("processor seconds until then", spent)];
-        Ok((Self { role, subject, metrics }, figures))
-    }
-
-    fn size(&self) -> Result<Figures> {
-        let (now, most) = memory(self.subject.id())?;
-        let megabytes = |bytes: u64| bytes as f64 / f64::from(1 << 20);
-        let files = open_files(self.subject.id())? as f64;
-        Ok(vec![("memory (MB)", megabytes(now)), ("memory at most (MB)", megabytes(most)), ("open files", files)])
-    }
-
-    /// What it has used, and asked of members and of the host.
-    async fn so_far(&self) -> Result<[f64; 3]> {
-        let [members, host] = self.metrics.requests().await?;
-        Ok([processor_time(self.subject.id())?.as_secs_f64(), members, host])
-    }
-}
-
-async fn both_roles(world: &World, sheet: &mut Sheet) -> Result<()> {
-    let part = format!("{} members", world.names.len());
-    let (leader, figures) = Replica::start(world, "leader", world.names.len()).await?;
-    sheet.add(&part, leader.role, &figures);
-    wait_for("it leads", PATIENCE, || async { Ok(world.has_leader().then_some(())) }).await?;
-    let (standby, figures) = Replica::start(world, "standby", world.names.len()).await?;
-    sheet.add(&part, standby.role, &figures);
+async fn idle(world: &World, part: &str, sheet: &mut Sheet) -> Result<()> {
+    let [leader, standby] = pair(world).await?;
     println!("  nothing happens for {} minutes", IDLE.as_secs() / 60);
-    sleep(SETTLED).await;
     let before = [leader.so_far().await?, standby.so_far().await?];
     sleep(IDLE).await;
     for (replica, before) in [&leader, &standby].into_iter().zip(before) {
         let now = replica.so_far().await?;
         let [used, members, host] = std::array::from_fn(|at| (now[at] - before[at]) / IDLE.as_secs_f64());
-        sheet.add(&part, replica.role, &replica.size()?);
-        sheet.add(
-            &part,
-            replica.role,
-            &[
-                ("idle: of a processor (%)", used * 100.0),
-                ("idle: requests to members a second", members),
-                ("idle: requests to the host a second", host),
-            ],
-        );
+        sheet.add(part, replica.role, &replica.size()?);
+        let to_a_member = members / world.names.len() as f64;
+        sheet.add(part, replica.role, &[(PROCESSOR, used * 100.0), (TO_A_MEMBER, to_a_member), (TO_THE_HOST, host)]);
     }
-    sheet.add(&part, leader.role, &volumes(world, &leader).await?);
     leader.subject.stop().await?;
     standby.subject.stop().await
 }
 
-/// Over all members in turn.
-async fn volumes(world: &World, leader: &Replica) -> Result<Figures> {
-    let (host, subject) = (Host::new(&world.place.host()).await?, &leader.subject);
-    let claims = host.claims("volume", VOLUMES, &subject.driver).await?;
-    let before = processor_time(subject.id())?;
-    let made = closed_loop(CALLERS, VOLUMES, |number| {
-        let claim = &claims[number];
-        async move { Ok((claim, subject.create(claim).await?.0)) }
-    });
-    let made = made.await?;
-    let used = processor_time(subject.id())?.saturating_sub(before).as_secs_f64();
-    println!("  {VOLUMES} volumes in {NAMESPACE}, {:.0} a second", made.rate());
-    for (claim, volume) in &made.calls {
-        host.volume(claim, &subject.driver, volume).await?;
+/// In turns with few members.
+async fn rate(world: &World, plan: &Plan, part: &str, sheet: &mut Sheet) -> Result<()> {
+    let beside = World::new(FEW, plan.volumes).await?;
+    let (many, _) = Replica::start(world, "many", world.names.len(), Vec::new()).await?;
+    let (few, _) = Replica::start(&beside, "few", FEW, Vec::new()).await?;
+    // The first round opens connections, and is not counted.
+    for round in 0..=plan.rounds {
+        let in_few = few.volumes(&beside, &format!("few-{round}")).await?;
+        let mut in_many = many.volumes(world, &format!("many-{round}")).await?;
+        // What comes first is the rate.
+        in_many.push((OF_FEW, in_many[0].1 / in_few[0].1 * 100.0));
+        if round > 0 {
+            sheet.add(part, few.role, &in_few);
+            sheet.add(part, many.role, &in_many);
+        }
     }
-    host.release(&claims).await?;
-    let before = processor_time(subject.id())?;
-    closed_loop(CALLERS, VOLUMES, |number| subject.delete(&made.calls[number].1.volume_id)).await?;
-    let deleting = processor_time(subject.id())?.saturating_sub(before).as_secs_f64();
-    host.remove(&claims).await?;
-    let per_thousand = 1000.0 / VOLUMES as f64;
-    Ok(vec![
-        (RATE, made.rate()),
-        (PROCESSOR, used * per_thousand),
-        ("processor seconds per 1000 deleted", deleting * per_thousand),
-    ])
+    few.subject.stop().await?;
+    many.subject.stop().await
 }
 
-/// Again, now that it has met all members before: with all of them alive, and with some dead.
-async fn starts(world: &World, sheet: &mut Sheet) -> Result<()> {
-    let (all, part) = (world.names.len(), format!("{} members, started again", world.names.len()));
-    let some_dead = Some(("one in ten dead", all / DEAD)).filter(|(_, dead)| *dead > 0);
-    for (what, dead) in [("all alive", 0)].into_iter().chain(some_dead) {
-        world.let_die(dead)?;
-        let (again, figures) = Replica::start(world, "again", all - dead).await?;
-        sheet.add(&part, what, &figures);
-        sheet.add(&part, what, &again.size()?);
-        again.subject.stop().await?;
+fn goals(sheet: &Sheet, plan: &Plan) -> Vec<Row> {
+    let counts = plan.counts.iter().copied();
+    let of_agents = counts.clone().flat_map(|count| agent::goals(sheet, plan, count));
+    counts.filter(|count| *count >= MANY).flat_map(|count| of(sheet, plan, count)).chain(of_agents).collect()
+}
+
+fn of(sheet: &Sheet, plan: &Plan, count: usize) -> Vec<Row> {
+    let mut rows = Vec::new();
+    let idle = Question::Idle.part(count, plan.volumes);
+    for (who, figure, goal) in [
+        ("leader", MEMORY, 250.0),
+        ("leader", PROCESSOR, 5.0),
+        ("leader", TO_A_MEMBER, 0.02),
+        ("standby", MEMORY, 200.0),
+        ("standby", PROCESSOR, 2.0),
+        ("standby", TO_A_MEMBER, 0.02),
+    ] {
+        let seen = sheet.middle(&idle, who, figure);
+        rows.extend(seen.map(|seen| Row::at_most(format!("{who}, {figure}"), Some(goal), seen)));
     }
-    Ok(())
+    let work = Question::Rate.part(count, plan.volumes);
+    let seen = sheet.middle(&work, "many", OF_FEW);
+    rows.extend(seen.map(|seen| Row::at_least(OF_FEW.to_owned(), Some(95.0), seen)));
+    rows.extend(start::goals(sheet, plan, count));
+    rows.extend(takeover::goals(sheet, plan, count));
+    rows
 }

@@ -1,6 +1,9 @@
 //! What the driver tells of itself, as a scraper reads it.
 
-use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::{
+    collections::HashSet,
+    net::{Ipv4Addr, SocketAddr, TcpListener},
+};
 
 use anyhow::{Context, Result, ensure};
 use tokio::{
@@ -33,6 +36,14 @@ impl Metrics {
             *(if labels.contains("member=\"(host)\"") { &mut host } else { &mut members }) += value;
         }
         Ok([members, host])
+    }
+
+    /// The most requests that got no answer, of one of these members.
+    pub async fn unanswered(&self, members: &[String]) -> Result<f64> {
+        let (text, members) = (self.text().await?, members.iter().map(String::as_str).collect::<HashSet<_>>());
+        let is_of_one = |labels: &str| labels.split('"').nth(1).is_some_and(|member| members.contains(member));
+        let counts = samples(&text, "kosmos_csi_member_request_errors_total");
+        Ok(counts.filter(|(labels, _)| is_of_one(labels)).map(|(_, count)| count).fold(0.0, f64::max))
     }
 
     async fn text(&self) -> Result<String> {

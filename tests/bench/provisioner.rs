@@ -71,7 +71,12 @@ impl Host {
                 "resources": {"requests": {"storage": "1Gi"}}},
         }))?;
         let (claims, create) = (self.of_claims(), PostParams::default());
-        let made = answered(|| claims.create(&create, &claim)).await.with_context(|| format!("make claim {name}"))?;
+        let made = match answered(|| claims.create(&create, &claim)).await {
+            // The answer to an earlier try was lost.
+            Err(kube::Error::Api(status)) if status.code == 409 => answered(|| claims.get(&name)).await,
+            made => made,
+        };
+        let made = made.with_context(|| format!("make claim {name}"))?;
         Ok(HostClaim { name, number, uid: made.uid().context("a claim without a UID")? })
     }
 

@@ -18,13 +18,22 @@ impl Row {
         Self { what, goal, seen, at_least: true }
     }
 
+    fn is_missed(&self) -> bool {
+        self.goal.is_some_and(|goal| if self.at_least { self.seen < goal } else { self.seen > goal })
+    }
+
     fn verdict(&self) -> &'static str {
         match self.goal {
             None => "",
-            Some(goal) if self.at_least == (self.seen >= goal) || self.seen.total_cmp(&goal).is_eq() => "reached",
-            Some(_) => "MISSED",
+            Some(_) if self.is_missed() => "MISSED",
+            Some(_) => "reached",
         }
     }
+}
+
+/// How many goals were.
+pub fn missed(rows: &[Row]) -> usize {
+    rows.iter().filter(|row| row.is_missed()).count()
 }
 
 pub fn print(rows: &[Row]) {

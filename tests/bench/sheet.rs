@@ -1,8 +1,10 @@
-//! What was seen: a table with the middle, the least and the most of all rounds, and the same as JSON with every round.
+//! What was seen: a table with the middle, the least and the most of all rounds, and the same as JSON with every round, which later
+//! runs go on with.
 
-use std::path::Path;
+use std::{fs, path::Path};
 
 use anyhow::{Context, Result};
+use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::measure::median;
@@ -11,57 +13,125 @@ const WIDE: usize = 40;
 const CELL: usize = 26;
 
 /// By part, figure and subject, as they came.
-#[derive(Debug, Default)]
-pub struct Sheet(Vec<Entry>);
+#[derive(Debug, Default, Deserialize)]
+pub struct Sheet {
+    results: Vec<Entry>,
+    /// When each run that gave them began.
+    #[serde(default)]
+    runs: Vec<String>,
+    /// What was measured, and how: the same for all of them.
+    #[serde(default)]
+    head: Value,
+}
 
-#[derive(Debug)]
+#[derive(Debug, Deserialize)]
 struct Entry {
     part: String,
     subject: String,
-    figure: &'static str,
+    figure: String,
     rounds: Vec<f64>,
 }
 
 impl Sheet {
+    /// One that nothing is on yet.
+    pub fn new(head: Value, run: String) -> Self {
+        Self { results: Vec::new(), runs: vec![run], head }
+    }
+
+    pub fn read(file: &Path) -> Result<Self> {
+        let text = fs::read_to_string(file).with_context(|| format!("read {}", file.display()))?;
+        serde_json::from_str(&text).with_context(|| format!("understand {}", file.display()))
+    }
+
+    /// What earlier runs have put into the file, where it was seen of the same commit on such a machine; else that stays beside it.
+    pub fn go_on(file: &Path, head: Value, run: String) -> Result<Self> {
+        if !file.exists() {
+            return Ok(Self::new(head, run));
+        }
+        let mut sheet = Self::read(file)?;
+        if sheet.head == head {
+            sheet.runs.push(run);
+            return Ok(sheet);
+        }
+        let beside = file.with_extension("before.json");
+        fs::rename(file, &beside).with_context(|| format!("rename {}", file.display()))?;
+        println!("{} is of another commit or machine: it is {} from now on", file.display(), beside.display());
+        Ok(Self::new(head, run))
+    }
+
+    pub fn head(&self) -> &Value {
+        &self.head
+    }
+
+    pub fn runs(&self) -> &[String] {
+        &self.runs
+    }
+
     /// What one round gave.
     pub fn add(&mut self, part: &str, subject: &str, figures: &[(&'static str, f64)]) {
         for (figure, value) in figures {
-            if let Some(entry) = self.0.iter_mut().find(|entry| entry.is(part, subject, figure)) {
+            if let Some(entry) = self.results.iter_mut().find(|entry| entry.is(part, subject, figure)) {
                 entry.rounds.push(*value);
             } else {
-                let (part, subject) = (part.to_owned(), subject.to_owned());
-                self.0.push(Entry { part, subject, figure, rounds: vec![*value] });
+                let [part, subject, figure] = [part, subject, *figure].map(str::to_owned);
+                self.results.push(Entry { part, subject, figure, rounds: vec![*value] });
             }
         }
     }
 
+    fn of(&self, part: &str, subject: &str, figure: &str) -> Option<&[f64]> {
+        self.results.iter().find(|entry| entry.is(part, subject, figure)).map(|entry| entry.rounds.as_slice())
+    }
+
     pub fn middle(&self, part: &str, subject: &str, figure: &str) -> Option<f64> {
-        self.0.iter().find(|entry| entry.is(part, subject, figure)).map(|entry| median(entry.rounds.clone()))
+        self.of(part, subject, figure).map(|rounds| median(rounds.to_vec()))
+    }
+
+    pub fn most(&self, part: &str, subject: &str, figure: &str) -> Option<f64> {
+        self.of(part, subject, figure).map(|rounds| rounds.iter().copied().fold(f64::MIN, f64::max))
+    }
+
+    /// How often this was seen.
+    pub fn rounds(&self, part: &str, subject: &str, figure: &str) -> usize {
+        self.of(part, subject, figure).map_or(0, <[f64]>::len)
+    }
+
+    pub fn parts(&self) -> Vec<&str> {
+        firsts(self.results.iter().map(|entry| entry.part.as_str()))
+    }
+
+    pub fn subjects(&self, part: &str) -> Vec<&str> {
+        firsts(self.results.iter().filter(|entry| entry.part == part).map(|entry| entry.subject.as_str()))
+    }
+
+    pub fn figures(&self, part: &str) -> Vec<&str> {
+        firsts(self.results.iter().filter(|entry| entry.part == part).map(|entry| entry.figure.as_str()))
+    }
+
+    /// The middle, and from the least to the most; a dash where it was not seen.
+    pub fn cell(&self, part: &str, subject: &str, figure: &str) -> String {
+        self.of(part, subject, figure).map_or_else(|| "-".to_owned(), spread)
     }
 
     pub fn print(&self) {
-        for part in firsts(self.0.iter().map(|entry| entry.part.as_str())) {
-            let of_part: Vec<&Entry> = self.0.iter().filter(|entry| entry.part == part).collect();
-            let subjects = firsts(of_part.iter().map(|entry| entry.subject.as_str()));
+        for part in self.parts() {
+            let subjects = self.subjects(part);
             let head: Vec<String> = subjects.iter().map(|subject| format!("{subject:>CELL$}")).collect();
             println!("\n{part:<WIDE$}{}", head.concat());
-            for figure in firsts(of_part.iter().map(|entry| entry.figure)) {
-                let cell = |subject: &&str| {
-                    let entry = of_part.iter().find(|entry| entry.is(part, subject, figure));
-                    format!("{:>CELL$}", entry.map_or_else(|| "-".to_owned(), |entry| spread(&entry.rounds)))
-                };
+            for figure in self.figures(part) {
+                let cell = |subject: &&str| format!("{:>CELL$}", self.cell(part, subject, figure));
                 println!("{figure:<WIDE$}{}", subjects.iter().map(cell).collect::<Vec<_>>().concat());
             }
         }
     }
 
-    /// With what was measured, and how.
-    pub fn write(&self, file: &Path, head: &Value) -> Result<()> {
-        let results: Vec<Value> = self.0.iter().map(Entry::json).collect();
-        let all = serde_json::to_string_pretty(&json!({"head": head, "results": results}))?;
-        std::fs::write(file, all).with_context(|| format!("write {}", file.display()))?;
-        println!("\nall rounds as JSON: {}", file.display());
-        Ok(())
+    /// In the place of what the file said before, in one step: who is ended meanwhile leaves one or the other.
+    pub fn write(&self, file: &Path) -> Result<()> {
+        let results: Vec<Value> = self.results.iter().map(Entry::json).collect();
+        let all = serde_json::to_string_pretty(&json!({"head": self.head, "runs": self.runs, "results": results}))?;
+        let unfinished = file.with_extension("unfinished");
+        fs::write(&unfinished, all).with_context(|| format!("write {}", unfinished.display()))?;
+        fs::rename(&unfinished, file).with_context(|| format!("write {}", file.display()))
     }
 }
 

@@ -26,18 +26,22 @@ use tonic::transport::{Channel, Endpoint};
 
 use super::{
     CLASS, MEMBER, NAMESPACE, PATIENCE,
-    clusters::{guardian::profile_folder, wait::Hopeless, wait_for},
+    clusters::{guardian::profile_folder, tools::tool, wait::Hopeless, wait_for},
     process::Apart,
     provisioner::HostClaim,
 };
 
 const SOCKET: &str = "csi.sock";
+/// In a driver's folder.
+pub const LOG: &str = "log";
 /// As the chart has it of the sidecar.
 const TIMEOUT: Duration = Duration::from_mins(1);
 const GRACE: Duration = Duration::from_secs(15);
 const AGAIN: Duration = Duration::from_millis(500);
-/// A driver that says so often that it is at work does not work.
-const MOST: u32 = 200;
+/// A driver that has not done for so long what it is asked again and again does not work.
+const GIVEN_UP: Duration = Duration::from_mins(4);
+/// Begins the name of one of the tools, which are built apart.
+const TOOL: &str = "{tool ";
 /// The least that a driver can do, the same with a mark on the volume, and the driver that is here.
 const BARE: &str = include_str!("subjects/bare.json");
 const MARKED: &str = include_str!("subjects/marked.json");
@@ -100,10 +104,21 @@ impl Terms {
         self
     }
 
+    /// Started by another command, which becomes it.
+    pub fn by(mut self, command: Vec<String>) -> Self {
+        let mut words = command.into_iter().chain([self.program]).chain(self.args);
+        self.program = words.next().unwrap_or_default();
+        self.args = words.collect();
+        self
+    }
+
     /// With what the words in braces stand for.
     fn filled(&self, words: &[(&str, String)]) -> Result<Self> {
-        let fill = |text: &String| {
-            let filled = words.iter().fold(text.clone(), |text, (word, value)| text.replace(word, value));
+        let fill = |text: &String| -> Result<String> {
+            let mut filled = words.iter().fold(text.clone(), |text, (word, value)| text.replace(word, value));
+            if let Some((name, rest)) = filled.strip_prefix(TOOL).and_then(|rest| rest.split_once('}')) {
+                filled = format!("{}{rest}", tool(name)?.display());
+            }
             ensure!(!filled.contains('{'), "{}: nobody knows what is in braces in {filled}", self.name);
             Ok(filled)
         };
@@ -127,16 +142,24 @@ pub struct Place {
     pub folder: PathBuf,
 }
 
+/// The part of a place where all are told as the driver's own accounts, with the rights that it comes with.
+const OF_ACCOUNTS: &str = "accounts";
+
 impl Place {
     /// Kubeconfigs of the host, and of members by name. The folder is made.
     pub fn new(folder: &Path, host: &str, members: &[(&str, String)]) -> Result<Self> {
         let place = Self { folder: folder.to_owned() };
-        fs::create_dir_all(folder.join("members")).context("make the members' folder")?;
+        fs::create_dir_all(place.members()).context("make the members' folder")?;
         fs::write(place.host(), host).context("write the host's kubeconfig")?;
         for (name, kubeconfig) in members {
             place.put(name, kubeconfig)?;
         }
         Ok(place)
+    }
+
+    /// The same clusters, as the driver's own accounts there know them.
+    pub fn of_accounts(&self, host: &str, members: &[(&str, String)]) -> Result<()> {
+        Self::new(&self.folder.join(OF_ACCOUNTS), host, members).map(drop)
     }
 
     /// In the place of what it was.
@@ -148,19 +171,26 @@ impl Place {
         self.folder.join("host.kubeconfig")
     }
 
+    pub fn members(&self) -> PathBuf {
+        self.folder.join("members")
+    }
+
     fn member(&self, name: &str) -> PathBuf {
-        self.folder.join(format!("members/{name}.kubeconfig"))
+        self.members().join(format!("{name}.kubeconfig"))
     }
 
     /// What the words of terms stand for, to a subject with this folder.
     fn words(&self, own: &Path) -> Result<Vec<(&'static str, String)>> {
         let text = |path: &Path| path.display().to_string();
+        let accounts = Self { folder: self.folder.join(OF_ACCOUNTS) };
         Ok(vec![
             ("{folder}", text(own)),
             ("{socket}", text(&own.join(SOCKET))),
             ("{host_kubeconfig}", text(&self.host())),
             ("{member_kubeconfig}", text(&self.member(MEMBER))),
-            ("{members}", text(&self.folder.join("members"))),
+            ("{members}", text(&self.members())),
+            ("{host_account}", text(&accounts.host())),
+            ("{member_accounts}", text(&accounts.members())),
             ("{programs}", text(&profile_folder()?)),
             ("{namespace}", NAMESPACE.to_owned()),
             ("{class}", CLASS.to_owned()),
@@ -187,7 +217,7 @@ impl Subject {
         drop(fs::remove_dir_all(&own));
         fs::create_dir_all(&own).with_context(|| format!("make {}", own.display()))?;
         let terms = terms.filled(&place.words(&own)?)?;
-        let (log, socket) = (own.join("log"), own.join(SOCKET));
+        let (log, socket) = (own.join(LOG), own.join(SOCKET));
         let written = File::create(&log).context("make a log")?;
         let mut command = Command::new(&terms.program);
         command
@@ -289,19 +319,23 @@ impl Subject {
     }
 }
 
-/// Asked again while the driver is at work, as external-provisioner asks again. The answer, and how often it was asked for.
+/// Asked again as external-provisioner asks again, whatever the reason, but for what no second call can change. The answer, and how often
+/// it was asked for.
 async fn again<T, F: Future<Output = Result<T, CallError>>>(what: &str, ask: impl Fn() -> F) -> Result<(T, u32)> {
-    let mut asked = 0;
+    let (begun, mut asked) = (Instant::now(), 0);
     loop {
         asked += 1;
         match ask().await {
             Ok(answer) => return Ok((answer, asked)),
-            Err(CallError { code: Code::Aborted | Code::Unavailable | Code::DeadlineExceeded, .. }) if asked < MOST => {
-                sleep(AGAIN).await;
-            }
-            Err(refusal) => bail!("{what}: {refusal}"),
+            Err(refusal) if may_pass(refusal.code) && begun.elapsed() < GIVEN_UP => sleep(AGAIN).await,
+            Err(refusal) => bail!("{what}, asked {asked} times: {refusal}"),
         }
     }
+}
+
+fn may_pass(code: Code) -> bool {
+    let passes = [Code::Aborted, Code::DeadlineExceeded, Code::Internal, Code::ResourceExhausted, Code::Unavailable];
+    passes.contains(&code)
 }
 
 fn last_lines(log: &Path) -> String {

@@ -49,13 +49,15 @@ impl Told {
 #[derive(Debug)]
 pub struct Heard {
     file: BufReader<File>,
+    /// The beginning of one of which the rest is not written yet.
+    line: String,
     times: HashMap<String, Duration>,
 }
 
 impl Heard {
     pub fn from(path: &Path) -> Result<Self> {
         let file = File::open(path).with_context(|| format!("open {}", path.display()))?;
-        Ok(Self { file: BufReader::new(file), times: HashMap::new() })
+        Ok(Self { file: BufReader::new(file), line: String::new(), times: HashMap::new() })
     }
 
     /// When these claims were bound. What was heard of others is forgotten.
@@ -71,11 +73,10 @@ impl Heard {
     }
 
     fn read(&mut self) -> Result<()> {
-        let mut line = String::new();
-        while self.file.read_line(&mut line).context("hear of bound claims")? > 0 {
+        while self.file.read_line(&mut self.line).context("hear of bound claims")? > 0 && self.line.ends_with('\n') {
+            let line = std::mem::take(&mut self.line);
             let (claim, time) = line.trim_end().rsplit_once(' ').with_context(|| format!("understand {line:?}"))?;
             self.times.insert(claim.to_owned(), Duration::from_nanos(time.parse()?));
-            line.clear();
         }
         Ok(())
     }

@@ -11,14 +11,17 @@ use std::{
 
 use anyhow::{Context, Result};
 use csi::v1::Volume;
+use k8s_openapi::api::core::v1::PersistentVolume;
+use kube::{Api, api::ListParams};
 use serde_json::{Value, json};
 use tokio::{net::TcpStream, task::JoinSet};
 
 use super::{
     MEMBER, PATIENCE,
-    clusters::wait_for,
+    clusters::{kubernetes, wait_for},
     measure::{Figures, OVER_BIND_LAST, OVER_BIND_MIDDLE, RATE, Run, closed_loop, percentile},
     meters::Meters,
+    outside::ACCOUNT,
     process::{Apart, memory, now, open_files, waited},
     provisioner::{Host, HostClaim},
     subject::{Place, Subject, Terms},
@@ -28,10 +31,19 @@ use super::{
 /// Made and deleted first, not counted: connections are open then, and caches filled.
 const WARM: usize = 64;
 
+/// What a driver has let go, a member's controllers remove in that time.
+const LEFT: Duration = Duration::from_secs(15);
+
+/// How long a driver's turn takes, with all that is made ready for it.
+pub const TURN: &str = "the whole turn (s)";
+
 /// Ports of the fleet's own network, at which the ways to the member begin that take longer: this and the milliseconds.
 const LONG_WAYS: u16 = 10_000;
 
-#[derive(Clone, Copy, Debug)]
+/// In a cluster's folder: how its administrator knows it.
+const ADMIN: &str = "admin-inside.kubeconfig";
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Load {
     pub callers: usize,
     pub volumes: usize,
@@ -62,6 +74,8 @@ pub struct Stage {
     pub place: Place,
     pub host: Host,
     pub meters: Meters,
+    /// Of the member.
+    volumes: Api<PersistentVolume>,
     heard: Heard,
     _apart: Vec<Apart>,
 }
@@ -70,21 +84,26 @@ impl Stage {
     /// In a fleet with this folder, whose member is so many milliseconds away.
     pub async fn new(fleet: &Path, delay: u16) -> Result<Self> {
         let folder = fleet.join(format!("bench-{delay}"));
-        let direct = |cluster: &str| fleet.join(cluster).join("admin-inside.kubeconfig");
-        let (host, mut member) = (fs::read_to_string(direct("host"))?, fs::read_to_string(direct(MEMBER))?);
-        let mut apart = Vec::new();
+        let read = |cluster: &str, file: &str| {
+            let path = fleet.join(cluster).join(file);
+            fs::read_to_string(&path).with_context(|| format!("read {}", path.display()))
+        };
+        let (direct, mut apart) = (fleet.join(MEMBER).join(ADMIN), Vec::new());
+        let (mut member, mut account) = (read(MEMBER, ADMIN)?, read(MEMBER, ACCOUNT)?);
         if delay > 0 {
-            let (way, farther) = lengthened(&member, delay).await?;
+            let (way, server) = lengthened(&member, delay).await?;
             apart.push(way);
-            member = farther;
+            (member, account) = (leads_to(&member, &server)?, leads_to(&account, &server)?);
         }
-        let place = Place::new(&folder, &host, &[(MEMBER, member)])?;
+        let place = Place::new(&folder, &read("host", ADMIN)?, &[(MEMBER, member)])?;
+        place.of_accounts(&read("host", ACCOUNT)?, &[(MEMBER, account)])?;
         let told = folder.join("bound.told");
-        let binder = Apart::start([Path::new("bind"), &direct(MEMBER), &told])?;
+        let binder = Apart::start([Path::new("bind"), &direct, &told])?;
         let heard = wait_for("the binder works", PATIENCE, || async { Heard::from(&told).map(Some) }).await?;
         let meters = Meters::of_fleet(fleet, binder.id(), apart.first().map(Apart::id))?;
         apart.push(binder);
-        Ok(Self { host: Host::new(&place.host()).await?, place, heard, meters, _apart: apart })
+        let volumes = Api::all(kubernetes::client(&direct).await?);
+        Ok(Self { host: Host::new(&place.host()).await?, place, heard, meters, volumes, _apart: apart })
     }
 
     /// The tag is part of the names of all that is made.
@@ -101,8 +120,19 @@ impl Stage {
         let claims = self.host.claims(tag, load.volumes, &subject.driver).await?;
         let mut figures = self.make_and_delete(&subject, load.callers, &claims).await?;
         figures.push(("from its start to a first volume (s)", started.as_secs_f64()));
+        figures.push(("left in the member", self.left().await? as f64));
         subject.stop().await?;
+        figures.push((TURN, begun.elapsed().as_secs_f64()));
         Ok(figures)
+    }
+
+    /// How many volumes there are that nobody wants any more. They are given some time, so that who comes next finds none.
+    async fn left(&self) -> Result<usize> {
+        let all = ListParams::default();
+        let gone = wait_for("the member has no volumes", LEFT, || async {
+            Ok(self.volumes.list_metadata(&all).await?.items.is_empty().then_some(()))
+        });
+        Ok(if gone.await.is_ok() { 0 } else { self.volumes.list_metadata(&all).await?.items.len() })
     }
 
     async fn make_and_delete(&mut self, subject: &Subject, callers: usize, claims: &[HostClaim]) -> Result<Figures> {
@@ -181,17 +211,22 @@ impl Stage {
     }
 }
 
-/// The same kubeconfig by a way that takes so many milliseconds, there and back.
+/// A way to the server of this kubeconfig that takes so many milliseconds, there and back, and where it begins.
 async fn lengthened(kubeconfig: &str, delay: u16) -> Result<(Apart, String)> {
-    let mut kubeconfig: Value = serde_json::from_str(kubeconfig).context("read a kubeconfig")?;
-    let server = &mut kubeconfig["clusters"][0]["cluster"]["server"];
-    let to = server.as_str().and_then(|server| server.strip_prefix("https://")).context("a kubeconfig has a server")?;
+    let kubeconfig: Value = serde_json::from_str(kubeconfig).context("read a kubeconfig")?;
+    let server = kubeconfig["clusters"][0]["cluster"]["server"].as_str();
+    let to = server.and_then(|server| server.strip_prefix("https://")).context("a kubeconfig has a server")?;
     let listen = SocketAddr::from((Ipv4Addr::LOCALHOST, LONG_WAYS + delay));
     let way = Apart::start(["delay", &listen.to_string(), to, &delay.to_string()])?;
-    *server = json!(format!("https://{listen}"));
     wait_for("the long way is open", PATIENCE, || async { Ok(TcpStream::connect(listen).await.map(|_| Some(()))?) })
         .await?;
-    Ok((way, kubeconfig.to_string()))
+    Ok((way, format!("https://{listen}")))
+}
+
+fn leads_to(kubeconfig: &str, server: &str) -> Result<String> {
+    let mut kubeconfig: Value = serde_json::from_str(kubeconfig).context("read a kubeconfig")?;
+    kubeconfig["clusters"][0]["cluster"]["server"] = json!(server);
+    Ok(kubeconfig.to_string())
 }
 
 async fn delete(subject: &Subject, made: &Made<'_>) -> Result<Duration> {

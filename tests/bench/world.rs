@@ -1,53 +1,66 @@
 //! A host and many members, all simulated in this process, each behind TLS at a port of its own.
 
-use std::{net::Ipv4Addr, path::Path, sync::Arc};
+use std::{net::Ipv4Addr, path::Path, sync::Arc, time::Duration};
 
 use anyhow::{Context, Result, anyhow};
+use domain::volume::{HostId, VolumeHash, VolumeId};
 use http::{Request, Response};
 use http_body_util::BodyExt;
 use hyper::{body::Incoming, server::conn::http1, service::service_fn};
 use hyper_util::rt::TokioIo;
+use leaf::ownership::{HAD_VOLUME, NAME};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use rustls::{
     ServerConfig,
     crypto::ring,
     pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject},
 };
-use serde_json::json;
+use serde_json::{Value, json};
 use simulate::{
     Cluster, Lost,
     service::{Reply, answer},
     storage::{Settings, Storage},
+    text,
 };
 use tokio::{
     net::{TcpListener, TcpStream},
     task::JoinSet,
+    time::sleep,
 };
 use tokio_rustls::TlsAcceptor;
 
 use super::{
     NAMESPACE,
     clusters::certificates::{Authority, Credentials, kubeconfig},
+    leaves,
     subject::Place,
 };
 
 const DRIVER_NAMESPACE: &str = "kosmos-csi";
 const CERTIFICATE: &str = "server";
+const CLAIMS: &str = "persistentvolumeclaims";
+const VOLUMES: &str = "persistentvolumes";
+/// After a connection that could not be taken.
+const PAUSE: Duration = Duration::from_millis(100);
 
 pub struct World {
     /// Of the members.
     pub names: Vec<String>,
     pub place: Place,
-    host: Cluster,
+    pub host: Cluster,
+    pub members: Vec<Cluster>,
+    /// How the driver knows them.
+    kubeconfigs: Vec<String>,
     authority: Authority,
     /// Takes connections and says nothing.
     dead: TcpListener,
-    _inside: JoinSet<()>,
+    inside: JoinSet<()>,
     _folder: tempfile::TempDir,
 }
 
 impl World {
-    pub async fn new(members: usize) -> Result<Self> {
+    /// The host has so many volumes in each of them.
+    pub async fn new(members: usize, volumes: u32) -> Result<Self> {
         raise_open_files()?;
         let (folder, mut inside) = (tempfile::tempdir()?, JoinSet::new());
         let pki = folder.path().join("pki");
@@ -58,33 +71,93 @@ impl World {
         make_namespace(&host, NAMESPACE)?;
         let host_text = serve(&host, &tls, &authority, &mut inside).await?;
         let names: Vec<String> = (0..members).map(|number| format!("m{number:04}")).collect();
-        let mut kubeconfigs = Vec::new();
-        for (seed, name) in (1000..).zip(&names) {
-            let member = Cluster::new(name, seed);
-            make_namespace(&member, NAMESPACE)?;
-            kubeconfigs.push((name.as_str(), serve(&member, &tls, &authority, &mut inside).await?));
+        let (mut clusters, mut kubeconfigs) = (Vec::new(), Vec::new());
+        for (at, name) in (0_u32..).zip(&names) {
+            let numbers = at * volumes..(at + 1) * volumes;
+            let member = filled(&host, name, 1000 + u64::from(at), numbers)?;
+            kubeconfigs.push(serve(&member, &tls, &authority, &mut inside).await?);
             inside.spawn(simulate::controllers::run(member.clone()));
-            let storage = Storage::new(member, Settings::default());
+            let storage = Storage::new(member.clone(), Settings::default());
             inside.spawn(async move { storage.run().await });
+            clusters.push(member);
         }
-        let place = Place::new(&folder.path().join("bench"), &host_text, &kubeconfigs)?;
+        let place = Place::new(&folder.path().join("bench"), &host_text, &[])?;
         let dead = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
-        Ok(Self { names, place, host, authority, dead, _inside: inside, _folder: folder })
+        let world =
+            Self { names, place, host, members: clusters, kubeconfigs, authority, dead, inside, _folder: folder };
+        world.let_die(0)?;
+        Ok(world)
     }
 
-    /// Whether a replica does the work in the background.
-    pub fn has_leader(&self) -> bool {
-        self.host.get("leases.coordination.k8s.io", DRIVER_NAMESPACE, "kosmos-csi-leader").is_some()
+    /// Something more that works in it.
+    pub fn spawn(&mut self, work: impl Future<Output = ()> + Send + 'static) {
+        self.inside.spawn(work);
     }
 
-    /// The last of them are not to be reached any more by whoever starts from now on.
+    /// Who does the work in the background.
+    pub fn leader(&self) -> Option<String> {
+        let lease = self.host.get("leases.coordination.k8s.io", DRIVER_NAMESPACE, "kosmos-csi-leader")?;
+        Some(text(&lease, "/spec/holderIdentity").to_owned()).filter(|holder| !holder.is_empty())
+    }
+
+    /// Whether the leaf with this handle says that the host has a volume for it.
+    pub fn is_marked(&self, handle: &str) -> bool {
+        let Some(id) = VolumeId::parse(handle) else { return false };
+        let member = self.members.iter().find(|member| member.name() == id.member);
+        let claim = member.zip(id.place()).and_then(|(member, at)| member.get(CLAIMS, &at.namespace, &at.claim));
+        claim.is_some_and(|claim| claim["metadata"]["annotations"].get(HAD_VOLUME).is_some())
+    }
+
+    /// The last of them are not to be reached by whoever starts from now on; the others are.
     pub fn let_die(&self, last: usize) -> Result<()> {
-        let text = text(&self.dead, &self.authority)?;
-        for name in self.names.iter().rev().take(last) {
-            self.place.put(name, &text)?;
+        let (dead, alive) = (text_of(&self.dead, &self.authority)?, self.names.len() - last);
+        for (at, (name, kubeconfig)) in self.names.iter().zip(&self.kubeconfigs).enumerate() {
+            self.place.put(name, if at < alive { kubeconfig } else { &dead })?;
         }
         Ok(())
     }
+}
+
+/// A member with leaves of these numbers, whose volumes the host has: all are bound and marked.
+fn filled(host: &Cluster, name: &str, seed: u64, numbers: std::ops::Range<u32>) -> Result<Cluster> {
+    let member = Cluster::new(name, seed);
+    make_namespace(&member, NAMESPACE)?;
+    if numbers.is_empty() {
+        return Ok(member);
+    }
+    let identity = host.get("namespaces", "", "kube-system").context("a host without kube-system")?;
+    let id = HostId(text(&identity, "/metadata/uid").to_owned());
+    let objects = member.objects().into_iter().map(|(resource, object)| (resource, Value::clone(&object)));
+    let mut objects: Vec<(String, Value)> = objects.collect();
+    for number in numbers {
+        let (mut claim, namespace) = (leaves::claim(&id, number), leaves::namespace(number));
+        let volume = claim["metadata"]["annotations"][NAME].as_str().unwrap_or_default().to_owned();
+        let at =
+            VolumeId::new(name, &namespace, text(&claim, "/metadata/name"), VolumeHash::new(&id, &number.to_string()));
+        let made = host.create(VOLUMES, host_volume(&volume, &at.to_string(), &namespace, &claim));
+        let bound =
+            made.and_then(|_| host.change(VOLUMES, "", &volume, |made| made["status"]["phase"] = json!("Bound")));
+        let bound = bound.map_err(|error| anyhow!("volume {volume}: {error:?}"))?;
+        claim["metadata"]["annotations"][HAD_VOLUME] = json!(text(&bound, "/metadata/uid"));
+        objects.extend([(CLAIMS.to_owned(), claim), (VOLUMES.to_owned(), leaves::volume(&id, number))]);
+    }
+    Ok(Cluster::restored(name, seed, objects))
+}
+
+/// As external-provisioner makes it.
+fn host_volume(name: &str, handle: &str, namespace: &str, leaf: &Value) -> Value {
+    let attributes = json!({"leafClaimUID": leaf["metadata"]["uid"], "leafVolume": leaf["spec"]["volumeName"],
+        "storage.kubernetes.io/csiProvisionerIdentity": "1-8081-bench"});
+    json!({
+        "metadata": {"name": name, "annotations": {"pv.kubernetes.io/provisioned-by": "kosmos.csi.io"}},
+        "spec": {
+            "capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"], "storageClassName": "fast",
+            "persistentVolumeReclaimPolicy": "Delete", "volumeMode": "Filesystem",
+            "claimRef": {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "namespace": namespace,
+                "name": leaf["metadata"]["name"], "uid": leaf["metadata"]["annotations"]["kosmos.csi.io/claim-uid"]},
+            "csi": {"driver": "kosmos.csi.io", "volumeHandle": handle, "volumeAttributes": attributes},
+        },
+    })
 }
 
 fn make_namespace(cluster: &Cluster, name: &str) -> Result<()> {
@@ -112,12 +185,12 @@ async fn serve(
     inside: &mut JoinSet<()>,
 ) -> Result<String> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
-    let text = text(&listener, authority)?;
+    let text = text_of(&listener, authority)?;
     inside.spawn(accept(cluster.clone(), listener, tls.clone()));
     Ok(text)
 }
 
-fn text(listener: &TcpListener, authority: &Authority) -> Result<String> {
+fn text_of(listener: &TcpListener, authority: &Authority) -> Result<String> {
     let server = format!("https://{}", listener.local_addr()?);
     kubeconfig("bench", &server, authority.certificate(), &Credentials::Token("t".to_owned()))
 }
@@ -129,7 +202,10 @@ async fn accept(cluster: Cluster, listener: TcpListener, tls: TlsAcceptor) {
         tokio::select! {
             accepted = listener.accept() => match accepted {
                 Ok((stream, _)) => drop(connections.spawn(connection(cluster.clone(), tls.clone(), stream))),
-                Err(error) => eprintln!("{} could not take a connection: {error}", cluster.name()),
+                Err(error) => {
+                    eprintln!("{} could not take a connection: {error}", cluster.name());
+                    sleep(PAUSE).await;
+                }
             },
             Some(_) = connections.join_next() => {}
         }

@@ -5,6 +5,7 @@
 
 #[path = "../authority.rs"]
 mod authority;
+mod replicas;
 #[path = "../within.rs"]
 mod within;
 mod world;

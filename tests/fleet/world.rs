@@ -9,7 +9,7 @@ use std::{
 };
 
 use agent::{NodeMode, Settings};
-use cluster::{Dial, metrics::Metrics};
+use cluster::{Dial, lease::Lease, metrics::Metrics};
 use commands::{
     args::KosmosClusters,
     run::{clusters::Clusters, virtual_node},
@@ -20,6 +20,7 @@ use serde_json::{Value, json};
 use simulate::{
     Cluster,
     faults::{Action, Asked},
+    text,
 };
 use tokio::{task::JoinSet, time::sleep};
 use tokio_util::sync::CancellationToken;
@@ -215,5 +216,67 @@ impl World {
 
     pub fn requests(&self) -> usize {
         self.asked.load(Ordering::Relaxed)
+    }
+
+    /// The host comes first.
+    pub fn clusters(&self) -> impl Iterator<Item = &Cluster> {
+        std::iter::once(&self.host).chain(&self.members)
+    }
+
+    /// The host's node of each member.
+    pub fn nodes(&self) -> Vec<Arc<Value>> {
+        (0..self.members.len()).filter_map(|member| self.host.get("nodes", "", &node(member))).collect()
+    }
+
+    /// The version of the Lease by which each of them says that it lives.
+    pub fn heartbeats(&self) -> Vec<String> {
+        let lease = |member| self.host.get("leases.coordination.k8s.io", "kube-node-lease", &node(member));
+        let version = |lease: Arc<Value>| text(&lease, "/metadata/resourceVersion").to_owned();
+        (0..self.members.len()).map(|member| lease(member).map(version).unwrap_or_default()).collect()
+    }
+
+    /// How many copies of pods there are in each member.
+    pub fn copies(&self) -> Vec<usize> {
+        let of_shop = |pod: &&Arc<Value>| text(pod, "/metadata/namespace") == SHOP;
+        self.members.iter().map(|member| member.list("pods").iter().filter(of_shop).count()).collect()
+    }
+
+    /// One of several agents, which reaches the clusters so.
+    pub fn agent(&self, dial: Dial) -> Agent {
+        let clusters = Clusters {
+            host: Config::new("https://host".parse().unwrap()),
+            dial,
+            members_dir: None,
+            members_namespace: NAMESPACE.to_owned(),
+            kosmos_clusters: KosmosClusters::Auto,
+            metrics: Metrics::new(),
+        };
+        let settings = Settings { node_mode: NodeMode::Member, kubelet_api: None, host_address: None };
+        let (mut work, lease) = (JoinSet::new(), Arc::<Mutex<Option<Arc<Lease>>>>::default());
+        let told = Arc::clone(&lease);
+        work.spawn(async move {
+            let (mut tasks, never) = (JoinSet::new(), CancellationToken::new());
+            let started = virtual_node::start(clusters, settings, None, &mut tasks, &never).await?;
+            *told.lock().unwrap_or_else(PoisonError::into_inner) = started.map(|started| started.lease);
+            tasks.join_next().await.unwrap()?
+        });
+        Agent { work, lease }
+    }
+}
+
+/// Ends, as by SIGKILL, when it is dropped.
+pub struct Agent {
+    work: JoinSet<anyhow::Result<()>>,
+    lease: Arc<Mutex<Option<Arc<Lease>>>>,
+}
+
+impl Agent {
+    /// As by SIGTERM.
+    pub async fn stop(mut self) {
+        self.work.shutdown().await;
+        let lease = self.lease.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(lease) = lease {
+            lease.give_back().await;
+        }
     }
 }

@@ -33,10 +33,10 @@ pub const CONTROLLER: &str = "kosmos-csi-leader";
 /// For the virtual nodes and the pods on them.
 pub const VIRTUAL_NODE: &str = "kosmos-csi-virtual-node";
 /// Who does not hold it waits so long without news before taking it.
-const DURATION: Duration = Duration::from_secs(15);
+const DURATION: Duration = Duration::from_secs(10);
 /// Who holds it believes so for this long after a renewal was sent.
-const BELIEVED: Duration = Duration::from_secs(10);
-const RENEWAL: Duration = Duration::from_secs(5);
+const BELIEVED: Duration = Duration::from_secs(6);
+const RENEWAL: Duration = Duration::from_secs(2);
 const RETRY: Duration = Duration::from_secs(1);
 /// How long a stop waits for the lease to be given back. Where that fails, the next one takes it when it is over.
 const GIVEN_BACK: Duration = Duration::from_secs(1);
@@ -258,5 +258,21 @@ impl Lease {
             renew_time: Some(MicroTime(Timestamp::now())),
             ..LeaseSpec::default()
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lease_is_taken_once_what_its_holder_began_to_write_has_ended() {
+        assert!(BELIEVED + ANSWER <= DURATION);
+    }
+
+    #[test]
+    fn nobody_takes_it_from_one_who_believes_in_it_by_a_clock_that_differs_by_a_fifth_from_his() {
+        let (slow, fast) = (BELIEVED.mul_f64(1.2), DURATION.div_f64(1.2));
+        assert!(slow < fast, "it is believed for {slow:?} and taken after {fast:?}");
     }
 }

@@ -162,7 +162,7 @@ bench-subjects: tools ## The same with other CSI drivers and other forms of this
 	@time $(BENCH) --callers 1,100 --delays 0 --json $(TARGET)/bench-subjects.json $(SUBJECTS:%=--subject tests/bench/subjects/%.json)
 
 .PHONY: bench-members
-bench-members: ## The driver with 1, 100 and 1,000 simulated members: memory, files, processor and requests, idle and at work, and how it starts, also where one in ten is dead: an hour; MINUTES, ARGS; also target/bench-members.json
+bench-members: ## The driver with 1, 100 and 1,000 simulated members: memory, files, processor and requests, idle and at work, and how it starts, also where one in ten is dead: an hour and a half; MINUTES, ARGS; also target/bench-members.json
 	@$(call say,release build)
 	@time $(CARGO) build --release --bin kosmos-csi --example bench
 	@$(call say,members)

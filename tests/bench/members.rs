@@ -18,8 +18,8 @@ use super::{
     world::World,
 };
 
-/// A watch is begun again within it.
-const IDLE: Duration = Duration::from_mins(5);
+/// Watches are begun again within it, and what is listed seldom is listed once.
+const IDLE: Duration = Duration::from_mins(15);
 /// The goals are of so many members and more.
 const MANY: usize = 1000;
 /// Few, to compare with.

@@ -40,8 +40,9 @@ impl Question {
         Duration::from_mins(match self {
             Self::Files => 3,
             Self::Takeover | Self::Rate => 8,
-            Self::Idle | Self::Agent => 10,
+            Self::Agent => 10,
             Self::Start => 15,
+            Self::Idle => 20,
         })
     }
 }

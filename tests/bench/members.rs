@@ -31,7 +31,7 @@ const UNLIKE_LIFE: [&str; 6] = [
     "Objects have no managedFields, and nothing else is in the clusters.",
     "The members' storage binds at once.",
     "A dead member takes connections and says nothing.",
-    "Four times a second the driver is asked how many members serve, until all do: that is part of a start's processor time.",
+    "Twice a second the driver is asked how many members serve, until all do: that is part of a start's processor time.",
     "Volumes that are there from the beginning are bound and marked; no pod uses them.",
 ];
 

@@ -26,7 +26,7 @@ pub const FILES: &str = "files and connections open";
 /// After the start, before anything is measured.
 const SETTLED: Duration = Duration::from_secs(20);
 /// Between two looks at how many members serve.
-const LOOK: Duration = Duration::from_millis(250);
+const LOOK: Duration = Duration::from_millis(500);
 const CALLERS: usize = 16;
 const VOLUMES: usize = 1000;
 

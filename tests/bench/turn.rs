@@ -98,6 +98,8 @@ impl Stage {
         let place = Place::new(&folder, &read("host", ADMIN)?, &[(MEMBER, member)])?;
         place.of_accounts(&read("host", ACCOUNT)?, &[(MEMBER, account)])?;
         let told = folder.join("bound.told");
+        // What an earlier binder has told there is not this one's.
+        drop(fs::remove_file(&told));
         let binder = Apart::start([Path::new("bind"), &direct, &told])?;
         let heard = wait_for("the binder works", PATIENCE, || async { Heard::from(&told).map(Some) }).await?;
         let meters = Meters::of_fleet(fleet, binder.id(), apart.first().map(Apart::id))?;

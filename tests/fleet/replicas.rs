@@ -110,7 +110,7 @@ impl Replicas {
         self.begun += 1;
         let name = format!("agent-{}", self.begun);
         let dial = noted(within(self.world.clusters(), &name), &name, &self.seen);
-        self.agents.insert(name.clone(), self.world.agent(dial));
+        self.agents.insert(name.clone(), Agent::start(dial));
         name
     }
 

@@ -240,9 +240,17 @@ impl World {
         let of_shop = |pod: &&Arc<Value>| text(pod, "/metadata/namespace") == SHOP;
         self.members.iter().map(|member| member.list("pods").iter().filter(of_shop).count()).collect()
     }
+}
 
+/// Ends, as by SIGKILL, when it is dropped.
+pub struct Agent {
+    work: JoinSet<anyhow::Result<()>>,
+    lease: Arc<Mutex<Option<Arc<Lease>>>>,
+}
+
+impl Agent {
     /// One of several agents, which reaches the clusters so.
-    pub fn agent(&self, dial: Dial) -> Agent {
+    pub fn start(dial: Dial) -> Self {
         let clusters = Clusters {
             host: Config::new("https://host".parse().unwrap()),
             dial,
@@ -260,17 +268,9 @@ impl World {
             *told.lock().unwrap_or_else(PoisonError::into_inner) = started.map(|started| started.lease);
             tasks.join_next().await.unwrap()?
         });
-        Agent { work, lease }
+        Self { work, lease }
     }
-}
 
-/// Ends, as by SIGKILL, when it is dropped.
-pub struct Agent {
-    work: JoinSet<anyhow::Result<()>>,
-    lease: Arc<Mutex<Option<Arc<Lease>>>>,
-}
-
-impl Agent {
     /// As by SIGTERM.
     pub async fn stop(mut self) {
         self.work.shutdown().await;

@@ -33,6 +33,8 @@ pub struct Guard {
     clusters: Vec<Cluster>,
     fate: Mutex<Option<Fate>>,
     sent: AtomicU64,
+    /// Requests on Leases among them.
+    renewals: AtomicU64,
     silenced: Mutex<BTreeSet<String>>,
     /// Requests to members, by who sent them.
     senders: Mutex<BTreeMap<String, u64>>,
@@ -53,7 +55,7 @@ struct Asking {
     in_all: u32,
 }
 
-const LEASES: &str = "leases.coordination.k8s.io";
+pub const LEASES: &str = "leases.coordination.k8s.io";
 
 /// Requests on one object at one instant, besides one for each member: a few callers may have come at once.
 const AT_ONCE: usize = 8;
@@ -69,6 +71,7 @@ impl Guard {
             clusters,
             fate: Mutex::default(),
             sent: AtomicU64::new(0),
+            renewals: AtomicU64::new(0),
             silenced: Mutex::default(),
             senders: Mutex::default(),
             wrong: Mutex::default(),
@@ -100,6 +103,11 @@ impl Guard {
     /// How many requests have been sent so far.
     pub fn sent(&self) -> u64 {
         self.sent.load(Ordering::Relaxed)
+    }
+
+    /// How many of them were for work: whoever leads renews its Lease besides.
+    pub fn sent_for_work(&self) -> u64 {
+        self.sent() - self.renewals.load(Ordering::Relaxed)
     }
 
     /// How many of them one process has sent to members.
@@ -149,6 +157,7 @@ impl Guard {
             return Action::Hang;
         }
         let number = self.sent.fetch_add(1, Ordering::Relaxed) + 1;
+        self.renewals.fetch_add(u64::from(asked.resource == LEASES), Ordering::Relaxed);
         if at > 0 {
             *lock(&self.senders).entry(asked.client.clone()).or_default() += 1;
         }

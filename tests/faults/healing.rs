@@ -136,10 +136,10 @@ fn user_is_told_of_a_leaf_that_was_deleted_before_it_had_a_volume() {
         let caller = provisioned(&bench, deferred).await;
         assert_eq!(text(&leaf(&bench).unwrap(), "/status/phase"), "Pending");
         delete_leaf_claim(&bench, CLAIM);
-        let sent = bench.guard.sent();
+        let sent = bench.guard.sent_for_work();
         sleep(Duration::from_mins(10)).await;
         assert!(leaf(&bench).is_some(), "nothing would keep what it was");
-        assert!(bench.guard.sent() - sent < 250, "it is looked at ever less often");
+        assert!(bench.guard.sent_for_work() - sent < 130, "it is looked at ever less often");
         let told = events(&bench).join("\n");
         assert!(told.contains("LeafStuck: ") && told.contains("make it again"), "{told}");
         ends_well(&bench, caller).await;

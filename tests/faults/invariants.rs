@@ -18,6 +18,9 @@ pub const LEFT: &str = "I1: left behind: ";
 /// Of a leaf that is told to wait until another one has gone that has its name.
 pub const AWAITS_ITS_NAME: &str = "I10: it is told to await its name: ";
 
+/// Of a process that was killed, and that nobody has started again.
+pub const NOT_AT_WORK: &str = "I8: the driver is not at work";
+
 /// One claim's story at the end.
 pub struct Story {
     pub caller: Caller,
@@ -224,6 +227,6 @@ fn in_flight(bench: &Bench) -> Vec<String> {
     if bench.is_outside() {
         return Vec::new();
     }
-    let Some(controller) = bench.controller() else { return vec!["I8: the driver is not at work".to_owned()] };
+    let Some(controller) = bench.controller() else { return vec![NOT_AT_WORK.to_owned()] };
     controller.in_flight.under_way().into_iter().map(|key| format!("I8: the work on {key} still goes on")).collect()
 }

@@ -44,7 +44,9 @@ use crate::{
     caller::{Caller, Ending, Script},
     crash::{Point, points},
     extent::drawn,
-    fixture, virtual_time,
+    fixture,
+    guard::LEASES,
+    virtual_time,
 };
 pub use permitted::{is_permitted, says_closed};
 use play::{Mood, Play};
@@ -66,9 +68,9 @@ const REMOVED: Duration = Duration::from_mins(10);
 const SOME: usize = 12;
 const POINTS: usize = 40;
 /// Of a move that nobody disturbs, to all three clusters.
-const MOST_REQUESTS: u64 = 244;
+const MOST_REQUESTS: u64 = 241;
 /// To the host, and to the member that gets fewer and the one that gets more.
-const MOST_TO_EACH: [u64; 3] = [88, 74, 82];
+const MOST_TO_EACH: [u64; 3] = [85, 74, 82];
 const DATA: &str = "what the user has written";
 
 struct Story {
@@ -383,7 +385,7 @@ fn killed_at(point: Option<Point>) -> (u64, Vec<String>) {
 #[test]
 fn volume_moves_wherever_the_driver_is_killed() {
     let (requests, wrong) = killed_at(None);
-    assert!(wrong.is_empty() && (100..=MOST_REQUESTS).contains(&requests), "{requests} {}", wrong.join("\n"));
+    assert!(wrong.is_empty() && requests >= 100, "{requests} {}", wrong.join("\n"));
     let bad = virtual_time::each(virtual_time::THREADS, drawn(points(requests), POINTS), |point| {
         let (_, wrong) = killed_at(Some(point));
         (!wrong.is_empty()).then(|| format!("{point:?}: {}", wrong.join("\n")))
@@ -397,15 +399,17 @@ fn move_that_nobody_disturbs_asks_no_cluster_for_more_than_its_part() {
         let story = Story::new(Script { places: vec![0], ..Script::new(CLAIM) }).await;
         let sent = Arc::new([0; 3].map(AtomicU64::new));
         let counted = Arc::clone(&sent);
-        story.bench.guard.set_fate(move |_, at, _| {
-            counted[at].fetch_add(1, Ordering::Relaxed);
+        story.bench.guard.set_fate(move |_, at, asked| {
+            // Whoever leads renews its Lease, whether anything moves or not.
+            counted[at].fetch_add(u64::from(asked.resource != LEASES), Ordering::Relaxed);
             Action::Pass
         });
         story.asks(1, &json!({}));
         assert_eq!(at_the_end(&story, &[true]).await, [""; 0]);
         let mut sent = [0, 1, 2].map(|at: usize| sent[at].load(Ordering::Relaxed));
         sent[1..].sort_unstable();
-        assert!(sent.iter().zip(MOST_TO_EACH).all(|(sent, most)| *sent <= most), "{sent:?}");
+        let is_within = sent.iter().zip(MOST_TO_EACH).all(|(sent, most)| *sent <= most);
+        assert!(is_within && sent.iter().sum::<u64>() <= MOST_REQUESTS, "{sent:?}");
     });
 }
 

@@ -39,11 +39,11 @@ pub(super) fn only(bench: &Bench) -> Arc<Value> {
 fn volume_is_attached_to_the_members_node_and_taken_back() {
     virtual_time::run(1, async {
         let (bench, caller, _attacher) = attached().await;
-        let before = bench.guard.sent();
+        let before = bench.guard.sent_for_work();
         let context = publish(&bench, &caller, "real/n1").await.unwrap();
         // In the host the CSINode, the Node and those with its label; in the member volume, driver, node, attachments, the
         // record, the attachment, and a watch.
-        assert_eq!(bench.guard.sent() - before, 10, "{}", bench.guard.trace().join("\n"));
+        assert_eq!(bench.guard.sent_for_work() - before, 10, "{}", bench.guard.trace().join("\n"));
         let attachment = only(&bench);
         let name = text(&attachment, "/metadata/name");
         assert!(name.starts_with("kosmos-csi-") && name.len() == 43, "{name}");
@@ -56,10 +56,10 @@ fn volume_is_attached_to_the_members_node_and_taken_back() {
         );
         assert_eq!(publish(&bench, &caller, "real/n1").await.unwrap(), context, "the same again");
         only(&bench);
-        let before = bench.guard.sent();
+        let before = bench.guard.sent_for_work();
         unpublish(&bench, caller.handle().unwrap(), "real/n1").await.unwrap();
         // The attachment read, deleted and watched until it is gone; the record.
-        assert_eq!(bench.guard.sent() - before, 4, "{}", bench.guard.trace().join("\n"));
+        assert_eq!(bench.guard.sent_for_work() - before, 4, "{}", bench.guard.trace().join("\n"));
         assert!(bench.members[0].list(ATTACHMENTS).is_empty() && record(&bench, "data").is_empty());
         unpublish(&bench, caller.handle().unwrap(), "real/n1").await.unwrap();
         nothing_is_wrong(&bench);

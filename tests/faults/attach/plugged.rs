@@ -74,9 +74,9 @@ fn claim_becomes_a_disk_of_the_machine_and_is_taken_away_again() {
             let leaf = bench.members[0].get("persistentvolumeclaims", SHOP, &disk).unwrap();
             let mode = if matches!(kind, Kind::KubeVirt(_)) { "Block" } else { "Filesystem" };
             assert_eq!(text(&leaf, "/spec/volumeMode"), mode, "{kind:?}");
-            let before = bench.guard.sent();
+            let before = bench.guard.sent_for_work();
             let context = publish(&bench, &caller, "real/vm-1").await.unwrap();
-            let cost = bench.guard.sent() - before;
+            let cost = bench.guard.sent_for_work() - before;
             assert!(cost == plugs, "{kind:?} {cost}:\n{}", bench.guard.trace().join("\n"));
             assert_eq!(seen(&bench, kind), (vec![disk.clone()], true), "{kind:?}");
             let names = backing(&context)["backing"]["names"].clone();
@@ -87,9 +87,9 @@ fn claim_becomes_a_disk_of_the_machine_and_is_taken_away_again() {
             assert!(names.as_array().unwrap().contains(&json!(name)), "{kind:?} {names}");
             assert!(record(&bench, &caller).contains(r#""attached":{"virtual-machine":"vm-1"}"#), "{kind:?}");
             assert_eq!(publish(&bench, &caller, "real/vm-1").await.unwrap(), context, "{kind:?}: the same again");
-            let before = bench.guard.sent();
+            let before = bench.guard.sent_for_work();
             unpublish(&bench, caller.handle().unwrap(), "real/vm-1").await.unwrap();
-            let cost = bench.guard.sent() - before;
+            let cost = bench.guard.sent_for_work() - before;
             assert!(cost == unplugs, "{kind:?} {cost}:\n{}", bench.guard.trace().join("\n"));
             assert_eq!(seen(&bench, kind), (vec![], true), "{kind:?}");
             if let Some(instance) = bench.members[0].get(INSTANCES, SHOP, "vm-1") {

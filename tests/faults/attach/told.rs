@@ -14,10 +14,10 @@ fn node_is_told_what_the_leaf_volume_is_made_of() {
     virtual_time::run(1, async {
         let (bench, caller) = volume_with(&[]).await;
         let name = leaf_volume(&bench, "data");
-        let before = bench.guard.sent();
+        let before = bench.guard.sent_for_work();
         let context = publish(&bench, &caller, "real/n2").await.unwrap();
         // In the host the CSINode; in the member the volume, its driver, the record.
-        assert_eq!(bench.guard.sent() - before, 4, "{}", bench.guard.trace().join("\n"));
+        assert_eq!(bench.guard.sent_for_work() - before, 4, "{}", bench.guard.trace().join("\n"));
         assert_eq!((context["attachMode"].as_str(), context["volume"].as_str()), ("none", caller.handle().unwrap()));
         let told = backing(&context);
         assert_eq!(

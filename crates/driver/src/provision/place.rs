@@ -144,6 +144,9 @@ pub(super) async fn place(
         }
         Choice::New(name) => {
             record(provisioner, &members, spec, owner, hash, &name).await?;
+            if !asked.held {
+                is_seen_nowhere(provisioner, hash)?;
+            }
             say(provisioner, spec, owner, &asked, &candidates, &name).await;
             name
         }
@@ -311,8 +314,13 @@ async fn none_holds(provisioner: &Provisioner, spec: &VolumeSpec, hash: VolumeHa
         return Err(registry::departed(departed));
     }
     let possible = members.values().filter(|member| may_hold(member, spec, hash));
-    all_listed(possible.filter(|member| known.contains(&member.name)))?;
-    // Listed while the record was read: the choice was made without it.
+    all_listed(possible.filter(|member| known.contains(&member.name)))
+}
+
+/// A member that was listed while the choice was written down has had no say in it, and may have the data: a host that was restored from a
+/// backup has no record of that.
+fn is_seen_nowhere(provisioner: &Provisioner, hash: VolumeHash) -> Result<()> {
+    let members = provisioner.members.all()?;
     match members.values().find(|member| holds(member, hash)) {
         Some(member) => Err(Error::InProgress(format!("member {}: a leaf of it is seen there now", member.name))),
         None => Ok(()),

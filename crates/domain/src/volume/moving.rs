@@ -95,7 +95,7 @@ fn prepared(copy: &SeenLeaf) -> Moving {
         // Nothing is in it yet.
         _ if copy.leaving && !copy.is_lent() => Moving::RemoveCopy,
         _ if copy.leaving || !copy.yard && copy.is_lent() && copy.is_retained() => {
-            Moving::Await("the copy's claim is made anew")
+            Moving::Await("the copy's claim is recreated")
         }
         _ if !copy.yard => Moving::MakeCopy,
         // Its pod may be the first consumer for which the volume waits.
@@ -156,7 +156,7 @@ fn copied(verified: bool, source: &SeenLeaf, copy: &SeenLeaf) -> Moving {
         _ if !source.is_with_movers() => Moving::Await("the source is not in the yard"),
         (End::Copied(one), End::Copied(other)) if one == other => Moving::NoteVerified,
         // No node begins a pod whose claim is on its way out, or not there.
-        (End::None, End::None) if copy.leaving || !copy.yard => Moving::Await("the copy's claim is made anew"),
+        (End::None, End::None) if copy.leaving || !copy.yard => Moving::Await("the copy's claim is recreated"),
         (End::None, End::None) => Moving::StartReceiver,
         (_, End::Starting) if copy.leaving => Moving::RemoveEnds,
         (End::None, End::Starting | End::Ready) => Moving::StartSender,

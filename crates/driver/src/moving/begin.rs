@@ -148,7 +148,7 @@ async fn source_at(job: &Job, from: &Member, id: &VolumeId, hash: VolumeHash) ->
         return Err(Error::Refused(format!(
             "member {}: leaf claim {home} {}",
             from.name,
-            claim.unusable().unwrap_or("is being made anew")
+            claim.unusable().unwrap_or("is being recreated")
         )));
     }
     if claim.life.requested > claim.capacity() {

@@ -122,7 +122,7 @@ pub(super) async fn start_sender(job: &mut Job, looked: &Looked) -> Result<Went>
 pub(super) async fn see_to_keys(job: &mut Job, looked: &Looked) -> Result<Option<Went>> {
     let attempt = looked.status.attempt;
     if let Some(failure) = job.finds_stranded(looked) {
-        tracing::warn!(of = job.name(), failure, "a mover is made anew");
+        tracing::warn!(of = job.name(), failure, "a mover is recreated");
         job.failure = Some(failure);
         job.pause(attempt);
         return remove(job, looked).await.map(Some);

@@ -139,7 +139,7 @@ impl Looked {
             return Ok(());
         }
         Err(Error::Refused(format!(
-            "the host's volume {} is given another VolumeAttributesClass than its copy has: call the move off, and begin anew",
+            "the host's volume {} is given another VolumeAttributesClass than its copy has: call the move off, and ask for it again",
             self.pinned.name
         )))
     }

@@ -12,7 +12,7 @@ pub(super) fn told_of(error: &Error) -> String {
 
 pub(super) fn who_gives_it_back(member: &str) -> String {
     format!(
-        "Whoever administers that member gives the right back, or changes what refuses it there: `kosmos-csi member check {member} --moves` \
+        "The administrator of that member gives the right back, or changes what refuses it there: `kosmos-csi member check {member} --moves` \
          names the rights that are missing"
     )
 }

@@ -97,7 +97,7 @@ async fn led_to(job: &Job, looked: &Looked, half: &Half) -> Result<Option<Replac
     let (claim, volume) = (ClaimRow::new(claim), VolumeRow::new(volume));
     if claim.capacity() < subject.capacity() {
         return Err(Error::Refused(format!(
-            "the host's volume {} has become larger than its copy: call the move off, and begin anew",
+            "the host's volume {} has become larger than its copy: call the move off, and ask for it again",
             looked.pinned.name
         )));
     }

@@ -221,7 +221,7 @@ fn mover_that_keeps_a_claim_which_somebody_deletes_is_ended() {
 #[test]
 fn receiver_is_begun_once_the_claim_of_its_copy_is_there_to_stay() {
     let well = SeenLeaf { yard: true, whole: true, volume: Some(KEPT), ..SeenLeaf::default() };
-    let waits = Moving::Await("the copy's claim is made anew");
+    let waits = Moving::Await("the copy's claim is recreated");
     for (copy, expected) in [
         (well, Moving::StartReceiver),
         (SeenLeaf { leaving: true, whole: false, ..well }, waits),

@@ -89,15 +89,15 @@ pub const CONTROLLER: &str = "controller";
 
 pub const MEMBER_WAITS: Words = Words {
     seen: "What needs the member waits, and an event says why; all else goes on",
-    does: "Users nothing. Who runs the member has it [answer again](outages.md#a-member-is-down)",
+    does: "Users do nothing. The member's administrator has it [answer again](outages.md#a-member-is-down)",
 };
 pub const HOST_WAITS: Words = Words {
     seen: "Claims, snapshots and growth wait, some without a word; what runs goes on",
-    does: "Users nothing. Who runs the host has its [API server](outages.md#the-hosts-api-server-is-down) answer again",
+    does: "Users do nothing. The host's administrator has its [API server](outages.md#the-hosts-api-server-is-down) answer again",
 };
 pub const PODS_WAIT: Words = Words {
     seen: "Pods that are new or deleted wait; those that run go on",
-    does: "Users nothing. Who runs the host looks whether [the agent](outages.md#the-agent-is-down) reaches the member: `kosmos-csi \
+    does: "Users do nothing. The host's administrator looks whether [the agent](outages.md#the-agent-is-down) reaches the member: `kosmos-csi \
            member check`",
 };
 

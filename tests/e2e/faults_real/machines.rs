@@ -15,49 +15,49 @@ const SNAPSHOT_CONTROLLER: &str = "host-snapshot-controller";
 
 const CLAIMS_WAIT: Words = Words {
     seen: "New claims, and those that are deleted, wait without a word; what runs goes on",
-    does: "Users nothing. Who runs the host begins the process anew, which a Deployment or a static pod does by itself; `kosmos-csi \
+    does: "Users do nothing. The host's administrator restarts the process, which a Deployment or a static pod does by itself; `kosmos-csi \
            status` says [whether the driver is there](outages.md#the-driver-is-down)",
 };
 const AGENT_IS_AWAY: Words = Words {
     seen: "Pods that are new or deleted wait; those that run go on. After 50 s the virtual nodes are not ready",
-    does: "Users nothing. Who runs the host looks after [the agent](outages.md#the-agent-is-down)",
+    does: "Users do nothing. The host's administrator looks after [the agent](outages.md#the-agent-is-down)",
 };
 const NODE_WAITS: Words = Words {
     seen: "Pods that are new or deleted wait; those that run go on",
-    does: "Users nothing. Who runs the member looks after its node: `kubectl describe node` there",
+    does: "Users do nothing. The member's administrator looks after its node: `kubectl describe node` there",
 };
 const PODS_HAVE_NO_NODE: Words = Words {
     seen: "New pods, and claims that wait for one, wait; all else goes on",
-    does: "Users nothing. Who runs that cluster begins its scheduler anew, which a static pod does by itself",
+    does: "Users do nothing. The administrator of that cluster restarts its scheduler, which a static pod does by itself",
 };
 const MOUNTS_WAIT: Words = Words {
     seen: "Pods that are new or deleted on the node wait; those that run there go on",
-    does: "Users nothing. Who runs the host looks after the node, and after the [plugin](real-nodes.md) on it",
+    does: "Users do nothing. The host's administrator looks after the node, and after the [plugin](real-nodes.md) on it",
 };
 const ATTACHING_WAITS: Words = Words {
     seen: "New pods wait for their volumes; those that run go on",
-    does: "Users nothing. Who runs the host looks at the container `csi-attacher` of the controller",
+    does: "Users do nothing. The host's administrator looks at the container `csi-attacher` of the controller",
 };
 const GROWTH_WAITS: Words = Words {
     seen: "Growth waits; all else goes on",
-    does: "Users nothing. Who runs the host looks at the container `csi-resizer` of the controller",
+    does: "Users do nothing. The host's administrator looks at the container `csi-resizer` of the controller",
 };
 const SNAPSHOTS_WAIT: Words = Words {
     seen: "Snapshots wait; all else goes on",
-    does: "Users nothing. Who runs the host looks at the container `csi-snapshotter` of the controller, and at the snapshot-controller",
+    does: "Users do nothing. The host's administrator looks at the container `csi-snapshotter` of the controller, and at the snapshot-controller",
 };
 const NODE_IS_LOST: Words = Words {
     seen: "New pods there wait, and after 50 s the member's node is not ready; pods that run go on",
-    does: "Users nothing within five minutes, after which Kubernetes replaces pods that do not tolerate it for longer. Who runs the \
-           member brings the node back, or [ends its pods for good](outages.md#a-member-is-down)",
+    does: "Users do nothing within five minutes, after which Kubernetes replaces pods that do not tolerate it for longer. The member's \
+           administrator brings the node back, or [ends its pods for good](outages.md#a-member-is-down)",
 };
 const STORAGE_IS_FULL: Words = Words {
     seen: "New claims of that storage wait, and an event says why; all else goes on",
-    does: "Users make room there, or use another class. Who runs the member gives its storage more room",
+    does: "Users make room there, or use another class. The member's administrator gives its storage more room",
 };
 const BACKUP: Words = Words {
     seen: "A volume that was bound since says that its leaf is lost; all else goes on",
-    does: "Users delete the claim, as its data is not in the cluster any more, unless who runs the member [has it \
+    does: "Users delete the claim, as its data is not in the cluster any more, unless the member's administrator [has it \
            still](outages.md#a-cluster-was-restored-from-a-backup-of-its-etcd)",
 };
 

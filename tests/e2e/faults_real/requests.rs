@@ -10,15 +10,15 @@ use crate::clusters::between::{
 
 const LATE: Words = Words {
     seen: "What needs the member is done a little later; all else goes on",
-    does: "Nothing. Where it goes on for long, who runs the network looks at what lies between host and member",
+    does: "Nothing. Where it goes on for long, whoever runs the network looks at what lies between host and member",
 };
 const REFUSED: Words = Words {
     seen: MEMBER_WAITS.seen,
-    does: "Users nothing. Who runs the host gives [new credentials](outages.md#credentials-are-refused), where they stay refused",
+    does: "Users do nothing. The host's administrator gives [new credentials](outages.md#credentials-are-refused), where they stay refused",
 };
 const ASTRAY: Words = Words {
     seen: MEMBER_WAITS.seen,
-    does: "Users nothing. Who runs the host looks where the member's kubeconfig leads, and [corrects it](members.md#where-a-member-is-named)",
+    does: "Users do nothing. The host's administrator looks where the member's kubeconfig leads, and [corrects it](members.md#where-a-member-is-named)",
 };
 
 const SOON: Duration = Duration::from_mins(1);

@@ -133,7 +133,7 @@ faults-real: tools ## Hours, as root: the matrix of faults on real clusters, and
 	@time SEED=$(if $(filter file,$(origin SEED)),,$(SEED)) ROWS="$(ROWS)" MINUTES="$(MINUTES)" tests/faults-real.sh $(PARTS)
 
 .PHONY: game-day
-game-day: ## docs/game-day.md anew, from what `make faults-real` has seen last of each fault
+game-day: ## Write docs/game-day.md again, from what `make faults-real` has seen last of each fault
 	@$(call say,the page of the game day)
 	@KOSMOS_CSI_GAME_DAY="$(abspath $(TARGET))/faults-real/rows.jsonl" $(CARGO) test --workspace --test e2e -- page_of_the_game_day
 
@@ -190,7 +190,7 @@ scale: ## The driver with 100, 10,000 and 100,000 volumes and the agent with 1,0
 	@time KOSMOS_CSI_MEMBERS=1000 $(CARGO) test --release --workspace --test fleet -- --nocapture
 
 .PHONY: instructions
-instructions: packages ## Count anew how many instructions a volume takes, and write tests/instructions/figures.txt, by which `make test` holds it
+instructions: packages ## Count again how many instructions a volume takes, and write tests/instructions/figures.txt, by which `make test` holds it
 	@KOSMOS_CSI_WRITE_FIGURES=1 $(CARGO) test --workspace --test instructions -- --nocapture
 
 .PHONY: bench-move

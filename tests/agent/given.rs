@@ -111,17 +111,13 @@ fn secret_goes_also_where_the_mark_of_its_namespace_is_another_hosts() {
         let world = standing(1).await;
         give_secrets(&world, "true");
         world.open_namespace(SHOP);
-        let labels = json!({"app.kubernetes.io/managed-by": "kosmos.csi.io", "kosmos.csi.io/host": "another"});
-        let mark = json!({"namespace": SHOP, "name": "kosmos-csi.secrets", "labels": labels,
-            "annotations": {"kosmos.csi.io/version": "1"}});
-        world.member.create("configmaps", json!({"metadata": mark})).unwrap();
+        let mark = of_another_host(&world, "kosmos-csi.secrets");
         run_with_secret(&world);
-        sleep(Duration::from_mins(1)).await;
-        assert_eq!(world.phase("web"), "Running");
+        until("it runs", || world.phase("web") == "Running").await;
         world.host.delete("pods", SHOP, "web").unwrap();
         sleep(Duration::from_mins(5)).await;
         assert!(world.member.get("secrets", SHOP, "keys").is_none(), "the Secret is left in the member");
-        assert!(world.member.get("configmaps", SHOP, "kosmos-csi.secrets").is_some(), "it is the other host's");
+        assert_eq!(world.member.get("configmaps", SHOP, "kosmos-csi.secrets"), Some(mark), "it is the other host's");
     });
 }
 

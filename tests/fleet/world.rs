@@ -40,7 +40,7 @@ const PATIENCE: Duration = Duration::from_mins(5);
 pub struct World {
     host: Cluster,
     members: Vec<Cluster>,
-    agent: Mutex<JoinSet<anyhow::Result<()>>>,
+    agent: Mutex<Option<Agent>>,
     asked: Arc<AtomicUsize>,
     _inside: JoinSet<()>,
 }
@@ -124,27 +124,12 @@ impl World {
     }
 
     pub fn dial(&self) -> Dial {
-        within(std::iter::once(&self.host).chain(&self.members), "agent")
+        within(self.clusters(), "agent")
     }
 
     /// Reaches the clusters so.
     pub fn start_by(&self, dial: Dial) {
-        let clusters = Clusters {
-            host: Config::new("https://host".parse().unwrap()),
-            dial,
-            members_dir: None,
-            members_namespace: NAMESPACE.to_owned(),
-            kosmos_clusters: KosmosClusters::Auto,
-            metrics: Metrics::new(),
-        };
-        let settings = Settings { node_mode: NodeMode::Member, kubelet_api: None, host_address: None };
-        let mut work = JoinSet::new();
-        work.spawn(async move {
-            let (mut tasks, never) = (JoinSet::new(), CancellationToken::new());
-            virtual_node::start(clusters, settings, None, &mut tasks, &never).await?;
-            tasks.join_next().await.unwrap()?
-        });
-        *self.agent.lock().unwrap_or_else(PoisonError::into_inner) = work;
+        *self.agent.lock().unwrap_or_else(PoisonError::into_inner) = Some(Agent::start(dial));
     }
 
     async fn all(&self, what: &str, is_so: impl Fn(usize) -> bool) {
@@ -249,7 +234,7 @@ pub struct Agent {
 }
 
 impl Agent {
-    /// One of several agents, which reaches the clusters so.
+    /// Reaches the clusters so.
     pub fn start(dial: Dial) -> Self {
         let clusters = Clusters {
             host: Config::new("https://host".parse().unwrap()),

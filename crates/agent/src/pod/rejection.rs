@@ -1,11 +1,12 @@
 //! Why a pod is not run in a member, in words for its user.
 
+use kube::core::Status;
+
 use super::{
     super::object::{Place, short},
     names::Kind,
 };
 use cluster::{exceeds_quota, is_of_what_ends, with_causes};
-use kube::core::Status;
 
 /// In bytes; an event takes 1024.
 const LONGEST: usize = 800;

@@ -122,6 +122,10 @@ impl Reconciler {
 
 /// A thousand members are not looked at all at once.
 fn turn(member: &str) -> Duration {
-    let mixed = member.bytes().fold(0_u64, |mixed, byte| mixed.wrapping_mul(31).wrapping_add(byte.into()));
-    Duration::from_millis(mixed % 250)
+    Duration::from_millis(mixed(member) % 250)
+}
+
+/// A number by its name, which few others have.
+fn mixed(member: &str) -> u64 {
+    member.bytes().fold(0_u64, |mixed, byte| mixed.wrapping_mul(31).wrapping_add(byte.into()))
 }

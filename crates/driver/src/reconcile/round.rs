@@ -5,6 +5,8 @@ use std::{sync::Arc, time::Duration};
 
 use tokio::time::Instant;
 
+use super::mixed;
+
 /// Nobody goes by all volumes more often: what has to be quick comes as news.
 const ROUND: Duration = Duration::from_mins(10);
 /// How many are gone by while others wait.
@@ -23,11 +25,10 @@ pub(super) struct Round {
 }
 
 impl Round {
-    /// The first one is gone at once.
+    /// The first one goes by all of them at once.
     pub(super) fn of(member: &str) -> Self {
-        let mixed = member.bytes().fold(0_u64, |mixed, byte| mixed.wrapping_mul(31).wrapping_add(byte.into()));
         // Names that differ in their ends alone are far apart then.
-        let mixed = u32::try_from(mixed.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32).unwrap_or_default();
+        let mixed = u32::try_from(mixed(member).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32).unwrap_or_default();
         Self { phase: ROUND / u32::MAX * mixed, begun: None, at: None, gone_by: 0 }
     }
 

@@ -52,6 +52,11 @@ use crate::metrics::Metrics;
 const CONNECT: Duration = Duration::from_secs(3);
 /// A watch ends by itself before this much silence.
 const SILENCE: Duration = Duration::from_secs(310);
+/// Between two pieces of a list that is taken as it comes.
+pub const LIST_PAUSE: Duration = Duration::from_secs(4);
+/// How long a watch is asked for, and when it is given up though the cluster has not ended it.
+pub const WATCH_SECONDS: u32 = 290;
+pub const WATCH_SILENCE: Duration = Duration::from_secs(WATCH_SECONDS as u64 + 5);
 pub const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 
 /// Between tries of what goes on for ever. Not all who ask a cluster that fails ask again at the same time.

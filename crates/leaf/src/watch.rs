@@ -1,7 +1,7 @@
 //! The standing watches on one member: claims and volumes with our labels, and the StorageClasses. Each resumes after
 //! an interruption and ends only when its future is dropped, or when it has lost its thread.
 
-use std::{fmt::Debug, time::Duration};
+use std::fmt::Debug;
 
 use backon::BackoffBuilder;
 use futures::{AsyncBufReadExt, TryStreamExt, future::select_all};
@@ -18,15 +18,14 @@ use serde::de::DeserializeOwned;
 use tokio::time::{Instant, timeout};
 
 use super::{MemberClient, limits, ownership, row, rows::Kind, trimmed::Trimmed};
-use cluster::{AFTER_TOO_MUCH, LONGEST_PAUSE, Reading, is_before, items::Items, object_in, pauses, with_causes};
+use cluster::{
+    AFTER_TOO_MUCH, LIST_PAUSE, LONGEST_PAUSE, Reading, WATCH_SECONDS, WATCH_SILENCE, is_before, items::Items,
+    object_in, pauses, with_causes,
+};
 use domain::volume::VolumeHash;
 
 /// Where a list in one piece has failed before.
 const PAGE: u32 = 500;
-const LIST_PAUSE: Duration = Duration::from_secs(4);
-/// How long a watch is asked for, and when it is given up though the member has not ended it.
-const WATCH_SECONDS: u32 = 290;
-const WATCH_SILENCE: Duration = Duration::from_secs(WATCH_SECONDS as u64 + 5);
 
 /// Keeps the rows of a member true. Returns when a watch has lost its thread and would have to list anew: before that is
 /// believed, somebody has to ask again which cluster this is.

@@ -18,17 +18,16 @@ use tokio::{
 
 use super::HostVolumes;
 use crate::{Host, volume::OfSpec};
-use cluster::{Aside, LONGEST_PAUSE, Reading, items::Items, pauses, trimmed::Trimmed, with_causes};
+use cluster::{
+    Aside, LIST_PAUSE, LONGEST_PAUSE, Reading, WATCH_SECONDS, WATCH_SILENCE, items::Items, pauses, trimmed::Trimmed,
+    with_causes,
+};
 
 /// As it is listed and watched.
 type Volume = Trimmed<PersistentVolume, OfSpec>;
 
 /// Where a list in one piece has failed before.
 const PAGE: u32 = 500;
-const LIST_PAUSE: Duration = Duration::from_secs(4);
-/// How long a watch is asked for, and when it is given up though the host has not ended it.
-const WATCH_SECONDS: u32 = 290;
-const WATCH_SILENCE: Duration = Duration::from_secs(WATCH_SECONDS as u64 + 5);
 
 /// The connection of a watch that was begun so lately has not died unnoticed.
 const YOUNG: Duration = Duration::from_secs(10);

@@ -3,8 +3,8 @@
 //! It says where to look, and never what to do: before a leaf is removed, kept or made anew, the host is asked itself.
 
 mod follow;
-mod kept;
 mod news;
+mod packed;
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
@@ -20,8 +20,8 @@ use domain::{
     compact_text::CompactText,
     volume::{VolumeHash, VolumeId},
 };
-use kept::{Kept, Key, member_of};
 use news::Listeners;
+use packed::{Key, PackedVolume, member_of};
 
 pub use follow::keep;
 pub use news::MemberNews;
@@ -37,7 +37,7 @@ pub struct HostVolumes {
 #[derive(Debug, Default)]
 struct Table {
     /// By member.
-    volumes: BTreeMap<Box<str>, BTreeMap<Key, Box<Kept>>>,
+    volumes: BTreeMap<Box<str>, BTreeMap<Key, Box<PackedVolume>>>,
     /// By name.
     handles: HashMap<CompactText, Arc<str>>,
     relist: Relist<CompactText>,
@@ -61,7 +61,7 @@ impl HostVolumes {
         let table = self.lock();
         let volumes = table.volumes.get(member_of(handle)).into_iter();
         let there = volumes.flat_map(|volumes| volumes.range(Key::before(handle)..Key::after(handle)));
-        let mut found: Vec<HostVolume> = there.map(|(key, kept)| kept.volume(key)).collect();
+        let mut found: Vec<HostVolume> = there.map(|(key, packed)| packed.volume(key)).collect();
         found.sort_by(|one, other| one.name.cmp(&other.name));
         found
     }
@@ -69,8 +69,8 @@ impl HostVolumes {
     /// Those whose claim has gone, and that are to go with it.
     pub fn to_be_reclaimed(&self) -> Vec<HostVolume> {
         let table = self.lock();
-        let all = table.volumes.values().flatten().filter(|(_, kept)| kept.is_to_be_reclaimed());
-        all.map(|(key, kept)| kept.volume(key)).collect()
+        let all = table.volumes.values().flatten().filter(|(_, packed)| packed.is_to_be_reclaimed());
+        all.map(|(key, packed)| packed.volume(key)).collect()
     }
 
     /// Of these hashes, those that a handle names, in whatever member.
@@ -130,17 +130,17 @@ impl HostVolumes {
     /// Takes in a volume as it is now.
     pub fn put(&self, volume: &PersistentVolume) {
         let Some(new) = HostVolume::new(volume) else { return };
-        let (key, kept) = (Key::of(&new), Kept::keep(&new));
+        let (key, packed) = (Key::of(&new), PackedVolume::of(&new));
         let mut table = self.lock();
         table.relist.tell(&key.name);
-        if table.get(&key) == Some(&kept) {
+        if table.get(&key) == Some(&packed) {
             return;
         }
         if let Some(before) = table.forget(&key.name).filter(|before| *before != key.handle) {
             table.listeners.tell(&before);
         }
         table.listeners.tell(&key.handle);
-        table.insert(key, kept);
+        table.insert(key, packed);
     }
 
     fn drop(&self, name: &str) {
@@ -172,13 +172,13 @@ impl HostVolumes {
 }
 
 impl Table {
-    fn get(&self, key: &Key) -> Option<&Kept> {
-        self.volumes.get(member_of(&key.handle))?.get(key).map(|kept| &**kept)
+    fn get(&self, key: &Key) -> Option<&PackedVolume> {
+        self.volumes.get(member_of(&key.handle))?.get(key).map(|packed| &**packed)
     }
 
-    fn insert(&mut self, key: Key, kept: Kept) {
+    fn insert(&mut self, key: Key, packed: PackedVolume) {
         self.handles.insert(key.name.clone(), Arc::clone(&key.handle));
-        self.volumes.entry(member_of(&key.handle).into()).or_default().insert(key, Box::new(kept));
+        self.volumes.entry(member_of(&key.handle).into()).or_default().insert(key, Box::new(packed));
     }
 
     /// Its handle, where it was known.

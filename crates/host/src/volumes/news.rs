@@ -8,7 +8,7 @@ use std::{
 
 use tokio::sync::Notify;
 
-use super::kept::member_of;
+use super::packed::member_of;
 
 /// Of which volumes of one member there was news since somebody looked at them.
 #[derive(Debug, Default)]

@@ -52,7 +52,7 @@ impl Key {
 /// All else that is known of a volume.
 #[derive(Debug, PartialEq, Eq)]
 #[expect(clippy::struct_excessive_bools, reason = "each is an observation of its own")]
-pub(super) struct Kept {
+pub(super) struct PackedVolume {
     uid: CompactText,
     claim_uid: CompactText,
     /// Its claim is called as the leaf claim that the handle names.
@@ -66,8 +66,8 @@ pub(super) struct Kept {
     terminating: bool,
 }
 
-impl Kept {
-    pub(super) fn keep(volume: &HostVolume) -> Self {
+impl PackedVolume {
+    pub(super) fn of(volume: &HostVolume) -> Self {
         let claim_as_in_handle = volume.claim.is_some() && volume.claim.as_deref() == claim_in(&volume.handle);
         Self {
             uid: CompactText::from(&*volume.uid),
@@ -150,7 +150,7 @@ mod tests {
             for claim in [None, Some("shop/db"), Some("bank/db"), Some(""), Some("/")] {
                 for name in [format!("pvc-{UID}"), "by-hand".to_owned()] {
                     let volume = volume(&name, handle, claim);
-                    assert_eq!(Kept::keep(&volume).volume(&Key::of(&volume)), volume);
+                    assert_eq!(PackedVolume::of(&volume).volume(&Key::of(&volume)), volume);
                 }
             }
         }
@@ -158,8 +158,8 @@ mod tests {
 
     #[test]
     fn claim_that_is_called_as_its_leaf_claim_takes_no_room() {
-        let kept = Kept::keep(&volume("a", "m/shop/db/0123456789abcdef", Some("shop/db")));
-        assert!(kept.claim_as_in_handle && kept.claim.is_none());
+        let packed = PackedVolume::of(&volume("a", "m/shop/db/0123456789abcdef", Some("shop/db")));
+        assert!(packed.claim_as_in_handle && packed.claim.is_none());
     }
 
     #[test]

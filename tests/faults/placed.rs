@@ -43,7 +43,7 @@ fn host_claim(bench: &Bench) -> Arc<Value> {
 }
 
 /// The member on record, and for the claim of which UID.
-fn record(bench: &Bench) -> [String; 2] {
+pub fn record(bench: &Bench) -> [String; 2] {
     let claim = host_claim(bench);
     ["member", "member-of"].map(|key| text(&claim, &format!("/metadata/annotations/kosmos.csi.io~1{key}")).to_owned())
 }
@@ -185,8 +185,8 @@ fn choice_that_arrives_late_is_not_written_on_a_claim_that_has_a_volume() {
     virtual_time::run(1, async {
         let bench = bench().await;
         let caller = Caller::new(&bench, data(&[0]));
-        next_record(&bench, Action::Late(LATE));
-        assert!(caller.create().await.is_err());
+        let sent = next_record(&bench, Action::Late(LATE));
+        assert!(caller.create().await.is_err() && sent.load(Ordering::Relaxed));
         bench.host.change(CLAIMS, SHOP, "data", |claim| claim["spec"]["volumeName"] = json!("by-hand")).unwrap();
         sleep(LATE).await;
         assert_eq!(record(&bench), ["", ""], "{}", bench.guard.trace().join("\n"));

@@ -29,8 +29,14 @@ fn settings(world: &World, namespace: &str) -> Value {
 }
 
 #[test]
-fn namespace_in_which_the_member_fails_keeps_no_other_one_from_being_kept_up_to_date() {
-    for (verb, code, reason) in [(Verb::Patch, 500, "InternalError"), (Verb::Create, 404, "NotFound")] {
+fn namespace_in_which_the_member_fails_or_is_silent_keeps_no_other_one_from_being_kept_up_to_date() {
+    let answers = |code, reason| Action::Answer { code, reason };
+    for (verb, action) in [
+        (Verb::Patch, answers(500, "InternalError")),
+        (Verb::Create, answers(404, "NotFound")),
+        (Verb::Patch, Action::Hang),
+        (Verb::Create, Action::Hang),
+    ] {
         story(1, async {
             let world = standing(1).await;
             world.host.create("namespaces", json!({"metadata": {"name": FIRST}})).unwrap();
@@ -41,7 +47,7 @@ fn namespace_in_which_the_member_fails_keeps_no_other_one_from_being_kept_up_to_
             }
             world.member.faults().set(move |asked| {
                 let fails = asked.verb == verb && asked.resource == "configmaps" && asked.namespace == FIRST;
-                if fails { Action::Answer { code, reason } } else { Action::Pass }
+                if fails { action.clone() } else { Action::Pass }
             });
             for namespace in [FIRST, SHOP] {
                 if verb == Verb::Create {

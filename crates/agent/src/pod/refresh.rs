@@ -47,8 +47,22 @@ const NAMED: usize = 5;
 
 /// Where a thing is, by its kind.
 type SyncedObject = (Kind, Place);
-/// What was answered that keeps a namespace from being looked at.
+/// One that is to be looked at, as it is there.
+type Due = (SyncedObject, Option<Value>);
+/// What keeps a namespace from being looked at.
 type Failures = BTreeMap<String, kube::Error>;
+
+/// What one look leaves to the next one.
+#[derive(Default)]
+struct Past {
+    /// Since when nothing names what is there.
+    unused: HashMap<SyncedObject, Instant>,
+    /// Namespaces in which Secrets were when they were last listed, or may be. They are listed there until none is left: somebody may have
+    /// removed the mark, or the namespace takes none.
+    holding: BTreeSet<String>,
+    /// Of which no answer came in time, as where a webhook is silent: the next look has all others before it.
+    silent: Option<SyncedObject>,
+}
 
 /// What one look goes by.
 struct Look<'a> {
@@ -66,10 +80,10 @@ impl Pods<'_> {
     /// Keeps everything up to date that pods of the host name there, and removes what no copy names any more, or what the host no
     /// longer gives, until it is dropped.
     pub(super) async fn keep_named(&self) {
-        let (mut unused, mut holding, mut last_thorough) = (HashMap::new(), BTreeSet::new(), None::<Instant>);
+        let (mut past, mut last_thorough) = (Past::default(), None::<Instant>);
         loop {
             let is_thorough = last_thorough.is_none_or(|since| since.elapsed() >= EVERYWHERE);
-            match self.look_at_named(&mut unused, &mut holding, is_thorough).await {
+            match self.look_at_named(&mut past, is_thorough).await {
                 Ok(failures) => {
                     if is_thorough {
                         last_thorough = Some(Instant::now());
@@ -98,12 +112,7 @@ impl Pods<'_> {
         }
     }
 
-    async fn look_at_named(
-        &self,
-        unused: &mut HashMap<SyncedObject, Instant>,
-        holding: &mut BTreeSet<String>,
-        is_thorough: bool,
-    ) -> kube::Result<Failures> {
+    async fn look_at_named(&self, past: &mut Past, is_thorough: bool) -> kube::Result<Failures> {
         let (mut failures, named_by_copies) = (Failures::new(), self.named_by_copies());
         let mut there = self.ours_in(Kind::ConfigMap, "").await?;
         let marked_by = |mark: &str| -> BTreeSet<String> {
@@ -113,25 +122,45 @@ impl Pods<'_> {
         let (marked, formerly) = (marked_by(&self.namespace_mark()), marked_by(FORMER_MARK));
         let open = self.view.open_namespaces.list(&self.host.client).await?;
         let everywhere = is_thorough.then_some(&*open);
-        let mut namespaces = with_secrets(everywhere, &marked, holding, &named_by_copies);
+        let mut namespaces = with_secrets(everywhere, &marked, &past.holding, &named_by_copies);
         namespaces.extend(formerly);
-        there.extend(self.secrets_there(namespaces, &marked, holding, &mut failures).await?);
-        there.retain(|((_, place), _)| !self.marks_secrets(place, &marked, holding));
+        there.extend(self.secrets_there(namespaces, &marked, &mut past.holding, &mut failures).await?);
+        there.retain(|((_, place), _)| !self.marks_secrets(place, &marked, &past.holding));
         let is_there: BTreeSet<SyncedObject> = there.iter().map(|(thing, _)| thing.clone()).collect();
         let is_known = |thing: &SyncedObject| is_there.contains(thing) || failures.contains_key(&thing.1.namespace);
-        unused.retain(|thing, _| is_known(thing) && !named_by_copies.contains(thing));
-        let mut look = Look { wanted: self.wanted(), named_by_copies, open, asked: BTreeMap::new(), unused };
-        for (thing, object) in there {
-            put_by(&mut failures, &thing, self.attend_to(&mut look, &thing, &object).await)?;
-        }
-        for (thing, pod) in look.wanted.iter().filter(|(thing, _)| look.lacks(thing, &is_there)) {
-            put_by(&mut failures, thing, self.refresh(thing, None, pod).await)?;
+        past.unused.retain(|thing, _| is_known(thing) && !named_by_copies.contains(thing));
+        let (unused, asked) = (&mut past.unused, BTreeMap::new());
+        let mut look = Look { wanted: self.wanted(), named_by_copies, open, asked, unused };
+        let there = there.into_iter().map(|(thing, object)| (thing, Some(object)));
+        let lacking = look.lacking(&is_there).into_iter().map(|thing| (thing, None));
+        let due = after(past.silent.as_ref(), there.chain(lacking).collect());
+        if let Some(silent) = self.attend_to_all(&mut look, due, &mut failures).await {
+            past.silent = Some(silent);
         }
         Ok(failures)
     }
 
-    /// One that is there.
-    async fn attend_to(&self, look: &mut Look<'_>, thing: &SyncedObject, object: &Value) -> kube::Result<()> {
+    /// Where no answer comes in time, nothing more is asked: it may be the cluster that does not answer. Which one that was of.
+    async fn attend_to_all(&self, look: &mut Look<'_>, due: Vec<Due>, failures: &mut Failures) -> Option<SyncedObject> {
+        for (thing, object) in due {
+            let Err(error) = self.attend_to(look, &thing, object.as_ref()).await else { continue };
+            let is_silent = !matches!(error, kube::Error::Api(_) | kube::Error::SerdeError(_));
+            failures.entry(thing.1.namespace.clone()).or_insert(error);
+            if is_silent {
+                return Some(thing);
+            }
+        }
+        None
+    }
+
+    /// `object`: none where somebody in the member has removed it.
+    async fn attend_to(&self, look: &mut Look<'_>, thing: &SyncedObject, object: Option<&Value>) -> kube::Result<()> {
+        let Some(object) = object else {
+            return match look.wanted.get(thing) {
+                Some(pod) => self.refresh(thing, None, pod).await,
+                None => Ok(()),
+            };
+        };
         let gives = if look.is_given(thing) {
             Some(true)
         } else if is_leaving(object) {
@@ -151,8 +180,6 @@ impl Pods<'_> {
         }
     }
 
-    /// `holding`: where some were when they were last listed, or may be. They are listed there until none is left: the mark of a namespace may
-    /// be another host's, and then tells this one nothing.
     async fn secrets_there(
         &self,
         namespaces: BTreeSet<String>,
@@ -309,20 +336,21 @@ impl Look<'_> {
         since.elapsed() > UNUSED
     }
 
-    fn lacks(&self, thing: &SyncedObject, there: &BTreeSet<SyncedObject>) -> bool {
-        self.named_by_copies.contains(thing) && !there.contains(thing) && self.is_given(thing)
+    /// What copies are to have, and somebody in the member has removed.
+    fn lacking(&self, there: &BTreeSet<SyncedObject>) -> Vec<SyncedObject> {
+        let lacks = |thing: &&SyncedObject| {
+            self.named_by_copies.contains(*thing) && !there.contains(*thing) && self.is_given(thing)
+        };
+        self.wanted.keys().filter(lacks).cloned().collect()
     }
 }
 
-/// What is answered of one namespace keeps no other one from being looked at. A cluster that does not answer ends the look.
-fn put_by(failures: &mut Failures, (_, place): &SyncedObject, outcome: kube::Result<()>) -> kube::Result<()> {
-    match outcome {
-        Err(error @ kube::Error::Api(_)) => {
-            failures.entry(place.namespace.clone()).or_insert(error);
-            Ok(())
-        }
-        other => other,
+/// All of them, from what comes after this one on, and it last.
+fn after(one: Option<&SyncedObject>, mut due: Vec<Due>) -> Vec<Due> {
+    if let Some(at) = due.iter().position(|(thing, _)| Some(thing) == one) {
+        due.rotate_left(at + 1);
     }
+    due
 }
 
 /// Where there may be Secrets of ours.

@@ -1,6 +1,9 @@
 //! What pods name, kept in a member in which something is in the way of that, or which another host uses as well.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, Mutex},
+    time::Duration,
+};
 
 use serde_json::{Value, json};
 use simulate::{
@@ -9,7 +12,7 @@ use simulate::{
 };
 use tokio::time::sleep;
 
-use super::{NODE, SHOP, World, give_secrets, run_with_secret, standing, story, until};
+use super::{NODE, SHOP, World, give_secrets, lock, run_with_secret, standing, story, until};
 
 /// Looked at before any other.
 const FIRST: &str = "first";
@@ -170,4 +173,50 @@ fn mark_of_before_stands_for_secrets_until_the_namespace_has_one_of_the_hosts_ow
         until("that of before goes", || !has("kosmos-csi.secrets")).await;
         assert!(has(&own) && world.member.get("secrets", SHOP, "keys").is_some());
     });
+}
+
+/// As where somebody there has removed its RoleBinding; and an earlier version had marked the namespace.
+#[test]
+fn secrets_in_a_namespace_to_which_there_is_no_right_just_now_are_found_once_it_is_given_back() {
+    for former in [false, true] {
+        story(1, async {
+            let (world, has_right) = (standing(1).await, Arc::new(Mutex::new(true)));
+            let may = Arc::clone(&has_right);
+            world.member.faults().set(move |asked| {
+                let denied = asked.resource == "secrets" && !*lock(&may);
+                if denied { Action::Answer { code: 403, reason: "Forbidden" } } else { Action::Pass }
+            });
+            give_secrets(&world, "true");
+            run_with_secret(&world);
+            until("it runs", || world.phase("web") == "Running").await;
+            *lock(&has_right) = false;
+            let mut mark = format!("kosmos-csi.secrets.{}", world.host_id());
+            if former {
+                let mut of_before = Value::clone(&world.member.get("configmaps", SHOP, &mark).unwrap());
+                of_before["metadata"] = json!({"namespace": SHOP, "name": "kosmos-csi.secrets",
+                    "labels": of_before["metadata"]["labels"], "annotations": of_before["metadata"]["annotations"]});
+                world.member.create("configmaps", of_before).unwrap();
+                world.member.delete("configmaps", SHOP, &mark).unwrap();
+                mark = "kosmos-csi.secrets".to_owned();
+            }
+            give_secrets(&world, "false");
+            world.host.delete("pods", SHOP, "web").unwrap();
+            until("the copy is gone", || world.copy("web").is_none()).await;
+            sleep(Duration::from_mins(5)).await;
+            assert!(
+                world.member.get("configmaps", SHOP, &mark).is_some(),
+                "nothing says any more that there are Secrets"
+            );
+            *lock(&has_right) = true;
+            until("the Secret is gone", || world.member.get("secrets", SHOP, "keys").is_none()).await;
+            let has_marks = || {
+                world
+                    .member
+                    .list("configmaps")
+                    .iter()
+                    .any(|map| text(map, "/metadata/name").starts_with("kosmos-csi.secrets"))
+            };
+            until("and all marks", || !has_marks()).await;
+        });
+    }
 }

@@ -52,6 +52,13 @@ type Due = (SyncedObject, Option<Value>);
 /// What keeps a namespace from being looked at.
 type Failures = BTreeMap<String, kube::Error>;
 
+/// Namespaces of the member that are marked as having Secrets of this host.
+struct Marks {
+    own: BTreeSet<String>,
+    /// By the name that the marks of all hosts had.
+    former: BTreeSet<String>,
+}
+
 /// What one look leaves to the next one.
 #[derive(Default)]
 struct Past {
@@ -115,17 +122,11 @@ impl Pods<'_> {
     async fn look_at_named(&self, past: &mut Past, is_thorough: bool) -> kube::Result<Failures> {
         let (mut failures, named_by_copies) = (Failures::new(), self.named_by_copies());
         let mut there = self.ours_in(Kind::ConfigMap, "").await?;
-        let marked_by = |mark: &str| -> BTreeSet<String> {
-            let marks = there.iter().filter(|((_, place), _)| place.name == mark);
-            marks.map(|((_, place), _)| place.namespace.clone()).collect()
-        };
-        let (marked, formerly) = (marked_by(&self.namespace_mark()), marked_by(FORMER_MARK));
+        let marks = self.marks(&there);
         let open = self.view.open_namespaces.list(&self.host.client).await?;
-        let everywhere = is_thorough.then_some(&*open);
-        let mut namespaces = with_secrets(everywhere, &marked, &past.holding, &named_by_copies);
-        namespaces.extend(formerly);
-        there.extend(self.secrets_there(namespaces, &marked, &mut past.holding, &mut failures).await?);
-        there.retain(|((_, place), _)| !self.marks_secrets(place, &marked, &past.holding));
+        let namespaces = with_secrets(is_thorough.then_some(&*open), &marks, &past.holding, &named_by_copies);
+        there.extend(self.secrets_there(namespaces, &marks, &mut past.holding, &mut failures).await?);
+        there.retain(|((_, place), _)| !self.marks_secrets(place, &marks, &past.holding));
         let is_there: BTreeSet<SyncedObject> = there.iter().map(|(thing, _)| thing.clone()).collect();
         let is_known = |thing: &SyncedObject| is_there.contains(thing) || failures.contains_key(&thing.1.namespace);
         past.unused.retain(|thing, _| is_known(thing) && !named_by_copies.contains(thing));
@@ -183,7 +184,7 @@ impl Pods<'_> {
     async fn secrets_there(
         &self,
         namespaces: BTreeSet<String>,
-        marked: &BTreeSet<String>,
+        marks: &Marks,
         holding: &mut BTreeSet<String>,
         failures: &mut Failures,
     ) -> kube::Result<Vec<(SyncedObject, Value)>> {
@@ -194,11 +195,15 @@ impl Pods<'_> {
                     holding.remove(&namespace);
                 }
                 Ok(secrets) => {
-                    if !marked.contains(&namespace) {
+                    if !marks.own.contains(&namespace) {
                         self.mark_again(&namespace).await?;
                     }
                     there.extend(secrets);
                     holding.insert(namespace);
+                }
+                // Where the member gives no right to Secrets, and no mark says otherwise, there are none of ours.
+                Err(kube::Error::Api(status)) if [403, 404].contains(&status.code) && !marks.has(&namespace) => {
+                    holding.remove(&namespace);
                 }
                 Err(error @ kube::Error::Api(_)) => {
                     failures.insert(namespace.clone(), error);
@@ -210,13 +215,21 @@ impl Pods<'_> {
         Ok(there)
     }
 
+    fn marks(&self, config_maps: &[(SyncedObject, Value)]) -> Marks {
+        let named = |mark: &str| {
+            let marks = config_maps.iter().filter(|((_, place), _)| place.name == mark);
+            marks.map(|((_, place), _)| place.namespace.clone()).collect()
+        };
+        Marks { own: named(&self.namespace_mark()), former: named(FORMER_MARK) }
+    }
+
     fn is_mark(&self, name: &str) -> bool {
         name == FORMER_MARK || name == self.namespace_mark()
     }
 
     /// A mark that stays. One of before does until the namespace has one of this host's own.
-    fn marks_secrets(&self, place: &Place, marked: &BTreeSet<String>, holding: &BTreeSet<String>) -> bool {
-        let is_needed = place.name != FORMER_MARK || !marked.contains(&place.namespace);
+    fn marks_secrets(&self, place: &Place, marks: &Marks, holding: &BTreeSet<String>) -> bool {
+        let is_needed = place.name != FORMER_MARK || !marks.own.contains(&place.namespace);
         self.is_mark(&place.name) && holding.contains(&place.namespace) && is_needed
     }
 
@@ -286,14 +299,7 @@ impl Pods<'_> {
     /// Without what is in them.
     async fn ours_in(&self, kind: Kind, namespace: &str) -> kube::Result<Vec<(SyncedObject, Value)>> {
         let ours = ListParams::default().labels(&format!("{MANAGED_BY}={DRIVER},{HOST}={}", self.host.id));
-        let listed = self.of_kind(kind, namespace, false).list_metadata(&ours).await;
-        let listed = match listed {
-            // Where the member gives no right to Secrets, there are none of ours.
-            Err(kube::Error::Api(status)) if [403, 404].contains(&status.code) && kind == Kind::Secret => {
-                return Ok(Vec::new());
-            }
-            other => other?,
-        };
+        let listed = self.of_kind(kind, namespace, false).list_metadata(&ours).await?;
         let objects = listed.items.into_iter().map(|object| json!({"metadata": object.metadata}));
         Ok(objects.filter(|object| self.is_ours(object)).map(|object| ((kind, Place::of(&object)), object)).collect())
     }
@@ -320,6 +326,12 @@ impl Pods<'_> {
             tracing::warn!(member = self.member.name, %kind, object = %place, why.message, "an object in the member is not kept up to date");
         }
         Ok(())
+    }
+}
+
+impl Marks {
+    fn has(&self, namespace: &str) -> bool {
+        self.own.contains(namespace) || self.former.contains(namespace)
     }
 }
 
@@ -356,11 +368,12 @@ fn after(one: Option<&SyncedObject>, mut due: Vec<Due>) -> Vec<Due> {
 /// Where there may be Secrets of ours.
 fn with_secrets(
     open: Option<&BTreeSet<String>>,
-    marked: &BTreeSet<String>,
+    marks: &Marks,
     holding: &BTreeSet<String>,
     named: &BTreeSet<SyncedObject>,
 ) -> BTreeSet<String> {
     let named = named.iter().filter(|(kind, _)| *kind == Kind::Secret).map(|(_, place)| &place.namespace);
+    let marked = marks.own.iter().chain(&marks.former);
     open.into_iter().flatten().chain(marked).chain(holding).chain(named).cloned().collect()
 }
 

@@ -119,6 +119,23 @@ fn plant_secrets(world: &World, namespace: &str, finalizers: &Value) {
 }
 
 #[test]
+fn secret_that_is_called_like_a_mark_is_removed_like_any_other() {
+    story(1, async {
+        let world = standing(1).await;
+        let (own, namespace) = (format!("{MARK}.{}", world.host_id()), "planted");
+        world.member.create("namespaces", json!({"metadata": {"name": namespace}})).unwrap();
+        for (kind, name) in [("configmaps", own.as_str()), ("secrets", MARK), ("secrets", &own)] {
+            let metadata = marked(&world, namespace, name, &json!({"kosmos.csi.io/version": "x"}));
+            world.member.create(kind, json!({"metadata": metadata})).unwrap();
+        }
+        for kind in ["secrets", "configmaps"] {
+            let is_there = |name: &str| world.member.get(kind, namespace, name).is_some();
+            until(kind, || !is_there(MARK) && !is_there(&own)).await;
+        }
+    });
+}
+
+#[test]
 fn secrets_with_our_labels_that_somebodys_finalizer_keeps_do_not_keep_others_from_being_removed() {
     story(1, async {
         let world = standing(1).await;

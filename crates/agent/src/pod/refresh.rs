@@ -126,7 +126,7 @@ impl Pods<'_> {
         let open = self.view.open_namespaces.list(&self.host.client).await?;
         let namespaces = with_secrets(is_thorough.then_some(&*open), &marks, &past.holding, &named_by_copies);
         there.extend(self.secrets_there(namespaces, &marks, &mut past.holding, &mut failures).await?);
-        there.retain(|((_, place), _)| !self.marks_secrets(place, &marks, &past.holding));
+        there.retain(|(thing, _)| !self.marks_secrets(thing, &marks, &past.holding));
         let is_there: BTreeSet<SyncedObject> = there.iter().map(|(thing, _)| thing.clone()).collect();
         let is_known = |thing: &SyncedObject| is_there.contains(thing) || failures.contains_key(&thing.1.namespace);
         past.unused.retain(|thing, _| is_known(thing) && !named_by_copies.contains(thing));
@@ -170,7 +170,7 @@ impl Pods<'_> {
         } else {
             self.is_open_now(&thing.1.namespace, &mut look.asked).await?
         };
-        let is_idle = gives == Some(true) && (self.is_mark(&thing.1.name) || look.is_idle(thing));
+        let is_idle = gives == Some(true) && (self.is_mark(thing) || look.is_idle(thing));
         match (gives, look.wanted.get(thing)) {
             (Some(false), _) => {
                 self.remove(thing, object, "its namespace in the host gives members no Secrets any more").await
@@ -223,14 +223,15 @@ impl Pods<'_> {
         Marks { own: named(&self.namespace_mark()), former: named(FORMER_MARK) }
     }
 
-    fn is_mark(&self, name: &str) -> bool {
-        name == FORMER_MARK || name == self.namespace_mark()
+    fn is_mark(&self, (kind, place): &SyncedObject) -> bool {
+        *kind == Kind::ConfigMap && (place.name == FORMER_MARK || place.name == self.namespace_mark())
     }
 
     /// A mark that stays. One of before does until the namespace has one of this host's own.
-    fn marks_secrets(&self, place: &Place, marks: &Marks, holding: &BTreeSet<String>) -> bool {
+    fn marks_secrets(&self, thing: &SyncedObject, marks: &Marks, holding: &BTreeSet<String>) -> bool {
+        let (_, place) = thing;
         let is_needed = place.name != FORMER_MARK || !marks.own.contains(&place.namespace);
-        self.is_mark(&place.name) && holding.contains(&place.namespace) && is_needed
+        self.is_mark(thing) && holding.contains(&place.namespace) && is_needed
     }
 
     /// One that takes no mark, as by its quota or because it ends, keeps no other from being looked at: what it has is known by `holding`.

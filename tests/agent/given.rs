@@ -114,6 +114,29 @@ fn hosts_that_share_a_namespace_have_each_its_own_authority_there() {
     });
 }
 
+/// Else a pod of one host takes from another host's what that cannot do without.
+#[test]
+fn object_that_is_called_like_what_agents_make_for_themselves_is_put_into_no_member() {
+    story(1, async {
+        let world = standing(1).await;
+        world.open_namespace(SHOP);
+        give_secrets(&world, "true");
+        for (pod, kind, name) in [
+            ("a", "configmaps", "kosmos-csi.secrets.another"),
+            ("b", "configmaps", "kosmos-csi.kube-root-ca.crt.another"),
+            ("c", "secrets", "kosmos-csi-token-0123456789abcdef"),
+        ] {
+            world.host.create(kind, json!({"metadata": {"namespace": SHOP, "name": name}})).unwrap();
+            let source = if kind == "secrets" { "secretRef" } else { "configMapRef" };
+            let containers = json!([{"name": "c", "image": "i:1", "envFrom": [{source: {"name": name}}]}]);
+            let spec = json!({"nodeName": NODE, "containers": containers, "automountServiceAccountToken": false});
+            world.host.create("pods", json!({"metadata": {"namespace": SHOP, "name": pod}, "spec": spec})).unwrap();
+            until("it says why", || world.says(pod, "ObjectNotGiven", "give it another name")).await;
+            assert!(world.copy(pod).is_none() && world.member.get(kind, SHOP, name).is_none(), "{name}");
+        }
+    });
+}
+
 #[test]
 fn secret_goes_also_where_the_mark_of_its_namespace_is_another_hosts() {
     story(1, async {

@@ -17,7 +17,7 @@ use super::{
     },
     Pods,
     account_tokens::{self, RENEW_AT},
-    names::{Given, Kind, Name, ROOT_CA, host_root_ca, named, token_secret, tokens},
+    names::{Given, Kind, Name, ROOT_CA, host_root_ca, is_of_an_agent, named, token_secret, tokens},
     rejection::{PodRejection, denied},
 };
 use domain::volume::DRIVER;
@@ -95,6 +95,9 @@ impl Pods<'_> {
         namespace: &str,
         there: Option<&Value>,
     ) -> kube::Result<Result<bool, PodRejection>> {
+        if let Some(why) = refused_name((*kind, name), &self.host.id.0) {
+            return Ok(Err(why));
+        }
         let original = match read(&self.of_kind(*kind, namespace, true), in_host(name, &self.host.id.0)).await {
             Err(error) => return denied(error, *kind, namespace, "host"),
             Ok(None) => return Ok(Ok(false)),
@@ -208,7 +211,17 @@ pub(super) fn rewritten(pod: &Value, secrets: bool, host: &str) -> Value {
     spec
 }
 
-/// Why an object of the host is given to no member.
+/// Why an object of the host is given to no member: another host's agent, or this one, may make its own of that name there.
+fn refused_name((kind, name): (Kind, &str), host: &str) -> Option<PodRejection> {
+    let is_root_ca = kind == Kind::ConfigMap && name == host_root_ca(host);
+    (is_of_an_agent(name) && !is_root_ca).then(|| {
+        let message =
+            format!("{kind} {name} is called like what agents make for themselves in members: give it another name");
+        PodRejection::new("ObjectNotGiven", message)
+    })
+}
+
+/// The same of what is in it.
 fn refused_type(name: &str, original: &Value) -> Option<PodRejection> {
     let message = format!(
         "Secret {name} is of type {ACCOUNT_TOKEN}, which in a member would be given a token of an account there: have a token of the host's \

@@ -14,6 +14,14 @@ pub(super) fn host_root_ca(host: &str) -> String {
     format!("kosmos-csi.{ROOT_CA}.{host}")
 }
 
+/// What agents make for themselves in members has names that begin with one of these.
+const OWN: [&str; 2] = ["kosmos-csi.", TOKENS];
+const TOKENS: &str = "kosmos-csi-token-";
+
+pub(super) fn is_of_an_agent(name: &str) -> bool {
+    OWN.iter().any(|own| name.starts_with(own))
+}
+
 /// The volume in which a cluster hands its pods the account's token.
 const ACCESS: &str = "kube-api-access-";
 
@@ -97,7 +105,7 @@ pub(super) fn tokens(spec: &Value) -> Vec<Token> {
 pub(super) fn token_secret(pod_uid: &str) -> String {
     let mut first = [0; 8];
     first.copy_from_slice(&Sha256::digest(pod_uid)[..8]);
-    format!("kosmos-csi-token-{:016x}", u64::from_be_bytes(first))
+    format!("{TOKENS}{:016x}", u64::from_be_bytes(first))
 }
 
 pub(super) fn token_key(number: usize) -> String {

@@ -63,6 +63,14 @@ struct Seen {
     since: Instant,
 }
 
+impl Seen {
+    /// Until it is asked for again: after this pause, or once it may be taken, where that comes first.
+    fn soonest(&self, pause: Duration) -> Duration {
+        let left = DURATION.saturating_sub(self.since.elapsed());
+        if left.is_zero() { pause } else { pause.min(left) }
+    }
+}
+
 impl Lease {
     /// Each kind of work has a lease of its own, by this name.
     pub fn new(client: Client, namespace: &str, name: &'static str) -> Self {
@@ -158,7 +166,8 @@ impl Lease {
                 Ok(None) => {}
                 Err(error) => tracing::debug!(error = with_causes(&error), "the lease cannot be asked for"),
             }
-            sleep(pauses.next().unwrap_or(RETRY)).await;
+            let pause = pauses.next().unwrap_or(RETRY);
+            sleep(seen.as_ref().map_or(pause, |seen| seen.soonest(pause))).await;
         }
     }
 
@@ -264,6 +273,16 @@ impl Lease {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn lease_is_asked_for_when_it_may_be_taken_and_no_more_often_after_that() {
+        let seen = Seen { version: "1".to_owned(), since: Instant::now() };
+        assert_eq!(seen.soonest(RETRY), RETRY);
+        sleep(DURATION.saturating_sub(RETRY / 4)).await;
+        assert!(seen.soonest(RETRY) <= RETRY / 4, "it may be taken then");
+        sleep(RETRY / 4).await;
+        assert_eq!(seen.soonest(RETRY), RETRY, "it was not to be had");
+    }
 
     #[test]
     fn lease_is_taken_once_what_its_holder_began_to_write_has_ended() {

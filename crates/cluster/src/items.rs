@@ -1,6 +1,6 @@
 //! A list, cut into its items while it comes, so that it never stands in memory as a whole. Pure.
 
-use serde::Deserialize;
+use serde::{Deserialize, de::IgnoredAny};
 
 /// Takes the text of a list piece by piece.
 #[derive(Debug, Default)]
@@ -97,8 +97,11 @@ impl Items {
         #[derive(Deserialize)]
         struct Frame {
             metadata: Head,
+            /// What has none of them is no list, and tells of nothing that it has gone.
+            #[serde(rename = "items")]
+            _items: IgnoredAny,
         }
-        serde_json::from_slice(&self.frame).map(|Frame { metadata }| metadata)
+        serde_json::from_slice(&self.frame).map(|Frame { metadata, .. }| metadata)
     }
 
     fn text(&mut self, byte: u8) {
@@ -172,7 +175,8 @@ mod tests {
 
     #[test]
     fn what_is_no_list_or_half_of_one_has_no_head() {
-        for text in ["", "bad gateway", "[]", r#"{"items": [{}]}"#, r#"{"metadata": {}, "items": [{}"#] {
+        let status = r#"{"kind": "Status", "metadata": {}, "status": "Success"}"#;
+        for text in ["", "bad gateway", "[]", status, r#"{"items": [{}]}"#, r#"{"metadata": {}, "items": [{}"#] {
             assert!(cut(&[text.as_bytes()]).1.is_err(), "{text}");
         }
     }

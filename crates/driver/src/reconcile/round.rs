@@ -9,6 +9,8 @@ use super::mixed;
 
 /// Nobody goes by all volumes more often: what has to be quick comes as news.
 const ROUND: Duration = Duration::from_mins(10);
+/// Before all are gone by at once again, where more has changed than is remembered.
+const WHOLE: Duration = Duration::from_secs(10);
 /// How many are gone by while others wait.
 pub(super) const AT_ONCE: usize = 200;
 
@@ -17,8 +19,10 @@ pub(super) const AT_ONCE: usize = 200;
 pub(super) struct Round {
     /// Members do not take their steps at the same moment.
     phase: Duration,
-    /// None: all are to be gone by now.
+    /// None: all are to be gone by at once.
     begun: Option<Instant>,
+    /// Not before that.
+    whole: Option<Instant>,
     /// The handle that was last gone by, and how many were.
     at: Option<Arc<str>>,
     gone_by: usize,
@@ -29,12 +33,12 @@ impl Round {
     pub(super) fn of(member: &str) -> Self {
         // Names that differ in their ends alone are far apart then.
         let mixed = u32::try_from(mixed(member).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32).unwrap_or_default();
-        Self { phase: ROUND / u32::MAX * mixed, begun: None, at: None, gone_by: 0 }
+        Self { phase: ROUND / u32::MAX * mixed, begun: None, whole: None, at: None, gone_by: 0 }
     }
 
-    /// Nothing is known of any of them: all are to be gone by now.
+    /// Any of them may have changed: all are to be gone by at once. Who has that be so all the time takes no more than his share of it.
     pub(super) fn begin_anew(&mut self) {
-        *self = Self { begun: None, at: None, gone_by: 0, ..*self };
+        (self.begun, self.at, self.gone_by) = (None, None, 0);
     }
 
     /// The next few of so many; none where it is nobody's turn now. `after`: those that come after one, as many as are wanted.
@@ -50,6 +54,9 @@ impl Round {
         }
         let next = after(self.at.as_deref(), wanted);
         if next.len() < wanted {
+            if self.begun.is_none() {
+                self.whole = Some(now + WHOLE);
+            }
             let begun = self.begun.map_or(now, |begun| now.max(begun + ROUND));
             (self.begun, self.at, self.gone_by) = (Some(begun), None, 0);
         } else {
@@ -59,7 +66,9 @@ impl Round {
     }
 
     fn due(&self, now: Instant, all: usize) -> usize {
-        let Some(begun) = self.begun else { return usize::MAX };
+        let Some(begun) = self.begun else {
+            return if self.whole.is_some_and(|whole| now < whole) { 0 } else { usize::MAX };
+        };
         let passed = now.saturating_duration_since(begun);
         if passed >= ROUND {
             return usize::MAX;
@@ -140,6 +149,19 @@ mod tests {
         assert!(member.by(begun + ROUND * 3).is_empty());
         member.round.begin_anew();
         assert_eq!(member.by(begun + ROUND * 3).len(), 1000, "nothing is known of them any more");
+    }
+
+    #[test]
+    fn member_of_which_more_changes_all_the_time_than_is_remembered_is_gone_by_at_once_every_ten_seconds() {
+        let (mut member, begun) = (Gone::new(0, 1000), Instant::now());
+        let mut gone = 0;
+        for tick in 0..60 {
+            member.round.begin_anew();
+            gone += member.by(begun + Duration::from_secs(tick)).len();
+        }
+        assert_eq!(gone, 6 * 1000);
+        member.round.begin_anew();
+        assert_eq!(member.by(begun + Duration::from_mins(1)).len(), 1000, "and that is not forgotten");
     }
 
     #[test]

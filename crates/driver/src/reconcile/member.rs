@@ -106,11 +106,15 @@ async fn take_news(
     round: &mut Round,
     backlog: &mut MemberBacklog,
 ) {
-    for handle in news.take() {
-        backlog.missed.remove(&handle);
-        if let Some(hash) = look_at(reconciler, leaf, handle, backlog) {
-            backlog.ill.remove(&hash);
+    let told: Vec<_> = news.take().into_iter().collect();
+    for some in told.chunks(AT_ONCE) {
+        for handle in some {
+            backlog.missed.remove(handle);
+            if let Some(hash) = look_at(reconciler, leaf, Arc::clone(handle), backlog) {
+                backlog.ill.remove(&hash);
+            }
         }
+        yield_now().await;
     }
     match leaf.rows.take_changed() {
         None => round.begin_anew(),

@@ -33,6 +33,10 @@ const MANY: usize = 1200;
 /// From the leader's last word to the next leader.
 const TAKEN_OVER: Duration = Duration::from_secs(20);
 const HEALED: Duration = Duration::from_mins(2);
+/// The leader has said two seconds ago at most that it lives, or the other one has heard it two seconds later.
+const LEADS: Duration = Duration::from_millis(12_200);
+/// From then on: who leads looks at all that is there.
+const MARKED: Duration = Duration::from_secs(2);
 
 async fn bench() -> Arc<Bench> {
     let bench = Bench::new(1, 1, &fixture::steady(STEP)).await;
@@ -110,6 +114,39 @@ fn replica_that_takes_over_has_followed_the_hosts_volumes_and_lists_none() {
         delete_leaf_claim(&bench, "data");
         healed(&bench, &caller).await;
     });
+}
+
+/// How long it took.
+async fn until(so: impl Fn() -> bool) -> Duration {
+    let began = Instant::now();
+    while !so() {
+        assert!(began.elapsed() < HEALED, "it does not come");
+        sleep(STEP).await;
+    }
+    began.elapsed()
+}
+
+/// Nobody waits for the mark of a volume that has just come; here its leader has died since.
+#[test]
+fn volume_that_was_made_when_the_leader_died_is_marked_as_soon_as_another_one_leads() {
+    for seed in 1..=20 {
+        virtual_time::run(seed, async {
+            let bench = bench().await;
+            sleep(STEP * 2 * u32::try_from(seed).unwrap()).await;
+            assert_eq!(Caller::new(&bench, Script::new("data")).provision().await, Ending::Provisioned);
+            let first = holder(&bench);
+            let is_marked = || {
+                let leaf = bench.members[0].get("persistentvolumeclaims", SHOP, "data").unwrap();
+                leaf["metadata"]["annotations"]["kosmos.csi.io/had-pv"].is_string()
+            };
+            bench.kill();
+            assert!(!is_marked(), "there was no time for that");
+            let leads = until(|| holder(&bench) != first).await;
+            assert!(leads <= LEADS, "seed {seed}: another one leads after {leads:?}");
+            let marked = until(is_marked).await;
+            assert!(marked <= MARKED, "seed {seed}: {marked:?}\n{}", bench.guard.trace().join("\n"));
+        });
+    }
 }
 
 /// Its watch says nothing, as one whose connection is dead.

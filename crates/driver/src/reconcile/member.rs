@@ -38,7 +38,7 @@ use member::{Member, traces};
 const TICK: Duration = Duration::from_secs(1);
 /// From news to a look at it: more may come, and the host's own removals pass quickly.
 const SOON: Duration = Duration::from_millis(200);
-/// A mark is no hurry, and a volume that is used for seconds needs none.
+/// A mark is no hurry, and a volume that is used for seconds needs none. One that was there before the work began has waited already.
 const LAZY: Duration = Duration::from_secs(3);
 /// What a tick costs at most.
 const MARKS: usize = 10;
@@ -110,7 +110,7 @@ async fn take_news(
     for some in told.chunks(AT_ONCE) {
         for handle in some {
             backlog.missed.remove(handle);
-            if let Some(hash) = look_at(reconciler, leaf, Arc::clone(handle), backlog) {
+            if let Some(hash) = look_at(reconciler, leaf, Arc::clone(handle), LAZY, backlog) {
                 backlog.ill.remove(&hash);
             }
         }
@@ -120,7 +120,7 @@ async fn take_news(
         None => round.begin_anew(),
         Some(changed) => {
             let handles = changed.into_iter().flat_map(|hash| reconciler.volumes.handles_for(&leaf.member, hash));
-            look_at_all(reconciler, leaf, &handles.collect::<Vec<_>>(), backlog).await;
+            look_at_all(reconciler, leaf, &handles.collect::<Vec<_>>(), LAZY, backlog).await;
         }
     }
     look_whether_due(reconciler, leaf, leaf.rows.take_remarkable(), backlog);
@@ -129,21 +129,28 @@ async fn take_news(
 /// Goes by those whose turn it is.
 async fn look(reconciler: &Reconciler, leaf: &MemberClient, round: &mut Round, backlog: &mut MemberBacklog) {
     let (volumes, member) = (&reconciler.volumes, &*leaf.member);
+    let marked_after = if round.is_first() { Duration::ZERO } else { LAZY };
     loop {
         let after = |after: Option<&str>, count| volumes.next_in(member, after, count);
         let next = round.next(Instant::now(), volumes.count_in(member), after);
         if next.is_empty() {
             return;
         }
-        look_at_all(reconciler, leaf, &next, backlog).await;
+        look_at_all(reconciler, leaf, &next, marked_after, backlog).await;
     }
 }
 
 /// A few at a time: others wait.
-async fn look_at_all(reconciler: &Reconciler, leaf: &MemberClient, handles: &[Arc<str>], backlog: &mut MemberBacklog) {
+async fn look_at_all(
+    reconciler: &Reconciler,
+    leaf: &MemberClient,
+    handles: &[Arc<str>],
+    marked_after: Duration,
+    backlog: &mut MemberBacklog,
+) {
     for some in handles.chunks(AT_ONCE) {
         for handle in some {
-            look_at(reconciler, leaf, Arc::clone(handle), backlog);
+            look_at(reconciler, leaf, Arc::clone(handle), marked_after, backlog);
         }
         yield_now().await;
     }
@@ -154,6 +161,7 @@ fn look_at(
     reconciler: &Reconciler,
     leaf: &MemberClient,
     handle: Arc<str>,
+    marked_after: Duration,
     backlog: &mut MemberBacklog,
 ) -> Option<VolumeHash> {
     let id = VolumeId::parse(&handle)?;
@@ -169,7 +177,7 @@ fn look_at(
     let is_shared = shared::is_shared(reconciler, &handle);
     match (row.claim.filter(|_| !is_copy), row.volume.filter(|_| !is_copy)) {
         (Some(claim), _) if !claim.had_volume() && !claim.is_lost() => {
-            backlog.marks.entry(handle).or_insert(now + LAZY);
+            backlog.marks.entry(handle).or_insert(now + marked_after);
         }
         (Some(_), _) | (None, Some(_)) if !is_shared => drop(backlog.missed.remove(&handle)),
         _ => {

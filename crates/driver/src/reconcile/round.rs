@@ -36,6 +36,11 @@ impl Round {
         Self { phase: ROUND / u32::MAX * mixed, begun: None, whole: None, at: None, gone_by: 0 }
     }
 
+    /// Whether none has been gone by yet.
+    pub(super) fn is_first(&self) -> bool {
+        self.whole.is_none()
+    }
+
     /// Any of them may have changed: all are to be gone by at once. Who has that be so all the time takes no more than his share of it.
     pub(super) fn begin_anew(&mut self) {
         (self.begun, self.at, self.gone_by) = (None, None, 0);
@@ -154,10 +159,12 @@ mod tests {
     #[test]
     fn member_of_which_more_changes_all_the_time_than_is_remembered_is_gone_by_at_once_every_ten_seconds() {
         let (mut member, begun) = (Gone::new(0, 1000), Instant::now());
+        assert!(member.round.is_first());
         let mut gone = 0;
         for tick in 0..60 {
             member.round.begin_anew();
             gone += member.by(begun + Duration::from_secs(tick)).len();
+            assert!(!member.round.is_first());
         }
         assert_eq!(gone, 6 * 1000);
         member.round.begin_anew();

@@ -101,6 +101,28 @@ fn volumes_of_the_host_are_listed_in_one_piece_and_in_pages_where_that_has_faile
 }
 
 #[test]
+fn volumes_of_a_host_that_has_forgotten_where_each_watch_begins_are_not_listed_in_circles() {
+    virtual_time::run(1, async {
+        let bench = Bench::new(1, 1, &fixture::steady(STEP)).await;
+        let lists = Arc::<AtomicU64>::default();
+        let count = Arc::clone(&lists);
+        bench.guard.set_fate(move |_, at, asked| match (at, asked.verb, asked.resource.as_str()) {
+            (0, Verb::Watch, VOLUMES) => Action::Answer { code: 410, reason: "Expired" },
+            (0, Verb::List, VOLUMES) => {
+                count.fetch_add(1, Ordering::Relaxed);
+                Action::Pass
+            }
+            _ => Action::Pass,
+        });
+        bench.start();
+        bench.serves().await;
+        sleep(Duration::from_mins(5)).await;
+        let lists = lists.load(Ordering::Relaxed);
+        assert!((20..=80).contains(&lists), "{lists} in five minutes");
+    });
+}
+
+#[test]
 fn replica_that_takes_over_has_followed_the_hosts_volumes_and_lists_none() {
     virtual_time::run(1, async {
         let bench = bench().await;

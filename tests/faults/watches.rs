@@ -1,4 +1,4 @@
-//! Watches end in many ways. Whichever it was: once it is over, what happens in a member is heard at once again.
+//! Watches end in many ways. Whichever it was: once it is over, what happens in a member, or in the host, is heard at once again.
 
 use std::time::Duration;
 
@@ -9,9 +9,11 @@ use tonic::Code;
 
 use crate::{
     bench::{Bench, SHOP, with_deadline},
+    caller::Script,
     fixture::{self, Planted},
     invariants::violations,
     late_snapshots, prompt,
+    reclaim::{self, CLAIM},
     snapshotter::{Kind, SNAPSHOTS, Snapshotter, USUAL, Wish},
     virtual_time,
 };
@@ -31,6 +33,8 @@ const TROUBLES: [Action; 11] = [
 ];
 const LASTS: Duration = Duration::from_secs(20);
 const OVER: Duration = Duration::from_mins(1);
+/// From a change in the host to the same in a member.
+const PROMPT: Duration = Duration::from_secs(2);
 
 /// A volume is made and removed after a member's watches have met a trouble; histories may be forgotten meanwhile.
 fn is_heard_again(trouble: &Action, forgotten: bool) -> Vec<String> {
@@ -63,6 +67,40 @@ fn what_happens_is_heard_again_whatever_ended_the_watch() {
         for forgotten in [false, true] {
             let wrong = is_heard_again(trouble, forgotten);
             assert!(wrong.is_empty(), "after {trouble:?} (forgotten: {forgotten}): {wrong:#?}");
+        }
+    }
+}
+
+/// A volume of the host is made `Retain` after the watch of these has met a trouble: whether its leaf follows at once.
+fn host_is_heard_again(trouble: &Action, forgotten: bool) {
+    virtual_time::run(1, async {
+        let bench = Bench::new(1, 1, &fixture::steady(Duration::from_millis(100))).await;
+        let met = trouble.clone();
+        bench.guard.set_fate(move |_, at, asked| {
+            let is_meant = at == 0 && asked.verb == Verb::Watch && asked.resource == "persistentvolumes";
+            if is_meant { met.clone() } else { Action::Pass }
+        });
+        bench.start();
+        bench.serves().await;
+        let caller = reclaim::provisioned(&bench, Script::new(CLAIM)).await;
+        sleep(LASTS).await;
+        if forgotten {
+            bench.host.compact();
+        }
+        bench.guard.heal();
+        sleep(OVER).await;
+        caller.set_policy("Retain");
+        let what = format!("it follows, after {trouble:?} (forgotten: {forgotten})");
+        reclaim::until(&bench, PROMPT, &what, || reclaim::policy(&bench, &caller) == "Retain").await;
+        assert_eq!(bench.guard.wrong(), Vec::<String>::new());
+    });
+}
+
+#[test]
+fn what_happens_in_the_host_is_heard_again_whatever_ended_the_watch() {
+    for trouble in &TROUBLES {
+        for forgotten in [false, true] {
+            host_is_heard_again(trouble, forgotten);
         }
     }
 }

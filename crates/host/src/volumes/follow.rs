@@ -1,7 +1,7 @@
 //! What feeds the host's volumes: one list, taken volume by volume as it comes, and a watch of what changes from there on. It resumes after
 //! an interruption, and lists anew when it has lost its thread.
 
-use std::{pin::pin, time::Duration};
+use std::{convert::Infallible, pin::pin, time::Duration};
 
 use futures::{AsyncBufReadExt, TryStreamExt};
 use k8s_openapi::api::core::v1::PersistentVolume;
@@ -47,15 +47,23 @@ pub async fn keep(host: &Host, volumes: &HostVolumes, mut restored: Receiver<()>
         tokio::select! {
             biased;
             Ok(()) = restored.changed() => volumes.unsync(),
-            () = follow(host, volumes, &mut leads) => {}
+            never = follow(host, volumes, &mut leads) => match never {},
         }
     }
 }
 
-/// Until it has lost its thread.
-async fn follow(host: &Host, volumes: &HostVolumes, leads: &mut Receiver<bool>) {
-    let version = list(host, volumes).await;
-    hold(host, volumes, version, leads).await;
+/// A host of which every watch has lost its thread at once is not listed in circles.
+async fn follow(host: &Host, volumes: &HostVolumes, leads: &mut Receiver<bool>) -> Infallible {
+    let mut pauses = ExponentialBackoff::from(cluster::pauses());
+    loop {
+        let version = list(host, volumes).await;
+        let began = Instant::now();
+        hold(host, volumes, version, leads).await;
+        if began.elapsed() > WATCH_SILENCE {
+            pauses = ExponentialBackoff::from(cluster::pauses());
+        }
+        sleep(pauses.next().unwrap_or(LONGEST_PAUSE)).await;
+    }
 }
 
 /// Reads all there are; the version of the list. A host that has not brought that to an end before is asked for pages: one with many

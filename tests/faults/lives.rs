@@ -20,7 +20,9 @@ use crate::{
     ask::capability,
     bench::{Bench, SHOP, with_deadline},
     caller::{Caller, Change, Script},
-    fixture, virtual_time,
+    fixture,
+    shared::release,
+    virtual_time,
 };
 
 const STEP: Duration = Duration::from_millis(100);
@@ -177,6 +179,7 @@ fn volume_that_a_node_has_is_not_removed() {
         let (code, message) = refused(caller.delete(&handle).await);
         assert!(code == Code::FailedPrecondition && message.contains("virtual/m0"), "{code:?} {message}");
         caller.change(Change::Unpublish).await;
+        release(&bench, &caller).await;
         caller.delete(&handle).await.unwrap();
     });
 }
@@ -195,6 +198,7 @@ fn list_is_read_in_pages_while_volumes_come_and_go() {
         let first = list(&bench, 2, "").await;
         assert_eq!(ids(&first), whole[..2]);
         let gone = callers.iter().find(|caller| caller.handle() == Some(whole[1].as_str())).unwrap();
+        release(&bench, gone).await;
         gone.delete(&whole[1]).await.unwrap();
         volume(&bench, "late").await;
         let second = list(&bench, 2, &first.next_token).await;

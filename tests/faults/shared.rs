@@ -38,7 +38,7 @@ async fn has_twin(bench: &Bench, caller: &Caller) {
     until(bench, SETTLED, "its data is kept", || policy(bench, caller) == "Retain").await;
 }
 
-async fn release(bench: &Bench, caller: &Caller) {
+pub async fn release(bench: &Bench, caller: &Caller) {
     caller.delete_claim();
     let released = || phase(bench.host.get(VOLUMES, "", caller.volume())) == "Released";
     until(bench, SETTLED, "the host's volume is released", released).await;
@@ -121,6 +121,34 @@ fn removal_for_one_volume_waits_for_the_other_one_also_where_the_member_lets_nob
             assert!(refused.message().contains("PersistentVolume twin"), "{refused}");
             let claim = leaf(&bench, CLAIM).unwrap();
             assert!(claim["metadata"]["deletionTimestamp"].is_null(), "{is_leader}: {claim}");
+            assert_eq!(bench.guard.wrong(), Vec::<String>::new());
+        });
+    }
+}
+
+/// One whose connection is dead tells nothing for minutes: of neither volume, of one, or not that this one is to go.
+#[test]
+fn removal_for_one_volume_waits_for_the_other_one_also_where_the_leaders_watch_has_died() {
+    for told in 0..4 {
+        virtual_time::run(1, async {
+            let bench = Bench::new(1, 1, &fixture::steady(Duration::from_millis(100))).await;
+            bench.guard.set_fate(move |_, at, asked| {
+                let is_watch = at == 0 && asked.verb == Verb::Watch && asked.resource == VOLUMES;
+                if is_watch { Action::Silence(told) } else { Action::Pass }
+            });
+            bench.start();
+            bench.serves().await;
+            sleep(Duration::from_secs(1)).await;
+            let caller = provisioned(&bench, Script::new(CLAIM)).await;
+            make_twin(&bench, &caller);
+            let is_bound = || phase(bench.host.get(VOLUMES, "", TWIN)) == "Bound";
+            until(&bench, SETTLED, "the other one has its claim", is_bound).await;
+            release(&bench, &caller).await;
+            let refused = caller.delete(caller.handle().unwrap()).await.unwrap_err();
+            assert_eq!(refused.code(), Code::Aborted, "{told}: {refused}");
+            assert!(refused.message().contains("PersistentVolume twin"), "{told}: {refused}");
+            let claim = leaf(&bench, CLAIM).unwrap();
+            assert!(claim["metadata"]["deletionTimestamp"].is_null(), "{told}: {claim}");
             assert_eq!(bench.guard.wrong(), Vec::<String>::new());
         });
     }

@@ -1,18 +1,21 @@
 //! Which handles several volumes of the host have, as people make them: what one of them gives up another may want.
 
-use std::{collections::HashSet, sync::Arc};
+use std::{collections::HashSet, sync::Arc, time::Duration};
 
 use tokio::{
     sync::{Mutex, watch},
-    time::Instant,
+    time::{Instant, timeout_at},
 };
 
 use super::{
     Host,
     volume::{self, HostVolume},
-    volumes::HostVolumes,
+    volumes::{HostVolumes, member_of},
 };
-use domain::error::Result;
+use domain::{error::Result, volume::healing::Wish};
+
+/// For the watch to tell what whoever asks has seen already.
+const MOMENT: Duration = Duration::from_millis(500);
 
 #[derive(Debug)]
 pub struct SharedHandles {
@@ -34,11 +37,14 @@ impl SharedHandles {
         Self { volumes, leads, listed: Mutex::default() }
     }
 
-    /// Whether this is one of them, as was asked at that moment. The replica that leads goes by its watch of the host's volumes; that of any
-    /// other one may have died unnoticed, so it lists them, once for all that have asked before that list begins.
+    /// Whether this is one of them, as was asked at that moment for one that is to go. The replica that leads goes by its watch of the
+    /// host's volumes, where that says of the one that it is to go: then it has told of all that were there by that time. It may have died
+    /// unnoticed, and that of any other replica sooner: then they are listed, once for all that have asked before that list begins.
     pub async fn have(&self, host: &Host, handle: &str, asked: Instant) -> Result<bool> {
-        if *self.leads.borrow() && self.volumes.synced() {
-            return Ok(self.volumes.with(handle).len() > 1);
+        if *self.leads.borrow()
+            && let Some(have) = self.told(handle).await
+        {
+            return Ok(have);
         }
         let mut listed = self.listed.lock().await;
         if let Some(listed) = &*listed
@@ -52,6 +58,33 @@ impl SharedHandles {
         let has = handles.contains(handle);
         *listed = Some(Listed { began, handles });
         Ok(has)
+    }
+
+    /// What the watch tells, a moment later at the latest.
+    async fn told(&self, handle: &str) -> Option<bool> {
+        if let Some(have) = self.says(handle) {
+            return Some(have);
+        }
+        if !self.volumes.synced() || self.volumes.with(handle).is_empty() {
+            return None;
+        }
+        let (until, news) = (Instant::now() + MOMENT, self.volumes.listen(member_of(handle)));
+        loop {
+            if let Some(have) = self.says(handle) {
+                return Some(have);
+            }
+            timeout_at(until, news.told()).await.ok()?;
+        }
+    }
+
+    /// None where the watch has not told that a volume with this handle is to go.
+    fn says(&self, handle: &str) -> Option<bool> {
+        match self.volumes.with(handle).as_slice() {
+            _ if !self.volumes.synced() => None,
+            [known] if known.wish() == Wish::Nothing => Some(false),
+            [] | [_] => None,
+            _ => Some(true),
+        }
     }
 }
 

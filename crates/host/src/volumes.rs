@@ -21,7 +21,8 @@ use domain::{
     volume::{VolumeHash, VolumeId},
 };
 use news::Listeners;
-use packed::{Key, PackedVolume, member_of};
+pub(crate) use packed::member_of;
+use packed::{Key, PackedVolume};
 
 pub use follow::keep;
 pub use news::MemberNews;

@@ -105,7 +105,7 @@ impl PackedVolume {
 }
 
 /// The member that a handle names.
-pub(super) fn member_of(handle: &str) -> &str {
+pub(crate) fn member_of(handle: &str) -> &str {
     handle.split_once('/').map_or(handle, |(member, _)| member)
 }
 

@@ -224,6 +224,25 @@ fn lease_is_kept_while_its_holder_lives_and_taken_when_it_is_dead() {
     });
 }
 
+/// As where its connection has died, before or after it was carried out.
+#[test]
+fn leader_one_of_whose_renewals_gets_no_answer_goes_on() {
+    for lost in [Action::Hang, Action::ApplyThenHang] {
+        virtual_time::run(1, async {
+            let bench = bench().await;
+            let (first, leader, renewals) = (holder(&bench), bench.driver_name().unwrap(), AtomicU64::new(0));
+            let fate = lost.clone();
+            bench.guard.set_fate(move |_, at, asked| {
+                let is_renewal = at == 0 && asked.verb == Verb::Patch && asked.resource == LEASES;
+                let is_lost = is_renewal && asked.client == leader && renewals.fetch_add(1, Ordering::Relaxed) == 0;
+                if is_lost { fate.clone() } else { Action::Pass }
+            });
+            sleep(Duration::from_mins(1)).await;
+            assert_eq!(holder(&bench), first, "after {lost:?}: {}", bench.guard.trace().join("\n"));
+        });
+    }
+}
+
 #[test]
 fn leader_that_is_cut_off_stops_and_the_other_one_heals() {
     virtual_time::run(1, async {

@@ -23,7 +23,7 @@ use kube::{
 use serde_json::json;
 use tokio::{
     sync::watch,
-    time::{Instant, sleep, timeout, timeout_at},
+    time::{Instant, sleep, sleep_until, timeout, timeout_at},
 };
 
 use crate::{Versions, Writes, bounds::ANSWER, read, with_causes};
@@ -38,6 +38,10 @@ const DURATION: Duration = Duration::from_secs(10);
 const BELIEVED: Duration = Duration::from_secs(6);
 const RENEWAL: Duration = Duration::from_secs(2);
 const RETRY: Duration = Duration::from_secs(1);
+/// Nobody waits any longer for the answer to one renewal: its connection may have died, and there is time for another.
+const UNANSWERED: Duration = Duration::from_secs(3);
+/// Before it is tried again then, and over a version that was read just now.
+const AT_ONCE: Duration = Duration::from_millis(100);
 /// How long a stop waits for the lease to be given back. Where that fails, the next one takes it when it is over.
 const GIVEN_BACK: Duration = Duration::from_secs(1);
 
@@ -197,34 +201,36 @@ impl Lease {
 
     /// Returns when the lease may be somebody else's.
     async fn renew(&self, mut sent: Instant) {
-        let mut pause = RENEWAL;
+        let mut next = sent + RENEWAL;
         loop {
             let Some(version) = self.held().clone() else { return };
             let until = sent + BELIEVED;
-            if timeout_at(until, sleep(pause)).await.is_err() {
+            sleep_until(next.min(until)).await;
+            let now = Instant::now();
+            if now >= until {
                 return;
             }
-            let now = Instant::now();
-            match timeout_at(until, self.write(&version)).await {
+            match timeout_at(until.min(now + UNANSWERED), self.write(&version)).await {
                 Ok(Ok(renewed)) => {
                     *self.held() = Some(renewed);
-                    (sent, pause) = (now, RENEWAL);
+                    (sent, next) = (now, now + RENEWAL);
                 }
                 Ok(Err(kube::Error::Api(status))) if [404, 409].contains(&status.code) => {
-                    match timeout_at(until, self.leases.get(self.name)).await {
+                    let pause = match timeout_at(until, self.leases.get(self.name)).await {
                         // The work goes by watches: it begins anew as well.
                         Ok(Ok(lease)) if self.note(&lease) => return,
                         // An earlier renewal came through, and its answer did not.
                         Ok(Ok(lease)) if self.holds(&lease) => {
                             *self.held() = Some(lease.resource_version().unwrap_or_default());
+                            AT_ONCE
                         }
-                        Ok(Err(_)) if status.code == 409 => {}
+                        Ok(Err(_)) if status.code == 409 => RETRY,
                         _ => return,
-                    }
-                    pause = RETRY;
+                    };
+                    next = Instant::now() + pause;
                 }
-                Ok(Err(_)) => pause = RETRY,
-                Err(_) => return,
+                Ok(Err(_)) => next = Instant::now() + RETRY,
+                Err(_) => next = Instant::now() + AT_ONCE,
             }
         }
     }

@@ -148,6 +148,11 @@ async fn until(so: impl Fn() -> bool) -> Duration {
     began.elapsed()
 }
 
+fn is_marked(bench: &Bench) -> bool {
+    let leaf = bench.members[0].get("persistentvolumeclaims", SHOP, "data").unwrap();
+    leaf["metadata"]["annotations"]["kosmos.csi.io/had-pv"].is_string()
+}
+
 /// Nobody waits for the mark of a volume that has just come; here its leader has died since.
 #[test]
 fn volume_that_was_made_when_the_leader_died_is_marked_as_soon_as_another_one_leads() {
@@ -157,18 +162,33 @@ fn volume_that_was_made_when_the_leader_died_is_marked_as_soon_as_another_one_le
             sleep(STEP * 2 * u32::try_from(seed).unwrap()).await;
             assert_eq!(Caller::new(&bench, Script::new("data")).provision().await, Ending::Provisioned);
             let first = holder(&bench);
-            let is_marked = || {
-                let leaf = bench.members[0].get("persistentvolumeclaims", SHOP, "data").unwrap();
-                leaf["metadata"]["annotations"]["kosmos.csi.io/had-pv"].is_string()
-            };
             bench.kill();
-            assert!(!is_marked(), "there was no time for that");
+            assert!(!is_marked(&bench), "there was no time for that");
             let leads = until(|| holder(&bench) != first).await;
             assert!(leads <= LEADS, "seed {seed}: another one leads after {leads:?}");
-            let marked = until(is_marked).await;
+            let marked = until(|| is_marked(&bench)).await;
             assert!(marked <= MARKED, "seed {seed}: {marked:?}\n{}", bench.guard.trace().join("\n"));
         });
     }
+}
+
+/// Its request was carried out, and it does not hear of that for as long as it waits for an answer.
+#[test]
+fn replica_that_has_taken_the_lease_and_was_not_told_does_not_wait_for_itself() {
+    virtual_time::run(1, async {
+        let bench = bench().await;
+        assert_eq!(Caller::new(&bench, Script::new("data")).provision().await, Ending::Provisioned);
+        let count = AtomicU64::new(0);
+        bench.guard.set_fate(move |_, at, asked| {
+            let takes_it = at == 0 && asked.client == "second" && asked.verb == Verb::Patch && asked.resource == LEASES;
+            let is_first = || count.fetch_add(1, Ordering::Relaxed) == 0;
+            if takes_it && is_first() { Action::ApplyThenHang } else { Action::Pass }
+        });
+        bench.kill();
+        let (answer, pause) = (Duration::from_secs(4), Duration::from_secs(2));
+        let marked = until(|| is_marked(&bench)).await;
+        assert!(marked <= LEADS + answer + pause + MARKED, "{marked:?}\n{}", bench.guard.trace().join("\n"));
+    });
 }
 
 /// Its watch says nothing, as one whose connection is dead.

@@ -122,6 +122,8 @@ impl Lease {
             }
             *self.held() = None;
             self.leads.send_replace(false);
+            // Where the lease still says that it is its own, this process is the next one: it is to read what came of that too.
+            let _ = timeout(ANSWER, self.writes.ended()).await;
         }
     }
 
@@ -158,15 +160,14 @@ impl Lease {
         }
     }
 
-    /// Tries until the lease is held. Its version, and when that was asked for.
+    /// Tries until the lease is held. Its version, and when that was sent.
     async fn acquire(&self) -> (String, Instant) {
         // Replicas that were started together do not ask together for ever.
         let mut pauses = ConstantBuilder::default().with_delay(RETRY).with_jitter().without_max_times().build();
         let mut seen = None;
         loop {
-            let sent = Instant::now();
             match self.try_acquire(&mut seen).await {
-                Ok(Some(version)) => return (version, sent),
+                Ok(Some(acquired)) => return acquired,
                 Ok(None) => {}
                 Err(error) => tracing::debug!(error = with_causes(&error), "the lease cannot be asked for"),
             }
@@ -175,28 +176,30 @@ impl Lease {
         }
     }
 
-    async fn try_acquire(&self, seen: &mut Option<Seen>) -> Result<Option<String>, kube::Error> {
+    async fn try_acquire(&self, seen: &mut Option<Seen>) -> Result<Option<(String, Instant)>, kube::Error> {
         let Some(lease) = read(self.leases.get(self.name).await, self.name)? else {
             let lease = Object {
                 metadata: ObjectMeta { name: Some(self.name.to_owned()), ..ObjectMeta::default() },
                 spec: Some(LeaseSpec { acquire_time: Some(MicroTime(Timestamp::now())), ..self.spec() }),
             };
+            let sent = Instant::now();
             let made = self.leases.create(&PostParams::default(), &lease).await?;
             self.note(&made);
-            return Ok(made.resource_version());
+            return Ok(made.resource_version().map(|version| (version, sent)));
         };
         self.note(&lease);
         let version = lease.resource_version().unwrap_or_default();
-        let holder = lease.spec.and_then(|spec| spec.holder_identity).unwrap_or_default();
+        let is_free = self.holds(&lease) || holder(&lease).is_empty();
         let since = match seen {
             Some(seen) if seen.version == version => seen.since,
             _ => Instant::now(),
         };
         *seen = Some(Seen { version: version.clone(), since });
-        if !holder.is_empty() && since.elapsed() < DURATION {
+        if !is_free && since.elapsed() < DURATION {
             return Ok(None);
         }
-        self.write(&version).await.map(Some)
+        let sent = Instant::now();
+        Ok(Some((self.write(&version).await?, sent)))
     }
 
     /// Returns when the lease may be somebody else's.
@@ -255,7 +258,7 @@ impl Lease {
     }
 
     fn holds(&self, lease: &Object) -> bool {
-        lease.spec.as_ref().and_then(|spec| spec.holder_identity.as_ref()) == Some(&self.holder)
+        holder(lease) == self.holder
     }
 
     /// Only over the version that was seen: of two who want it at once, one gets it.
@@ -274,6 +277,10 @@ impl Lease {
             ..LeaseSpec::default()
         }
     }
+}
+
+fn holder(lease: &Object) -> &str {
+    lease.spec.as_ref().and_then(|spec| spec.holder_identity.as_deref()).unwrap_or_default()
 }
 
 #[cfg(test)]

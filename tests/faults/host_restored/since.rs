@@ -113,27 +113,61 @@ fn record_that_arrives_late_in_a_host_that_went_back_is_put_right_by_where_the_d
     });
 }
 
-/// The driver has begun anew, and lists the member that has the data while the host is asked to write down another one.
+/// The driver has begun anew, and lists the member that has the data while the host is asked to write down another one: before its claim was
+/// read, and after that, where the claim has come with what another one had on record.
 #[test]
 fn leaf_that_comes_into_sight_while_the_choice_is_written_down_is_where_the_volume_is() {
+    for (was_in, said_first) in
+        [(None, "still has its data in member m0"), (Some(1), "member m0: a leaf of it is seen there now")]
+    {
+        virtual_time::run(1, async {
+            let bench = Bench::serving(2, &fixture::steady(Duration::from_millis(100))).await;
+            let mut caller = restored(&bench, Script { places: vec![0], was_in, ..Script::new(CLAIM) }).await;
+            let used = caller.leaf_volume().unwrap().to_owned();
+            bench.guard.set_fate(move |_, at, asked| match (at, asked.verb, asked.resource.as_str()) {
+                (0, Verb::Patch, "persistentvolumeclaims") if was_in.is_none() || asked.body.is_object() => {
+                    Action::Delay(Duration::from_secs(3))
+                }
+                (1, Verb::List, "persistentvolumeclaims" | "persistentvolumes") => {
+                    Action::Delay(Duration::from_secs(2))
+                }
+                _ => Action::Pass,
+            });
+            bench.start();
+            bench.serves().await;
+            sleep(Duration::from_millis(500)).await;
+            caller.goes_to(vec![1]);
+            let refused = caller.create().await.unwrap_err();
+            assert!(refused.message().contains(said_first), "{refused}");
+            bench.guard.heal();
+            let refused = caller.create().await.unwrap_err();
+            assert!(refused.message().contains("still has its data in member m0"), "{refused}");
+            assert!(bench.storages[1].volumes().is_empty(), "{}", bench.guard.trace().join("\n"));
+            caller.goes_to(vec![0]);
+            has_its_data_again(&bench, &mut caller, &used).await;
+            ends_well(&bench, caller).await;
+        });
+    }
+}
+
+/// The driver has begun anew, and of the member that has the data one list has come before the other one.
+#[test]
+fn leaf_of_which_the_volume_alone_is_listed_yet_is_waited_for() {
     virtual_time::run(1, async {
         let bench = Bench::serving(2, &fixture::steady(Duration::from_millis(100))).await;
         let mut caller = restored(&bench, Script { places: vec![0], ..Script::new(CLAIM) }).await;
         let used = caller.leaf_volume().unwrap().to_owned();
-        bench.guard.set_fate(|_, at, asked| match (at, asked.verb, asked.resource.as_str()) {
-            (0, Verb::Patch, "persistentvolumeclaims") => Action::Delay(Duration::from_secs(3)),
-            (1, Verb::List, "persistentvolumeclaims") => Action::Delay(Duration::from_secs(2)),
-            _ => Action::Pass,
+        bench.guard.set_fate(|_, at, asked| {
+            let lists_claims = at == 1 && asked.verb == Verb::List && asked.resource == "persistentvolumeclaims";
+            if lists_claims { Action::Delay(Duration::from_secs(2)) } else { Action::Pass }
         });
         bench.start();
         bench.serves().await;
         sleep(Duration::from_millis(500)).await;
         caller.goes_to(vec![1]);
         let refused = caller.create().await.unwrap_err();
-        assert!(refused.message().contains("member m0: a leaf of it is seen there now"), "{refused}");
+        assert!(refused.message().contains("member m0: whether this volume is there cannot be told yet"), "{refused}");
         bench.guard.heal();
-        let refused = caller.create().await.unwrap_err();
-        assert!(refused.message().contains("still has its data in member m0"), "{refused}");
         assert!(bench.storages[1].volumes().is_empty(), "{}", bench.guard.trace().join("\n"));
         caller.goes_to(vec![0]);
         has_its_data_again(&bench, &mut caller, &used).await;
@@ -294,17 +328,16 @@ fn claim_that_waits_again_gets_no_leaf_claim_beside_one_that_was_made_for_anothe
         caller.clone().claim_again("again");
         until(&bench, SETTLED, "its leaf claim is made", || leaf(&bench, "again").is_some()).await;
         restore(&bench, &backup);
-        for _ in 0..5 {
+        let told = ["shop/again", &used, "`kosmos-csi doctor` names the leaf claim"];
+        for look in 0..5 {
             let refused = caller.create().await.unwrap_err();
-            let is_told = ["shop/again", &used, "`kosmos-csi doctor` names the leaf claim"]
-                .iter()
-                .all(|it| refused.message().contains(it));
+            // The late one is found by the second look, as no claim of the host is called so any more, and goes.
+            let is_told = look > 0 || told.iter().all(|it| refused.message().contains(it));
             assert!(refused.code() == Code::Aborted && is_told, "{refused}\n{}", bench.guard.trace().join("\n"));
-            assert!(leaf(&bench, CLAIM).is_none(), "two leaf claims of one volume");
+            assert!(leaf(&bench, CLAIM).is_none() || leaf(&bench, "again").is_none(), "two leaf claims of one volume");
             sleep(Duration::from_secs(1)).await;
         }
         bench.guard.heal();
-        delete_by_force(&bench, "again");
         has_its_data_again(&bench, &mut caller, &used).await;
         ends_well(&bench, caller).await;
     });

@@ -113,8 +113,11 @@ pub(super) async fn at_once(
 
 /// Whether any member has anything of it.
 fn is_seen(provisioner: &Provisioner, hash: VolumeHash) -> Result<bool> {
-    let has_some = |member: &Arc<Member>| member.last_known().is_some_and(|leaf| leaf.rows.row(hash).is_some());
-    Ok(provisioner.members.all()?.values().any(has_some))
+    Ok(provisioner.members.all()?.values().any(|member| has_some(member, hash)))
+}
+
+fn has_some(member: &Member, hash: VolumeHash) -> bool {
+    member.last_known().is_some_and(|leaf| leaf.rows.row(hash).is_some())
 }
 
 /// The member of before, or a new choice, written down before anything is made.
@@ -199,6 +202,10 @@ async fn asked(
     let recorded = recorded(provisioner, owner).await?;
     let holder = holder(provisioner, spec, recorded.as_deref(), hash, deadline).await?;
     let earlier = holder.clone().or_else(|| recorded.clone());
+    if earlier.is_none() {
+        // Its leaf claim may be on the list that has not come yet, and a host that was restored from a backup says nothing of it.
+        all_listed(members.values().filter(|member| has_some(member, hash)))?;
+    }
     let name = |name: &String| {
         let meant = earlier.as_ref().filter(|earlier| serving(members, name) == **earlier);
         meant.unwrap_or(name).clone()

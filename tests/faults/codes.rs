@@ -14,7 +14,9 @@ use crate::{
     ask::{Target, Told, ask, cut_first},
     bench::{Bench, DRIVER_NAMESPACE, SHOP},
     caller::{Caller, Script},
-    fixture, snapshotter, virtual_time,
+    fixture,
+    reclaim::{SETTLED, until},
+    snapshotter, virtual_time,
 };
 
 const PAGE: &str = include_str!("../../docs/errors.md");
@@ -87,11 +89,23 @@ async fn seen(cell: &Cell) -> Told {
         cut_first(&bench, &mut target).await;
     }
     arrange(&bench, &cell.situation, &mut target).await;
+    if cell.rpc == "DeleteVolume" {
+        release(&bench).await;
+    }
     if cell.situation == "another is under way" {
         let (first, second) = tokio::join!(ask(&bench, &cell.rpc, &target), ask(&bench, &cell.rpc, &target));
         return if first.0 == Code::Ok { second } else { first };
     }
     ask(&bench, &cell.rpc, &target).await
+}
+
+/// Whoever asks for a removal has seen that the volume's claim has gone, and so has the driver.
+async fn release(bench: &Bench) {
+    bench.host.delete("persistentvolumeclaims", SHOP, "data").unwrap();
+    let is_released =
+        || bench.host.list("persistentvolumes").iter().all(|volume| text(volume, "/status/phase") == "Released");
+    until(bench, SETTLED, "the host's volume is released", is_released).await;
+    sleep(STEP).await;
 }
 
 /// A volume that is there, and a claim for one that is to be made.

@@ -154,6 +154,32 @@ fn removal_for_one_volume_waits_for_the_other_one_also_where_the_leaders_watch_h
     }
 }
 
+/// Who asks for its removal is believed for two seconds, and no longer where it takes longer to be told of others.
+#[test]
+fn volume_that_is_retained_while_others_of_its_handle_are_looked_for_is_not_removed() {
+    virtual_time::run(1, async {
+        let bench = led_by_another().await;
+        let caller = provisioned(&bench, Script::new(CLAIM)).await;
+        release(&bench, &caller).await;
+        bench.guard.set_fate(|_, at, asked| match (at, asked.verb, asked.resource.as_str()) {
+            (0, Verb::List, VOLUMES) => Action::Delay(Duration::from_secs(3)),
+            (1, Verb::Patch, VOLUMES) if asked.client == "second" => Action::Answer { code: 403, reason: "Forbidden" },
+            _ => Action::Pass,
+        });
+        let changes_his_mind = async {
+            sleep(Duration::from_secs(1)).await;
+            caller.set_policy("Retain");
+        };
+        let (refused, ()) = tokio::join!(caller.delete(caller.handle().unwrap()), changes_his_mind);
+        let refused = refused.unwrap_err();
+        assert_eq!(refused.code(), Code::Aborted, "{refused}");
+        assert!(refused.message().contains("is retained or in use again"), "{refused}");
+        let claim = leaf(&bench, CLAIM).unwrap();
+        assert!(claim["metadata"]["deletionTimestamp"].is_null(), "{claim}");
+        assert_eq!(bench.guard.wrong(), Vec::<String>::new());
+    });
+}
+
 #[test]
 fn data_is_kept_for_both_volumes_also_where_somebody_has_taken_our_finalizer_off_its_leaf_claim() {
     virtual_time::run(1, async {

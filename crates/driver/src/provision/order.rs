@@ -71,8 +71,9 @@ impl Order {
         row: &Row,
     ) -> Result<()> {
         let is_kept = row.volume.as_ref().is_some_and(|volume| volume.follows || volume.healing || volume.removal);
-        let is_believed = self.asked.elapsed() < BELIEVED && !is_kept;
-        if is_believed && !self.is_of_several(provisioner).await? {
+        let is_believed = || self.asked.elapsed() < BELIEVED && !is_kept;
+        // To ask that may take longer than anybody is believed.
+        if is_believed() && !self.is_of_several(provisioner).await? && is_believed() {
             return Ok(());
         }
         let volumes = host::volume::all_with(&provisioner.host, &self.handle).await?;

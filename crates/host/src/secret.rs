@@ -89,8 +89,8 @@ pub async fn of(host: &Host, name: Option<&str>, handle: &str) -> Result<Option<
             return Ok(Some(found));
         }
     }
-    let all = volume::all(host).await?;
-    Ok(all.iter().find_map(|volume| of_volume(volume, handle)))
+    let found = volume::all(host, |volume| of_volume(&volume, handle)).await?;
+    Ok(found.into_iter().next())
 }
 
 /// Makes the Secret, or brings what it holds up to date. One that somebody else has made is left alone.

@@ -8,8 +8,7 @@ use tokio::{
 };
 
 use super::{
-    Host,
-    volume::{self, HostVolume},
+    Host, volume,
     volumes::{HostVolumes, member_of},
 };
 use domain::{error::Result, volume::healing::Wish};
@@ -53,8 +52,7 @@ impl SharedHandles {
             return Ok(listed.handles.contains(handle));
         }
         let began = Instant::now();
-        let all = volume::all(host).await?;
-        let handles = shared(all.iter().filter_map(HostVolume::new).map(|volume| volume.handle));
+        let handles = shared(volume::each_handle(host).await?);
         let has = handles.contains(handle);
         *listed = Some(Listed { began, handles });
         Ok(has)

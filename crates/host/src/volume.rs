@@ -242,30 +242,33 @@ pub async fn at(host: &Host, member: &str, place: &LeafPlace) -> Result<Vec<Host
     let leads_there = |volume: &HostVolume| {
         VolumeId::parse(&volume.handle).is_some_and(|id| id.member == member && id.place().as_ref() == Some(place))
     };
-    let all = all(host).await?;
-    Ok(all.iter().filter_map(HostVolume::new).filter(leads_there).collect())
+    all(host, |volume| HostVolume::new(&volume).filter(leads_there)).await
 }
 
 /// What besides this volume leads to its leaf. Reads all volumes: only for rare cases.
 pub async fn another_with(host: &Host, name: &str, handle: &VolumeId) -> Result<Option<HostVolume>> {
     let hash = VolumeHash::new(&host.id, name);
     let leads_there = |other: &HostVolume| {
-        VolumeId::parse(&other.handle).is_some_and(|id| id == *handle || id.member == handle.member && id.names(hash))
+        let id = VolumeId::parse(&other.handle);
+        *other.name != *name && id.is_some_and(|id| id == *handle || id.member == handle.member && id.names(hash))
     };
-    let mut all = all(host).await?.into_iter().filter_map(|volume| HostVolume::new(&volume));
-    Ok(all.find(|other| *other.name != *name && leads_there(other)))
+    let others = all(host, |volume| HostVolume::new(&volume).filter(leads_there)).await?;
+    Ok(others.into_iter().next())
 }
 
 /// Reads all volumes: only for rare cases.
 pub async fn all_with(host: &Host, handle: &str) -> Result<Vec<HostVolume>> {
-    let all = all(host).await?;
-    Ok(all.iter().filter_map(HostVolume::new).filter(|volume| *volume.handle == *handle).collect())
+    all(host, |volume| HostVolume::new(&volume).filter(|volume| *volume.handle == *handle)).await
 }
 
 /// The handles of all of them. Reads all volumes: only for rare cases.
 pub async fn handles(host: &Host) -> Result<HashSet<Box<str>>> {
-    let all = all(host).await?;
-    Ok(all.iter().filter_map(HostVolume::new).map(|volume| volume.handle).collect())
+    Ok(each_handle(host).await?.into_iter().collect())
+}
+
+/// As often as there are volumes with it.
+pub(super) async fn each_handle(host: &Host) -> Result<Vec<Box<str>>> {
+    all(host, |volume| HostVolume::new(&volume).map(|volume| volume.handle)).await
 }
 
 /// The handle of a volume that has moved, and is elsewhere than this one says. It keeps its name, of which its digits are made: those that
@@ -275,23 +278,24 @@ pub async fn other_handle_of(host: &Host, id: &VolumeId) -> Result<Option<String
         let hash = VolumeHash::new(&host.id, &volume.name);
         id.names(hash) && VolumeId::parse(&volume.handle).is_some_and(|other| other != *id && other.names(hash))
     };
-    let all = all(host).await?;
-    let moved = all.iter().filter_map(HostVolume::new).find(has_moved);
-    Ok(moved.map(|volume| volume.handle.into()))
+    let moved = all(host, |volume| HostVolume::new(&volume).filter(has_moved)).await?;
+    Ok(moved.into_iter().next().map(|volume| volume.handle.into()))
 }
 
 /// Another driver's handles may read like ours. Reads all volumes: only for rare cases.
 async fn volume_with(host: &Host, handle: &str) -> Result<Option<CSIPersistentVolumeSource>> {
-    let mut sources = all(host).await?.into_iter().filter_map(|volume| volume.spec?.csi);
-    Ok(sources.find(|source| source.driver == DRIVER && source.volume_handle == handle))
+    let is_meant = |source: &CSIPersistentVolumeSource| source.driver == DRIVER && source.volume_handle == handle;
+    let sources = all(host, |volume| volume.spec?.csi.filter(is_meant)).await?;
+    Ok(sources.into_iter().next())
 }
 
-/// Page by page: a host with many has not written the whole list before an answer must have begun.
-pub(super) async fn all(host: &Host) -> Result<Vec<PersistentVolume>> {
+/// Of all volumes what is wanted. Page by page: a host with many has not written the whole list before an answer must have begun, and all of
+/// them at once have no room in memory.
+pub(super) async fn all<T>(host: &Host, wanted: impl Fn(PersistentVolume) -> Option<T>) -> Result<Vec<T>> {
     let (mut all, mut page) = (Vec::new(), ListParams::default().limit(PAGE));
     loop {
         let listed = unlabelled(host).list(&page).await.map_err(|error| unread("list volumes", &error))?;
-        all.extend(listed.items.into_iter().map(Trimmed::into_object));
+        all.extend(listed.items.into_iter().filter_map(|volume| wanted(volume.into_object())));
         match listed.metadata.continue_.filter(|token| !token.is_empty()) {
             Some(token) => page = page.continue_token(&token),
             None => return Ok(all),

@@ -7,6 +7,7 @@ mod oracle;
 mod person;
 mod plan;
 mod since;
+mod unlisted;
 
 use std::{sync::Arc, time::Duration};
 

@@ -1,5 +1,7 @@
 //! What was made for a claim that is gone, or that goes elsewhere, is taken back; what the host uses stays.
 
+use tokio::time::timeout_at;
+
 use super::{Deadline, Provisioner, delete, order::Order};
 use domain::{
     error::{Error, Result},
@@ -66,6 +68,7 @@ pub(super) async fn clear(
     let leaf = member.leaf()?;
     let place =
         spec.place(&member.name, &leaf.host, &provisioner.leaf_namespace).map_err(Error::while_a_leaf_may_exist)?;
+    is_listed(leaf, deadline).await?;
     let row = leaf.rows.row_at(hash, &place);
     let elsewhere = leaf.rows.row(hash).and_then(|row| row.claim).filter(|_| row.claim.is_none());
     if let Some(claim) = elsewhere {
@@ -95,6 +98,14 @@ pub(super) async fn clear(
     };
     removed.await.map_err(Error::while_a_leaf_may_exist)?;
     Ok(true)
+}
+
+/// Waits until the member has told all that it has: a driver that has just begun with it knows nothing of what was used there.
+pub(super) async fn is_listed(leaf: &MemberClient, deadline: &Deadline) -> Result<()> {
+    timeout_at(deadline.next(), leaf.rows.listed()).await.map_err(|_| Error::Unreachable {
+        member: leaf.member.clone(),
+        reason: "what it has of this volume cannot be told yet".to_owned(),
+    })
 }
 
 pub(super) fn in_use(spec: &VolumeSpec, member: &str) -> Error {

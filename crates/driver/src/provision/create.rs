@@ -46,6 +46,7 @@ pub async fn create(provisioner: &Provisioner, spec: &VolumeSpec, deadline: &Dea
             return Err(refusal);
         }
         let leaf = member.leaf()?;
+        abandon::is_listed(leaf, deadline).await?;
         let place = place::of_leaf(provisioner, leaf, spec, owner.as_ref(), hash).await?;
         let job = VolumeCreation { provisioner, spec, fingerprint, owner: owner.as_ref(), hash, leaf, place, deadline };
         match settle(provisioner, &job).await {

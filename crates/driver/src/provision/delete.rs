@@ -242,7 +242,7 @@ async fn remove_seen(
     }
 }
 
-/// What is asked right before a step by which data may go.
+/// What is asked right before a step, and more where data may go by it.
 async fn may_be_taken(
     provisioner: &Provisioner,
     leaf: &MemberClient,
@@ -251,6 +251,7 @@ async fn may_be_taken(
     step: &Removal,
     row: &Row,
 ) -> Result<()> {
+    order.is_unused(leaf, row.claim.as_ref())?;
     if let (Removal::Announce(_) | Removal::MakeDeletable(_), Some(volume)) = (step, &row.volume) {
         attach::is_unpublished_in_what_is_kept(leaf, volume, row.claim.as_ref()).await?;
     }

@@ -55,6 +55,17 @@ impl Order {
         }
     }
 
+    /// One that comes into sight only while it is being taken back may have been used, whatever the host knows of that.
+    pub(super) fn is_unused(&self, leaf: &MemberClient, claim: Option<&ClaimRow>) -> Result<()> {
+        match claim.filter(|claim| !self.given_out && claim.was_had()) {
+            None => Ok(()),
+            Some(claim) => Err(Error::InProgress(format!(
+                "member {}: leaf claim {} has had a volume of the host, and is not taken back",
+                leaf.member, claim.place
+            ))),
+        }
+    }
+
     /// Whoever asked has looked at one of them, and not at the others. A leaf that was never given out has none.
     async fn is_of_several(&self, provisioner: &Provisioner) -> Result<bool> {
         Ok(self.given_out && provisioner.shared_handles.have(&provisioner.host, &self.handle, self.asked).await?)

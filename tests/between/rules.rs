@@ -10,9 +10,10 @@ use crate::between::{
 };
 
 const CLAIMS: &str = "/api/v1/namespaces/shop/persistentvolumeclaims";
-const POST: Asked<'static> = Asked { method: "POST", path: CLAIMS, watches: false };
-const LIST: Asked<'static> = Asked { method: "GET", path: CLAIMS, watches: false };
-const WATCH: Asked<'static> = Asked { method: "GET", path: CLAIMS, watches: true };
+const POST: Asked<'static> = Asked { method: "POST", path: CLAIMS, watches: false, upgrades: false };
+const LIST: Asked<'static> = Asked { method: "GET", ..POST };
+const WATCH: Asked<'static> = Asked { watches: true, ..LIST };
+const FORWARD: Asked<'static> = Asked { upgrades: true, ..LIST };
 
 fn rule(methods: &'static [&'static str], path: &'static str, which: Which, action: Action) -> Rule {
     Rule { methods, path, which, action }
@@ -43,23 +44,24 @@ fn rule_is_for_the_methods_and_paths_that_it_names() {
 }
 
 #[test]
-fn what_spoils_a_body_is_not_for_watches_and_what_spoils_events_for_nothing_else() {
-    for (action, list, watch) in [
-        (Action::Answer(UNAUTHORIZED), true, true),
-        (Action::Elsewhere, true, true),
-        (Action::Body(Delivery::Half), true, false),
-        (Action::AnswerAfter(GATEWAY_TIMEOUT), true, false),
-        (Action::Hold(Duration::from_secs(1), GATEWAY_TIMEOUT), true, false),
-        (Action::Events(Watched::Silent), false, true),
-        (Action::WrongCertificate, false, false),
+fn what_spoils_a_body_a_watch_or_another_protocol_is_for_nothing_else() {
+    for (action, expected) in [
+        (Action::Answer(UNAUTHORIZED), [true, true, true]),
+        (Action::Elsewhere, [true, true, true]),
+        (Action::Body(Delivery::Half), [true, false, false]),
+        (Action::AnswerAfter(GATEWAY_TIMEOUT), [true, false, false]),
+        (Action::Hold(Duration::from_secs(1), GATEWAY_TIMEOUT), [true, false, false]),
+        (Action::Events(Watched::Silent), [false, true, false]),
+        (Action::Upgraded(1), [false, false, true]),
+        (Action::WrongCertificate, [false, false, false]),
     ] {
         let rule = rule(&[], "*", Which::Every(1), action);
-        assert_eq!((is_for(rule, &LIST), is_for(rule, &WATCH)), (list, watch), "{action:?}");
+        assert_eq!([&LIST, &WATCH, &FORWARD].map(|asked| is_for(rule, asked)), expected, "{action:?}");
     }
 }
 
 #[test]
-fn watch_is_known_by_its_query() {
+fn watch_is_known_by_its_query_and_another_protocol_by_a_header() {
     for (address, watches) in [
         ("/api/v1/pods", false),
         ("/api/v1/pods?watch=true", true),
@@ -67,10 +69,13 @@ fn watch_is_known_by_its_query() {
         ("/api/v1/pods?watch=false", false),
         ("/api/v1/pods?labelSelector=watch%3Dtrue", false),
     ] {
-        let uri = address.parse().unwrap();
-        let asked = Asked::of(&http::Method::GET, &uri);
+        let (head, ()) = http::Request::get(address).body(()).unwrap().into_parts();
+        let asked = Asked::of(&head);
         assert_eq!((asked.method, asked.path, asked.watches), ("GET", "/api/v1/pods", watches), "{address}");
+        assert!(!asked.upgrades);
     }
+    let (head, ()) = http::Request::get(CLAIMS).header("upgrade", "websocket").body(()).unwrap().into_parts();
+    assert!(Asked::of(&head).upgrades);
 }
 
 #[test]

@@ -4,6 +4,8 @@ use std::{pin::pin, time::Duration};
 
 use futures::StreamExt;
 use http::{Request, header::RETRY_AFTER};
+use hyper::upgrade::Upgraded;
+use hyper_util::rt::TokioIo;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{
     Api, Client, Config, ResourceExt,
@@ -14,7 +16,12 @@ use kube::{
 use serde_json::json;
 use simulate::Cluster;
 use tempfile::TempDir;
-use tokio::{net::TcpListener, task::JoinSet, time::timeout};
+use tokio::{
+    io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader, copy, split},
+    net::TcpListener,
+    task::{JoinHandle, JoinSet},
+    time::timeout,
+};
 
 use crate::{
     between::{
@@ -40,9 +47,19 @@ struct World {
 
 impl World {
     async fn start() -> Self {
-        let mut serving = JoinSet::new();
-        let (to, elsewhere) = (Cluster::new("to", 1), Cluster::new("elsewhere", 2));
-        let ways = Ways { to: upstream(&to, &mut serving).await, elsewhere: upstream(&elsewhere, &mut serving).await };
+        let (mut serving, to) = (JoinSet::new(), Cluster::new("to", 1));
+        let leads = upstream(&to, &mut serving).await;
+        Self::between(to, leads, serving).await
+    }
+
+    /// To something else than the cluster.
+    async fn leading(to: Upstream) -> Self {
+        Self::between(Cluster::new("to", 1), to, JoinSet::new()).await
+    }
+
+    async fn between(to: Cluster, leads: Upstream, mut serving: JoinSet<()>) -> Self {
+        let elsewhere = Cluster::new("elsewhere", 2);
+        let ways = Ways { to: leads, elsewhere: upstream(&elsewhere, &mut serving).await };
         let folder = tempfile::tempdir().unwrap();
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let between = Between::start(listener, ways, folder.path()).unwrap();
@@ -259,10 +276,82 @@ async fn another_cluster_answers_for_as_long_as_the_rule_holds() {
     finds(&world, "here").await;
 }
 
+const FORWARD: &str = "/api/v1/namespaces/default/pods/a/portforward";
+
+/// What a server of another protocol says at first, and then whatever it was told.
+const GREETING: &[u8] = b"0123456789";
+
+/// It takes up whatever protocol it is asked for, once.
+async fn echo() -> (Upstream, JoinHandle<()>) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = format!("http://{}", listener.local_addr().unwrap());
+    let serving = tokio::spawn(async move {
+        let mut stream = BufReader::new(listener.accept().await.unwrap().0);
+        let mut line = String::new();
+        while line != "\r\n" {
+            line.clear();
+            stream.read_line(&mut line).await.unwrap();
+        }
+        let switch = b"HTTP/1.1 101 Switching Protocols\r\nconnection: Upgrade\r\nupgrade: websocket\r\n\r\n";
+        stream.write_all(switch).await.unwrap();
+        stream.write_all(GREETING).await.unwrap();
+        let (mut from, mut to) = split(stream);
+        copy(&mut from, &mut to).await.ok();
+    });
+    (Upstream::new(Config::new(address.parse().unwrap()), None).unwrap(), serving)
+}
+
+/// Of an echo, by way of the proxy.
+async fn forwarded(world: &World) -> TokioIo<Upgraded> {
+    let asked = Request::get(FORWARD).header("connection", "upgrade").header("upgrade", "websocket");
+    let answer = world.client.send(asked.body(Body::empty()).unwrap()).await.unwrap();
+    assert_eq!(answer.status(), 101);
+    TokioIo::new(hyper::upgrade::on(answer).await.unwrap())
+}
+
+async fn hears(stream: &mut TokioIo<Upgraded>, expected: &[u8]) {
+    let mut heard = vec![0; expected.len()];
+    timeout(PATIENCE, stream.read_exact(&mut heard)).await.unwrap().unwrap();
+    assert_eq!(heard, expected);
+}
+
+/// Until the stream ends.
+async fn hears_last(mut stream: TokioIo<Upgraded>, expected: &[u8]) {
+    let mut heard = Vec::new();
+    timeout(PATIENCE, stream.read_to_end(&mut heard)).await.unwrap().ok();
+    assert_eq!(heard, expected);
+}
+
 #[tokio::test]
-async fn what_would_become_another_protocol_is_refused() {
+async fn what_becomes_another_protocol_passes_both_ways_until_a_rule_cuts_it() {
+    let (to, _serving) = echo().await;
+    let world = World::leading(to).await;
+    let mut stream = forwarded(&world).await;
+    hears(&mut stream, GREETING).await;
+    stream.write_all(b"again").await.unwrap();
+    hears(&mut stream, b"again").await;
+    world.play(&[], Action::Elsewhere);
+    hears_last(stream, b"").await;
+}
+
+#[tokio::test]
+async fn what_has_become_another_protocol_ends_after_as_many_bytes_as_a_rule_lets_pass() {
+    let (to, _serving) = echo().await;
+    let world = World::leading(to).await;
+    let rule = Rule { methods: &[], path: "*/portforward", which: Which::First(1), action: Action::Upgraded(4) };
+    let played = world.between.play(&[rule]).remove(0);
+    hears_last(forwarded(&world).await, &GREETING[..4]).await;
+    wait_for("it is counted", PATIENCE, || async { Ok((played.get() == 1).then_some(())) }).await.unwrap();
+}
+
+#[tokio::test]
+async fn protocol_that_an_api_server_does_not_take_up_is_refused_in_its_words() {
     let world = World::start().await;
     let asked = Request::get(MAPS).header("connection", "upgrade").header("upgrade", "websocket").body(Body::empty());
     let answer = world.client.send(asked.unwrap()).await.unwrap();
-    assert_eq!(answer.status(), 501);
+    assert_eq!(answer.status(), 200);
+    let played = world.play(&[], Action::Answer(INTERNAL_ERROR));
+    let asked = Request::get(MAPS).header("connection", "upgrade").header("upgrade", "websocket").body(Body::empty());
+    let answer = world.client.send(asked.unwrap()).await.unwrap();
+    assert_eq!((answer.status().as_u16(), played.get()), (500, 1));
 }

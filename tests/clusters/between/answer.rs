@@ -19,8 +19,6 @@ pub const GATEWAY_TIMEOUT: Answer = Answer::Status { code: 504, reason: "Timeout
 pub const INTERNAL_ERROR: Answer = Answer::Status { code: 500, reason: "InternalError", retry_after: None };
 pub const UNAUTHORIZED: Answer = Answer::Status { code: 401, reason: "Unauthorized", retry_after: None };
 pub const NO_SUCH_PAGE: Answer = Answer::Page { code: 404, title: "Not Found" };
-/// Of what would need another protocol.
-pub const NO_UPGRADE: Answer = Answer::Status { code: 501, reason: "NotImplemented", retry_after: None };
 
 pub const fn too_many_requests(retry_after: Option<u32>) -> Answer {
     Answer::Status { code: 429, reason: "TooManyRequests", retry_after }

@@ -9,6 +9,7 @@ mod certificates;
 mod events;
 mod proxy;
 mod rule;
+mod upgraded;
 
 use std::{net::TcpListener, path::Path, sync::Arc};
 

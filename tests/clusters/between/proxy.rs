@@ -1,5 +1,4 @@
-//! The proxy itself: it takes connections and requests, asks the rules, and passes on. It speaks HTTP/1.1, as the driver does, and
-//! refuses what would become another protocol (exec, port-forward).
+//! The proxy itself: it takes connections and requests, asks the rules, and passes on. It speaks HTTP/1.1, as the driver does.
 
 use std::{
     collections::VecDeque,
@@ -10,8 +9,8 @@ use std::{
 use anyhow::{Context, Result};
 use futures::stream;
 use http::{
-    HeaderMap, HeaderValue, Request, Response,
-    header::{ACCEPT, AUTHORIZATION, CONTENT_LENGTH, UPGRADE},
+    HeaderMap, HeaderValue, Request, Response, StatusCode,
+    header::{ACCEPT, AUTHORIZATION, CONTENT_LENGTH, HOST, UPGRADE},
     request::Parts,
 };
 use http_body_util::{BodyExt, Full, StreamBody, combinators::UnsyncBoxBody};
@@ -19,6 +18,7 @@ use hyper::{
     body::{Bytes, Frame, Incoming},
     server::conn::http1,
     service::service_fn,
+    upgrade::{self, OnUpgrade},
 };
 use hyper_util::rt::TokioIo;
 use kube::{Client, Config, client::Body};
@@ -33,11 +33,12 @@ use tokio_rustls::TlsAcceptor;
 use tower::BoxError;
 
 use super::{
-    answer::{Answer, NO_UPGRADE},
+    answer::Answer,
     body::{BEFORE_THE_END, Delivery, Pieces},
     certificates::Certificates,
     events::{Events, Then, Watched},
     rule::{Action, Asked, Count, Decision, Rule, Rules},
+    upgraded::{Most, join},
 };
 
 /// Of one connection alone; and bodies are to be read here.
@@ -77,6 +78,17 @@ impl Upstream {
             let readable = HeaderValue::try_from(readable(accepted.to_str().unwrap_or(JSON)));
             request.headers_mut().insert(ACCEPT, readable.unwrap_or_else(|_| HeaderValue::from_static(JSON)));
         }
+        self.send(request).await
+    }
+
+    /// What is to become another protocol says so by headers of its connection.
+    async fn upgrade(&self, head: Parts) -> Result<Response<Body>, kube::Error> {
+        let mut request = Request::from_parts(head, Body::empty());
+        request.headers_mut().remove(HOST);
+        self.send(request).await
+    }
+
+    async fn send(&self, mut request: Request<Body>) -> Result<Response<Body>, kube::Error> {
         if let Some(token) = &self.token {
             request.headers_mut().insert(AUTHORIZATION, token.clone());
         }
@@ -172,17 +184,18 @@ async fn converse(proxy: &Arc<Proxy>, stream: TcpStream) {
     let service = service_fn(|request| answer(proxy, request));
     let serving = http1::Builder::new().header_read_timeout(None).serve_connection(TokioIo::new(stream), service);
     // Either side may end it at any time.
-    let _ = serving.await;
+    let _ = serving.with_upgrades().await;
 }
 
 /// An error here closes the connection.
-async fn answer(proxy: &Arc<Proxy>, request: Request<Incoming>) -> Result<Response<Passed>, BoxError> {
-    if request.headers().contains_key(UPGRADE) {
-        return Ok(said(NO_UPGRADE));
-    }
+async fn answer(proxy: &Arc<Proxy>, mut request: Request<Incoming>) -> Result<Response<Passed>, BoxError> {
     proxy.asked.add();
-    let decision = proxy.rules().decide(&Asked::of(request.method(), request.uri()));
+    let asker = request.headers().contains_key(UPGRADE).then(|| upgrade::on(&mut request));
     let (head, body) = request.into_parts();
+    let decision = proxy.rules().decide(&Asked::of(&head));
+    if let Some(asker) = asker {
+        return upgraded(proxy, (head, asker), decision).await;
+    }
     let body = body.collect().await?.to_bytes();
     let to = &proxy.ways.to;
     let Some(Decision { action, played }) = decision else {
@@ -212,9 +225,36 @@ async fn answer(proxy: &Arc<Proxy>, request: Request<Incoming>) -> Result<Respon
             played.add();
             Ok(whole(answer))
         }
-        // Of connections.
-        Action::WrongCertificate => Ok(whole(to.pass(head, body).await?)),
+        // Of connections, and of what has become another protocol.
+        Action::WrongCertificate | Action::Upgraded(_) => Ok(whole(to.pass(head, body).await?)),
     }
+}
+
+/// An API server that does not take it up says why.
+async fn upgraded(
+    proxy: &Arc<Proxy>,
+    (head, asker): (Parts, OnUpgrade),
+    decision: Option<Decision>,
+) -> Result<Response<Passed>, BoxError> {
+    let (to, most) = match decision {
+        Some(Decision { action: Action::Answer(answer), played }) => {
+            played.add();
+            return Ok(said(answer));
+        }
+        Some(Decision { action: Action::Elsewhere, played }) => {
+            played.add();
+            (&proxy.ways.elsewhere, None)
+        }
+        Some(Decision { action: Action::Upgraded(bytes), played }) => (&proxy.ways.to, Some(Most { bytes, played })),
+        _ => (&proxy.ways.to, None),
+    };
+    let cut = proxy.cut.subscribe();
+    let mut answer = to.upgrade(head).await?;
+    if answer.status() != StatusCode::SWITCHING_PROTOCOLS {
+        return Ok(whole(answer));
+    }
+    tokio::spawn(join(cut, asker, upgrade::on(&mut answer), most));
+    Ok(answer.map(|_| Full::new(Bytes::new()).map_err(BoxError::from).boxed_unsync()))
 }
 
 fn hold(proxy: Arc<Proxy>, (head, body): (Parts, Bytes), time: Duration, played: Count) {

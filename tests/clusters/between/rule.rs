@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use http::{Method, Uri};
+use http::{header::UPGRADE, request::Parts};
 
 use super::{answer::Answer, body::Delivery, events::Watched};
 
@@ -24,6 +24,8 @@ pub enum Action {
     Body(Delivery),
     /// A watch's events arrive like this.
     Events(Watched),
+    /// What has become another protocol, as port-forward does, ends once the API server has said so many bytes.
+    Upgraded(u64),
     /// Another API server gets it.
     Elsewhere,
     /// Who connects is shown a certificate of an authority that nobody knows.
@@ -34,8 +36,9 @@ impl Action {
     fn is_for(self, asked: &Asked<'_>) -> bool {
         match self {
             Self::Answer(_) | Self::Elsewhere => true,
-            Self::AnswerAfter(_) | Self::Hold(..) | Self::Body(_) => !asked.watches,
+            Self::AnswerAfter(_) | Self::Hold(..) | Self::Body(_) => !asked.watches && !asked.upgrades,
             Self::Events(_) => asked.watches,
+            Self::Upgraded(_) => asked.upgrades,
             Self::WrongCertificate => false,
         }
     }
@@ -97,13 +100,16 @@ pub struct Asked<'a> {
     pub method: &'a str,
     pub path: &'a str,
     pub watches: bool,
+    /// It is to become another protocol, as exec and port-forward do.
+    pub upgrades: bool,
 }
 
 impl<'a> Asked<'a> {
-    pub fn of(method: &'a Method, uri: &'a Uri) -> Self {
+    pub fn of(head: &'a Parts) -> Self {
         let watches = |part: &str| ["watch=true", "watch=1"].contains(&part);
-        let watches = uri.query().unwrap_or_default().split('&').any(watches);
-        Self { method: method.as_str(), path: uri.path(), watches }
+        let watches = head.uri.query().unwrap_or_default().split('&').any(watches);
+        let upgrades = head.headers.contains_key(UPGRADE);
+        Self { method: head.method.as_str(), path: head.uri.path(), watches, upgrades }
     }
 }
 

@@ -30,18 +30,18 @@ export KOSMOS_CSI_FAULTS_UNTIL=${minutes:+$((EPOCHSECONDS + 60 * minutes))}
 # first fault. The parts of the matrix are called as their reports are.
 parts_and_tests() {
     cat <<'PARTS'
-faults-of-answers       answers_that_are_lost_or_of_somebody_on_the_way   5
-faults-of-streams       bodies_and_watches_that_break                     5
-faults-of-ways          ways_that_lead_elsewhere_or_are_slow              6
-faults-to-the-host      faults_between_driver_sidecars_and_host           7
-faults-of-the-agent     faults_between_agent_and_member                   6
-faults-of-links         links_of_which_one_direction_is_cut               7
-faults-of-the-host      processes_of_the_host_that                        8
-faults-of-a-member      processes_and_links_of_a_member_that              8
-faults-of-ours          processes_of_ours_that                            7
-faults-of-a-node        processes_of_a_real_node_that                     7
-faults-of-disks         disks_of_a_member_that_are_full                   9
-faults-of-backups       member_that_goes_back_to_a_backup                 12
+faults-of-answers       answers_that_are_lost_or_of_somebody_on_the_way   8
+faults-of-streams       bodies_and_watches_that_break                     8
+faults-of-ways          ways_that_lead_elsewhere_or_are_slow              9
+faults-to-the-host      faults_between_driver_sidecars_and_host           10
+faults-of-the-agent     faults_between_agent_and_member                   9
+faults-of-links         links_of_which_one_direction_is_cut               10
+faults-of-the-host      processes_of_the_host_that                        11
+faults-of-a-member      processes_and_links_of_a_member_that              11
+faults-of-ours          processes_of_ours_that                            10
+faults-of-a-node        processes_of_a_real_node_that                     10
+faults-of-disks         disks_of_a_member_that_are_full                   12
+faults-of-backups       member_that_goes_back_to_a_backup                 15
 upgrade                 upgraded_and_rolled_back                          15
 killed-provisioner      killed_provisioner                                25
 tokens                  token_of_ten_minutes                              60

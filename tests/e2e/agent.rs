@@ -20,13 +20,13 @@ use tokio::time::{Instant, sleep};
 
 use crate::{
     clusters::{Cluster, Fleet, NodeDriver, Process, wait_for},
+    driver::Launch,
     kosmos,
     objects::{Place, handle, nothing_of_ours, pod, tolerant},
     pool::on_fleet,
     rig::{DRIVER_NAMESPACE, LATER, MEMBER_KEY, MEMBERS, PATIENCE, PODS_NAMESPACE, RETURN, Rig},
 };
 
-const PROGRAM: &str = env!("CARGO_BIN_EXE_kosmos-csi");
 pub const ACCOUNT: &str = "kosmos-csi-virtual-node";
 /// Which member is which cluster.
 const RECORD: &str = "kosmos-csi-members";
@@ -61,8 +61,14 @@ impl<'a> Agent<'a> {
 
     /// With more flags, until these nodes are ready.
     pub async fn start_with(rig: &'a Rig, flags: &[&str], nodes: &[String]) -> Result<Self> {
+        let flags = flags.iter().map(ToString::to_string).collect();
+        Self::start_as(rig, &Launch { flags, ..Launch::default() }, nodes).await
+    }
+
+    pub async fn start_as(rig: &'a Rig, launch: &Launch, nodes: &[String]) -> Result<Self> {
         rig.remove_nodes().await?;
-        let process = run(&rig.fleet, rig.fleet.host(), "virtual-node", &MEMBERS, flags).await?;
+        prepare(&rig.fleet, rig.fleet.host(), &MEMBERS).await?;
+        let process = launched(&rig.fleet, rig.fleet.host(), "virtual-node", launch).await?;
         let agent = Self { rig, process };
         for node in nodes {
             agent.ready(node, true, PATIENCE).await?;
@@ -112,13 +118,19 @@ impl<'a> Agent<'a> {
 
 /// The agent of a host in this fleet, with its rights in the members that the host knows.
 pub async fn run(fleet: &Fleet, host: &Cluster, name: &str, members: &[&str], flags: &[&str]) -> Result<Process> {
+    prepare(fleet, host, members).await?;
+    spawn(fleet, host, name, flags).await
+}
+
+/// Its rights in a host and in the members that the host knows.
+async fn prepare(fleet: &Fleet, host: &Cluster, members: &[&str]) -> Result<()> {
     install(host).await?;
     for member in members {
         fleet.member(member).apply(MEMBER_OBJECTS).await?;
         let kubeconfig = fleet.member(member).kubeconfig_for(DRIVER_NAMESPACE, ACCOUNT).await?;
         give(host, member, &kubeconfig).await?;
     }
-    spawn(fleet, host, name, flags).await
+    Ok(())
 }
 
 /// What the agent needs in a host.
@@ -130,11 +142,15 @@ pub async fn install(host: &Cluster) -> Result<()> {
 
 /// The agent, by the members' Secrets that are there.
 pub async fn spawn(fleet: &Fleet, host: &Cluster, name: &str, flags: &[&str]) -> Result<Process> {
+    let flags = flags.iter().map(ToString::to_string).collect();
+    launched(fleet, host, name, &Launch { flags, ..Launch::default() }).await
+}
+
+async fn launched(fleet: &Fleet, host: &Cluster, name: &str, launch: &Launch) -> Result<Process> {
     let kubeconfig = fleet.folder().join(format!("{name}.kubeconfig"));
     std::fs::write(&kubeconfig, host.kubeconfig_for(PODS_NAMESPACE, ACCOUNT).await?)?;
     let kubeconfig = format!("--kubeconfig={}", kubeconfig.display());
-    let usual = ["virtual-node", &kubeconfig, "--shutdown-grace=5s"];
-    fleet.spawn(name, PROGRAM, &[&usual[..], flags].concat(), &[("RUST_LOG", "warn,kosmos_csi=debug")])
+    launch.spawn(fleet, name, &["virtual-node", &kubeconfig, "--shutdown-grace=5s"])
 }
 
 /// Its agent has made a virtual node, with the driver on it, and says that it is ready.

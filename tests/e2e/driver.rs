@@ -25,6 +25,26 @@ pub struct Driver {
     running: Mutex<Option<Running>>,
     /// By which controller and sidecars reach the host, if not straight.
     by: Mutex<Option<[PathBuf; 2]>>,
+    launch: Mutex<Launch>,
+}
+
+/// What a program of ours is started with besides what it always has.
+#[derive(Clone, Debug, Default)]
+pub struct Launch {
+    pub flags: Vec<String>,
+    pub environment: Vec<(&'static str, String)>,
+    /// In place of the one that was built with these tests.
+    pub program: Option<PathBuf>,
+}
+
+impl Launch {
+    pub fn spawn(&self, fleet: &Fleet, name: &str, usual: &[&str]) -> Result<Process> {
+        let program = self.program.as_deref().unwrap_or_else(|| Path::new(PROGRAM));
+        let arguments: Vec<&str> = usual.iter().copied().chain(self.flags.iter().map(String::as_str)).collect();
+        let more = self.environment.iter().map(|(key, value)| (*key, value.as_str()));
+        let environment: Vec<(&str, &str)> = [("RUST_LOG", "warn,kosmos_csi=debug")].into_iter().chain(more).collect();
+        fleet.spawn(name, program, &arguments, &environment)
+    }
 }
 
 struct Running {
@@ -52,8 +72,18 @@ impl Driver {
         let text = fleet.host().kubeconfig_for(DRIVER_NAMESPACE, "kosmos-csi-controller").await?;
         std::fs::write(&kubeconfig, text).context("write the controller's kubeconfig")?;
         let admin = fleet.forward(ADMIN)?;
-        let (socket, by) = (fleet.folder().join("csi.sock"), Mutex::new(None));
-        Ok(Self { socket, kubeconfig, admin, running: Mutex::new(None), by })
+        let (socket, by, launch) = (fleet.folder().join("csi.sock"), Mutex::default(), Mutex::default());
+        Ok(Self { socket, kubeconfig, admin, running: Mutex::default(), by, launch })
+    }
+
+    /// From its next start on the controller has this.
+    pub async fn launch_with(&self, launch: Launch) {
+        *self.launch.lock().await = launch;
+    }
+
+    /// What it has since then.
+    pub async fn launch(&self) -> Launch {
+        self.launch.lock().await.clone()
     }
 
     /// From their next start on controller and sidecars reach the host by these kubeconfigs; without any, straight.
@@ -76,20 +106,20 @@ impl Driver {
         *running = None;
         let by = self.by.lock().await.clone();
         let [of_controller, of_sidecars] = by.as_ref().map_or([None, None], |files| files.each_ref().map(Some));
-        let controller = self.start_controller(fleet, of_controller.unwrap_or(&self.kubeconfig))?;
+        let controller = self.start_controller(fleet, of_controller.unwrap_or(&self.kubeconfig)).await?;
         self.ready().await?;
         let sidecars = self.start_sidecars(fleet, of_sidecars.map(PathBuf::as_path))?;
         *running = Some(Running { controller, sidecars });
         Ok(())
     }
 
-    fn start_controller(&self, fleet: &Fleet, kubeconfig: &Path) -> Result<Process> {
+    async fn start_controller(&self, fleet: &Fleet, kubeconfig: &Path) -> Result<Process> {
         let endpoint = format!("--endpoint=unix://{}", self.socket.display());
         let kubeconfig = format!("--kubeconfig={}", kubeconfig.display());
         let admin = format!("--admin-address={ADMIN}");
         let namespace = format!("--members-namespace={DRIVER_NAMESPACE}");
         let arguments = ["controller", &endpoint, &kubeconfig, &admin, &namespace, "--shutdown-grace=5s"];
-        fleet.spawn("controller", PROGRAM, &arguments, &[("RUST_LOG", "warn,kosmos_csi=debug")])
+        self.launch.lock().await.spawn(fleet, "controller", &arguments)
     }
 
     /// They have a kubeconfig anyhow, and of two flags the last one counts.

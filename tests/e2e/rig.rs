@@ -23,7 +23,7 @@ use crate::{
         member_driver::{self, MemberStorage, storage_class},
         wait_for,
     },
-    driver::Driver,
+    driver::{Driver, Launch},
     host_node,
     pool::Need,
 };
@@ -104,6 +104,7 @@ impl Rig {
     async fn begin_anew(&self) -> Result<()> {
         self.driver.kill().await?;
         self.driver.reach_host_by(None).await?;
+        self.driver.launch_with(Launch::default()).await;
         try_join_all(self.fleet.clusters().map(Cluster::resume)).await?;
         // It would hold for a quarter of a minute after a death that nobody announced.
         let leases = self.leases().await?;

@@ -40,15 +40,24 @@ pub async fn snapshot(host: &Place<'_>, name: &str, claim: &str) -> Result<()> {
     Ok(())
 }
 
+pub fn groups(place: &Place<'_>) -> Api<DynamicObject> {
+    of(place, "groupsnapshot.storage.k8s.io", "VolumeGroupSnapshot")
+}
+
 /// Of all the claims that a test makes in a namespace.
 async fn group(host: &Place<'_>, name: &str) -> Result<Api<DynamicObject>> {
-    let groups = of(host, "groupsnapshot.storage.k8s.io", "VolumeGroupSnapshot");
+    cut_group(host, name, ["app", "mine"]).await?;
+    Ok(groups(host))
+}
+
+/// Of the claims with a label.
+pub async fn cut_group(host: &Place<'_>, name: &str, [key, value]: [&str; 2]) -> Result<()> {
     let object = json!({
         "apiVersion": "groupsnapshot.storage.k8s.io/v1", "kind": "VolumeGroupSnapshot", "metadata": {"name": name},
-        "spec": {"volumeGroupSnapshotClassName": SNAPSHOT_CLASS, "source": {"selector": {"matchLabels": {"app": "mine"}}}},
+        "spec": {"volumeGroupSnapshotClassName": SNAPSHOT_CLASS, "source": {"selector": {"matchLabels": {key: value}}}},
     });
-    groups.create(&PostParams::default(), &serde_json::from_value(object)?).await?;
-    Ok(groups)
+    groups(host).create(&PostParams::default(), &serde_json::from_value(object)?).await?;
+    Ok(())
 }
 
 /// Its content's name, once it can be used.

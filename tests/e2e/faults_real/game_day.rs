@@ -15,12 +15,14 @@ const BEGINNING: &str = "# Game day
 
 What breaks, what users see of it, what there is to do, and how long it takes from its end until all that was asked for meanwhile has
 come about, and until nothing is left once that was removed. All of it is played on real clusters (`make faults-real`), while users
-make claims, pods and snapshots, let claims grow, and remove them; [tests](design/testing.md) says what has to hold. This page is made
+make claims, pods and snapshots, let claims grow, move them, and remove them; [tests](design/testing.md) says what has to hold. This page is made
 from what was seen there (`make game-day`).
 
 Of the objects, `now` is a claim that is bound at once, `later` one that waits for its pod, `user`; `photo` a snapshot of a claim with data,
 and `restored` a claim made of it; `grows` a claim that grows, `old` and `called-off` claims that are removed; `other` a claim of another
-member, `local` one of storage that can be full, `near` one on a real node of the host, with its pod.
+member, `local` one of storage that can be full, `near` one on a real node of the host, with its pod; `travels` a claim that moves to the
+other member; `album` a group of snapshots, of `kept` and `ledger`, and `of-kept` and `of-ledger` claims made of these; `db-0` and `db-1` pods of
+a StatefulSet that rolls.
 ";
 const NOT_YET: &str = "Nothing of it was played since this page was begun.";
 const HEAD: &str =

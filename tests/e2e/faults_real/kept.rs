@@ -13,6 +13,8 @@ use crate::{
 
 /// The host's class of the member that no fault concerns.
 pub const OF_OTHER: &str = "other";
+/// Of a claim that is written once.
+pub const LINES: u64 = 1000;
 
 /// What does not change about a claim with data.
 pub struct Kept {
@@ -43,6 +45,17 @@ impl Kept {
         ensure!(uid == self.leaf_uid, "its leaf claim was {:?} and is {uid:?}", self.leaf_uid);
         Ok(())
     }
+}
+
+/// So many lines, each with its number, are in the log of a claim.
+pub fn writes_lines(claim: &str) -> String {
+    format!("seq {LINES} > /{claim}/log && sync")
+}
+
+/// Ends well if the log of a claim has all numbers up to this one.
+pub fn reads(claim: &str, last: u64) -> String {
+    let has_all = "$1 == n + 1 { n++ } END { exit !(n >= last) }";
+    format!("sort -nu /{claim}/log | awk -v last={last} '{has_all}'")
 }
 
 /// The host's, by that of the leaves.

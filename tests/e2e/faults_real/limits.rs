@@ -5,7 +5,7 @@ use std::{
     time::{SystemTime, UNIX_EPOCH},
 };
 
-use super::fault::Fault;
+use super::{fault::Fault, travels::ARRIVES};
 
 /// Parts of their names, with commas between them.
 const ROWS: &str = "KOSMOS_CSI_FAULTS_ROWS";
@@ -31,7 +31,7 @@ impl Limits {
     /// Also if it takes as long as it may.
     pub fn allow(&self, fault: &Fault) -> bool {
         let is_asked_for = self.rows.is_empty() || self.rows.iter().any(|row| fault.name.contains(row.as_str()));
-        let ends = now() + (fault.lasts + fault.within).as_secs();
+        let ends = now() + (fault.lasts + fault.within.max(ARRIVES)).as_secs();
         is_asked_for && self.until.is_none_or(|until| ends <= until)
     }
 }

@@ -13,9 +13,12 @@ use serde_json::json;
 
 use super::{
     kept::OF_OTHER,
-    pods, real_node,
+    more::More,
+    pods,
+    promises::Promises,
+    real_node,
     row::Done,
-    world::{KEPT, SINCE, World},
+    world::{KEPT, SINCE, Users, World},
 };
 use crate::{
     clusters::wait_for,
@@ -28,13 +31,24 @@ use crate::{
 const HEARD: Duration = Duration::from_mins(5);
 const GROWN: &str = "128Mi";
 /// Said of what was done before, where the answer was lost: it is there already, or gone.
-const THERE: Option<u16> = Some(409);
-const GONE: Option<u16> = Some(404);
+pub const THERE: Option<u16> = Some(409);
+pub const GONE: Option<u16> = Some(404);
 
-const CLAIMS_MADE: &str = "claims made";
-const CLAIMS_REMOVED: &str = "claims removed";
+pub const CLAIMS_MADE: &str = "claims made";
+pub const CLAIMS_OF_SNAPSHOTS: &str = "claims made of snapshots";
+pub const CLAIMS_REMOVED: &str = "claims removed";
 const PODS_MADE: &str = "pods made";
-const PODS_REMOVED: &str = "pods removed";
+pub const PODS_REMOVED: &str = "pods removed";
+
+/// How often what was asked for was taken, by kind.
+#[derive(Debug, Default)]
+pub struct Counts(RefCell<BTreeMap<String, u64>>);
+
+impl Counts {
+    pub fn add(&self, kind: &str) {
+        *self.0.borrow_mut().entry(kind.to_owned()).or_default() += 1;
+    }
+}
 
 /// Of one fault, by whose number its objects are known.
 pub struct Load {
@@ -44,7 +58,7 @@ pub struct Load {
     user: String,
     photo: String,
     /// Made of the snapshot.
-    pub restored: String,
+    restored: String,
     /// Made and removed while the fault goes on.
     called_off: String,
     /// Made before it, to be removed, and to grow.
@@ -56,12 +70,13 @@ pub struct Load {
     local: String,
     /// Of a pod on the host's real node, and that pod.
     near: String,
-    /// How often what was asked for was taken, by kind.
-    operations: RefCell<BTreeMap<String, u64>>,
+    /// Where there is time for it.
+    pub more: Option<More>,
+    counts: Counts,
 }
 
 impl Load {
-    pub fn new(number: usize) -> Self {
+    pub fn new(number: usize, users: Users) -> Self {
         let name = |what: &str| format!("{what}-{number}");
         Self {
             now: name("now"),
@@ -75,7 +90,8 @@ impl Load {
             other: name(OF_OTHER),
             local: name("local"),
             near: name("near"),
-            operations: RefCell::default(),
+            more: (users == Users::All).then(|| More::new(number)),
+            counts: Counts::default(),
         }
     }
 
@@ -83,25 +99,25 @@ impl Load {
     pub fn names(&self) -> Vec<(&str, &str)> {
         let claims = [&self.now, &self.later, &self.restored, &self.called_off, &self.old, &self.grows];
         let others = [&self.user, &self.photo, &self.other, &self.local, &self.near];
-        claims.into_iter().chain(others).filter_map(|name| Some((name.as_str(), name.rsplit_once('-')?.0))).collect()
+        let all = claims.into_iter().chain(others).chain(self.more.iter().flat_map(More::names));
+        all.filter_map(|name| Some((name.as_str(), name.rsplit_once('-')?.0))).collect()
     }
 
     /// What has been done of it, and how many bytes were acknowledged and read again.
     pub fn done(&self, acknowledged: u64) -> Done {
-        Done { operations: self.operations.borrow().clone(), acknowledged }
-    }
-
-    fn count(&self, kind: &str) {
-        *self.operations.borrow_mut().entry(kind.to_owned()).or_default() += 1;
+        Done { operations: self.counts.0.borrow().clone(), acknowledged }
     }
 
     /// The volume that is to be removed while the fault goes on.
     pub async fn before(&self, world: &World<'_>) -> Result<String> {
         for (name, class) in [(&self.old, NOW), (&self.grows, SHARED)] {
             world.host.claim(name, &world.class(class)).await?;
-            self.count(CLAIMS_MADE);
+            self.counts.add(CLAIMS_MADE);
         }
         world.host.bound(&self.grows).await?;
+        if let Some(more) = &self.more {
+            more.before(world, &self.counts).await?;
+        }
         Ok(world.host.bound(&self.old).await?.name_any())
     }
 
@@ -109,24 +125,24 @@ impl Load {
         let (host, claims) = (&world.host, world.host.claims());
         let makes = async |name: &str, class: &str| {
             asks(name, THERE, async || host.claim(name, &world.class(class)).await.map(drop)).await?;
-            self.count(CLAIMS_MADE);
+            self.counts.add(CLAIMS_MADE);
             anyhow::Ok(())
         };
         let removes = async |name: &str| {
             asks(name, GONE, async || host.delete_claim(name).await).await?;
-            self.count(CLAIMS_REMOVED);
+            self.counts.add(CLAIMS_REMOVED);
             anyhow::Ok(())
         };
         makes(&self.now, NOW).await?;
         makes(&self.later, LATER).await?;
         asks(&self.user, THERE, async || host.tolerant_pod(&self.user, &[&self.later], None).await).await?;
-        self.count(PODS_MADE);
+        self.counts.add(PODS_MADE);
         makes(&self.called_off, NOW).await?;
         asks(&self.photo, THERE, async || snapshot(host, &self.photo, KEPT).await).await?;
-        self.count("snapshots made");
+        self.counts.add("snapshots made");
         let (class, of) = (world.class(NOW), from_snapshot(&self.photo));
         asks(&self.restored, THERE, async || filled(host, &self.restored, &class, of.clone()).await).await?;
-        self.count("claims made of snapshots");
+        self.counts.add(CLAIMS_OF_SNAPSHOTS);
         removes(&self.old).await?;
         let bigger = Patch::Merge(json!({"spec": {"resources": {"requests": {"storage": GROWN}}}}));
         asks(&self.grows, None, async || {
@@ -134,14 +150,17 @@ impl Load {
             Ok(())
         })
         .await?;
-        self.count("claims grown");
+        self.counts.add("claims grown");
         if world.has_small_disks() {
             makes(&self.local, LOCAL_PATH).await?;
         }
         if world.real.is_some() {
             asks(&self.near, THERE, async || real_node::comes(host, &self.near, FOR_EVER).await).await?;
-            self.count(CLAIMS_MADE);
-            self.count(PODS_MADE);
+            self.counts.add(CLAIMS_MADE);
+            self.counts.add(PODS_MADE);
+        }
+        if let Some(more) = &self.more {
+            more.during(world, &self.counts).await?;
         }
         removes(&self.called_off).await
     }
@@ -149,7 +168,7 @@ impl Load {
     /// Whoever uses another member notices nothing.
     pub async fn other_is_served(&self, world: &World<'_>) -> Result<()> {
         world.host.claim(&self.other, &world.class(OF_OTHER)).await?;
-        self.count(CLAIMS_MADE);
+        self.counts.add(CLAIMS_MADE);
         world.host.bound(&self.other).await.map(drop)
     }
 
@@ -191,6 +210,7 @@ impl Load {
             self.is_cut_and_restored(world, within),
             self.has_grown(world, within),
             self.is_elsewhere_too(world, within),
+            self.does_more(world, within),
             old_is_gone,
             called_off_is_gone,
             world.is_served(within),
@@ -213,6 +233,13 @@ impl Load {
         .await?;
         match &world.pods {
             Some(pods) => pods.runs(&world.host, &self.user, within).await,
+            None => Ok(()),
+        }
+    }
+
+    async fn does_more(&self, world: &World<'_>, within: Duration) -> Result<()> {
+        match &self.more {
+            Some(more) => more.converges(world, &self.counts, within).await,
             None => Ok(()),
         }
     }
@@ -250,12 +277,24 @@ impl Load {
         .await
     }
 
+    /// What was made of snapshots has what was on the disk before these were cut.
+    pub async fn copies_have_all(&self, promises: &Promises<'_, '_>) -> Result<()> {
+        let more = async {
+            match &self.more {
+                Some(more) => more.copies_have_all(promises).await,
+                None => Ok(()),
+            }
+        };
+        tokio::try_join!(promises.copy_has_all(&self.restored), more)?;
+        Ok(())
+    }
+
     /// Its users remove the rest.
     pub async fn clear(&self, world: &World<'_>) -> Result<()> {
         let (host, snapshots) = (&world.host, snapshots(&world.host));
         let counted = |kind: &str, is_done: bool| {
             if is_done {
-                self.count(kind);
+                self.counts.add(kind);
             }
         };
         counted(PODS_REMOVED, asks(&self.user, GONE, async || world.remove_pod(&self.user).await).await?);
@@ -273,12 +312,15 @@ impl Load {
             anyhow::Ok(())
         };
         counted("snapshots removed", asks(&self.photo, GONE, photo).await?);
+        if let Some(more) = &self.more {
+            more.clear(world, &self.counts).await?;
+        }
         Ok(())
     }
 }
 
 /// Until it is done, or was done before: then it is not done by this.
-async fn asks(what: &str, done: Option<u16>, ask: impl AsyncFn() -> Result<()>) -> Result<bool> {
+pub async fn asks(what: &str, done: Option<u16>, ask: impl AsyncFn() -> Result<()>) -> Result<bool> {
     wait_for(&format!("somebody hears what is asked of {what}"), HEARD, || async {
         match ask().await {
             Err(error) if code(&error).is_some_and(|code| Some(code) == done) => Ok(Some(false)),

@@ -15,15 +15,18 @@ mod limits;
 mod load;
 mod machines;
 mod matrix;
+mod more;
 mod parts;
 mod pods;
 mod promises;
 mod real_node;
 mod report;
 mod requests;
+mod rolling;
 mod row;
 mod said;
 mod sum;
+mod travels;
 mod used;
 mod way;
 mod world;
@@ -49,7 +52,7 @@ use self::{
     },
     said::said,
     way::Way,
-    world::{Scene, World},
+    world::{Scene, Users, World},
 };
 use crate::{
     clusters::{Cluster, between::Count, wait_for},
@@ -69,7 +72,7 @@ const MOMENTS: u64 = 3000;
 
 #[test]
 fn drawn_faults_on_the_way_to_a_member_cost_its_users_nothing_but_time() {
-    played("faults-by-request", Scene::Through(Way::ToMember), &drawn());
+    played("faults-by-request", (Scene::Through(Way::ToMember), Users::Few), &drawn());
 }
 
 #[test]
@@ -146,18 +149,18 @@ fn member_that_goes_back_to_a_backup_says_what_it_has_lost() {
 
 fn part(name: &str) {
     let part = PARTS.iter().find(|part| part.name == name).unwrap();
-    played(part.name, part.scene, part.faults);
+    played(part.name, (part.scene, Users::All), part.faults);
 }
 
 /// Clusters come up only where something is to be played.
-fn played(name: &str, scene: Scene, faults: &[Fault]) {
+fn played(name: &str, beside: (Scene, Users), faults: &[Fault]) {
     let (report, limits) = (Report::begin(name, seed()).unwrap(), Limits::given());
     let left: Vec<(Fault, Duration)> =
         in_order(faults).into_iter().filter(|(fault, _)| !report.has(fault.name) && limits.allow(fault)).collect();
     if left.is_empty() {
         return report.verdict(faults).unwrap();
     }
-    on_fleet(name, |rig| play(rig, scene, faults, report, left));
+    on_fleet(name, |rig| play(rig, beside, faults, report, left));
 }
 
 /// As the seed draws it, whatever of them is left, each with the moment at which it comes if it meets users in the middle of what they do.
@@ -181,19 +184,22 @@ fn drawn() -> Vec<Fault> {
 /// A fault after which something is not well ends the part: what comes on these clusters would say nothing.
 async fn play(
     rig: &Rig,
-    scene: Scene,
+    (scene, users): (Scene, Users),
     faults: &[Fault],
     mut report: Report,
     left: Vec<(Fault, Duration)>,
 ) -> Result<()> {
-    let world = Box::pin(World::prepare(rig, report.name(), scene)).await;
+    let world = Box::pin(World::prepare(rig, report.name(), scene, users)).await;
     let (world, limits) = (world.context("prepare what is there before any fault")?, Limits::given());
     for (number, (fault, moment)) in (1..).zip(left) {
         if !limits.allow(&fault) {
             continue;
         }
         let began = Instant::now();
-        let row = Box::pin(row(&world, number, fault, moment)).await;
+        let row = tokio::select! {
+            row = Box::pin(row(&world, number, fault, moment)) => row,
+            never = world.listens() => match never {},
+        };
         let row = row.unwrap_or_else(|error| Row::failed(&fault, error, began.elapsed().as_secs_f64()));
         let is_well = row.is_well();
         report.add(row)?;
@@ -213,7 +219,7 @@ async fn play(
 
 /// One fault from its beginning until nothing of it is left. One that meets users in the middle of what they do comes at this moment.
 async fn row(world: &World<'_>, number: usize, fault: Fault, moment: Duration) -> Result<Row> {
-    let (load, promises, since) = (Load::new(number), Promises::begin(world).await?, Timestamp::now());
+    let (load, promises, since) = (Load::new(number, world.users), Promises::begin(world).await?, Timestamp::now());
     let old = load.before(world).await?;
     let begun = if fault.how.comes_amid() { None } else { Some(Box::pin(world.begin(fault.how)).await?) };
     let meanwhile = async {
@@ -233,7 +239,7 @@ async fn row(world: &World<'_>, number: usize, fault: Fault, moment: Duration) -
     // Where the host is still away, nobody can read it.
     let said = said(world, &load, since).await.unwrap_or_default();
     let twice = meanwhile.twice.and(promises.nothing_is_there_twice().await);
-    let copied = if converged.is_ok() { promises.copy_has_all(&load.restored).await } else { Ok(()) };
+    let copied = if converged.is_ok() { load.copies_have_all(&promises).await } else { Ok(()) };
     let left = match load.clear(world).await {
         Ok(()) => promises.nothing_is_left(fault.within).await,
         Err(error) => Err(error.context("remove what is there")),

@@ -12,11 +12,13 @@ use kube::{Api, ResourceExt, api::ListParams};
 use super::{
     MEMBER,
     fault::CONTROLLER,
-    kept::OF_OTHER,
+    kept::{OF_OTHER, reads},
     pods::KEEPER,
+    rolling::{PODS, Rolling, Said},
     row::Memory,
+    travels::{TRAVELS, YARD},
     used::{AGENT, NODE_PLUGIN, Used, forget_peak},
-    world::{CANARY, KEPT, Stranger, World},
+    world::{CANARY, KEPT, Stranger, Users, World},
 };
 use crate::{
     clusters::{AuditEntry, AuditMark, Cluster, wait_for},
@@ -47,6 +49,7 @@ pub struct Promises<'w, 'a> {
     marks: Vec<(&'a Cluster, AuditMark)>,
     /// What was on the disk by then.
     acknowledged: u64,
+    said: Said,
     /// What each process had of the machine when it was first looked at, and when the fault began.
     used: BTreeMap<String, Used>,
     had: BTreeMap<String, Used>,
@@ -59,12 +62,13 @@ impl<'w, 'a> Promises<'w, 'a> {
             marks.push((cluster, cluster.audit_mark().await?));
         }
         let (acknowledged, used) = (world.acknowledged().await?, world.used_at_first().await?);
+        let said = world.rolling.as_ref().map(Rolling::said).transpose()?.unwrap_or_default();
         let mut had = BTreeMap::new();
         for (name, process) in world.processes().await {
             forget_peak(process)?;
             had.insert(name, Used::by(process)?);
         }
-        Ok(Self { world, began: Instant::now(), marks, acknowledged, used, had })
+        Ok(Self { world, began: Instant::now(), marks, acknowledged, said, used, had })
     }
 
     /// Since the fault began.
@@ -91,12 +95,20 @@ impl<'w, 'a> Promises<'w, 'a> {
             real.keeper_runs_on(host).await?;
         }
         leaf.run(&format!("reader-{number}"), &[KEPT], &reads(KEPT, last)).await?;
-        Ok((self.acknowledged + 1..=last).map(|number| number.to_string().len() as u64 + 1).sum())
+        let bytes: u64 = (self.acknowledged + 1..=last).map(|number| number.to_string().len() as u64 + 1).sum();
+        let Some(rolling) = &self.world.rolling else { return Ok(bytes) };
+        let said = rolling.said()?;
+        rolling.has_all(if real.is_some() { host } else { leaf }, &said, number).await?;
+        Ok(bytes + said.bytes - self.said.bytes)
     }
 
     /// What was made of the snapshot has all that was on the disk before that was cut.
     pub async fn copy_has_all(&self, copy: &str) -> Result<()> {
-        self.world.leaf.run(&format!("reader-of-{copy}"), &[copy], &reads(copy, self.acknowledged)).await
+        self.copy_has_lines(copy, self.acknowledged).await
+    }
+
+    pub async fn copy_has_lines(&self, copy: &str, last: u64) -> Result<()> {
+        self.world.leaf.run(&format!("reader-of-{copy}"), &[copy], &reads(copy, last)).await
     }
 
     /// In host and members, but for what stays all the while.
@@ -117,13 +129,16 @@ impl<'w, 'a> Promises<'w, 'a> {
         let mut stays: Vec<String> =
             kept.flat_map(|kept| [format!("claim {}", kept.name), format!("volume {}", kept.leaf_volume)]).collect();
         if self.world.pods.is_some() {
-            stays.push(format!("pod {KEEPER}"));
+            stays.extend([KEEPER].iter().chain(&PODS).map(|pod| format!("pod {pod}")));
         }
         let mut left = Vec::new();
         for member in rig.fleet.members() {
             let there = ours(member, &host.namespace).await?;
             let others = there.into_iter().filter(|name| member.name() != MEMBER || !stays.contains(name));
             left.extend(others.map(|name| format!("{name} of {}", member.name())));
+            if self.world.users == Users::All {
+                left.extend(left_of_moves(member).await?);
+            }
         }
         let is_here = |volume: &&PersistentVolume| {
             let claim = volume.spec.as_ref().and_then(|spec| spec.claim_ref.as_ref());
@@ -143,6 +158,10 @@ impl<'w, 'a> Promises<'w, 'a> {
             let claims = Api::<PersistentVolumeClaim>::all(member.client().await?);
             for claim in claims.list(&ListParams::default().labels(OURS)).await? {
                 let Some(hash) = claim.labels().get("kosmos.csi.io/volume") else { continue };
+                // While a volume moves, one of both leaves at least is here, where nobody but movers has it.
+                if claim.namespace().as_deref() == Some(YARD) {
+                    continue;
+                }
                 let place = format!("{}/{}", claim.namespace().unwrap_or_default(), claim.name_any());
                 there.entry(format!("volume {hash}")).or_default().push(format!("{}: {place}", member.name()));
             }
@@ -211,15 +230,17 @@ impl<'w, 'a> Promises<'w, 'a> {
     }
 }
 
-/// Ends well if the log of a claim has all numbers up to this one.
-fn reads(claim: &str, last: u64) -> String {
-    let has_all = "$0 == n + 1 { n++ } END { exit !(n >= last) }";
-    format!("sort -nu /{claim}/log | awk -v last={last} '{has_all}'")
+/// Movers with what is theirs, and sources that are kept.
+async fn left_of_moves(member: &Cluster) -> Result<Vec<String>> {
+    let movers = member.kubectl(&["get", "pods,secrets,pvc", "-n", YARD, "-o", "name"]).await?;
+    let sources = member.kubectl(&["get", "pv", "-l", "kosmos.csi.io/moved", "-o", "name"]).await?;
+    Ok(movers.lines().chain(sources.lines()).map(|name| format!("{name} of {}, of a move", member.name())).collect())
 }
 
 fn touches(stranger: &Stranger<'_>, entry: &AuditEntry) -> bool {
     let writes = entry.user == ACCOUNT && WRITES.contains(&entry.verb.as_str()) && entry.code < 400;
-    let is_here = entry.namespace == stranger.place.namespace && !entry.name.starts_with(OF_OTHER);
+    let is_known = [OF_OTHER, TRAVELS].iter().any(|ours| entry.name.starts_with(ours));
+    let is_here = entry.namespace == stranger.place.namespace && !is_known;
     let is_elsewhere = stranger.place.cluster.name() != MEMBER && is_here;
     writes && (is_elsewhere || entry.name == CANARY || entry.name == stranger.volume)
 }

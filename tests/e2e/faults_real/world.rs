@@ -1,36 +1,44 @@
 //! What is there before any fault and stays: what the part needs besides the rig, claims with data, and claims of somebody else in the members.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{collections::BTreeMap, convert::Infallible, time::Duration};
 
 use anyhow::{Context, Result, ensure};
 use kube::{
     ResourceExt,
-    api::{DeleteParams, PostParams},
+    api::{DeleteParams, Patch, PatchParams, PostParams},
 };
 use serde_json::{Value, json};
-use tokio::sync::Mutex;
+use tokio::{sync::Mutex, time::sleep};
 
 use super::{
     MEMBER, OTHER, disk,
-    kept::{Kept, class, make_classes},
+    kept::{Kept, class, make_classes, writes_lines},
     pods::Pods,
-    real_node::RealNode,
+    real_node::{NEAR_CLASS, RealNode},
+    rolling::Rolling,
+    travels,
     used::{AGENT, NODE_PLUGIN, Used},
     way::Way,
 };
 use crate::{
     clusters::{Cluster, between::Between, wait_for},
-    objects::{Place, nothing_of_ours, pod},
-    rig::{NOW, PATIENCE, Rig},
+    objects::{Place, nothing_of_ours, pod, tolerant},
+    rig::{LATER, NOW, PATIENCE, Rig},
 };
 
 /// The claim that is written to in the member.
 pub const KEPT: &str = "kept";
+/// Likewise, and written once.
+pub const LEDGER: &str = "ledger";
+/// The label of both.
+pub const ALBUM: [&str; 2] = ["album", "kept"];
 /// Somebody else's, in each member.
 pub const CANARY: &str = "canary";
 /// A claim that came after the backup to which a member goes back.
 pub const SINCE: &str = "since";
 const WRITER: &str = "writer";
+/// Shorter than a pod lives.
+const LISTENS: Duration = Duration::from_secs(1);
 /// Each number is on the disk before it is said, and is written again until it is.
 const WRITES: &str = "n=0; while :; do m=$((n + 1)); \
                       if echo $m >> /kept/log && sync -d /kept/log; then n=$m; echo $n; fi; sleep 0.1; done";
@@ -47,17 +55,28 @@ pub enum Scene {
     SmallDisks,
 }
 
+/// What users do while faults go on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Users {
+    /// What `make test` has time for.
+    Few,
+    All,
+}
+
 pub struct World<'a> {
     pub rig: &'a Rig,
     scene: Scene,
+    pub users: Users,
     between: Option<Between>,
     pub host: Place<'a>,
     pub leaf: Place<'a>,
-    kept: Kept,
+    kept: Vec<Kept>,
     pub strangers: [Stranger<'a>; 2],
     /// Where an agent runs them.
     pub pods: Option<Pods<'a>>,
     pub real: Option<RealNode<'a>>,
+    /// Where pods are run that users make.
+    pub rolling: Option<Rolling<'a>>,
     /// The volume that came after the backup to which the member went back.
     pub since: Mutex<Option<String>>,
     /// By each process of now, when it was first looked at.
@@ -79,10 +98,21 @@ impl Scene {
     fn has_agent(self) -> bool {
         matches!(self, Self::Through(Way::OfAgent) | Self::Agent | Self::SmallDisks)
     }
+
+    /// A StatefulSet, where somebody runs its pods: in the member, or on the host's real node, which takes a few volumes.
+    async fn rolling<'a>(self, host: &Place<'a>, leaf: &Place<'a>) -> Result<Option<Rolling<'a>>> {
+        let (cluster, pods, pod, leaf_class) = match self {
+            Self::RealNode => (host.cluster, 1, pod("", &[], ""), NEAR_CLASS),
+            _ if self.has_agent() => (leaf.cluster, 2, tolerant("", &[]), LATER),
+            _ => return Ok(None),
+        };
+        let class = class(&host.namespace, leaf_class);
+        Rolling::begin((host, leaf), cluster, pods, (&pod, &class)).await.map(Some)
+    }
 }
 
 impl<'a> World<'a> {
-    pub async fn prepare(rig: &'a Rig, namespace: &str, scene: Scene) -> Result<Self> {
+    pub async fn prepare(rig: &'a Rig, namespace: &str, scene: Scene, users: Users) -> Result<Self> {
         if scene == Scene::SmallDisks {
             disk::make_small(rig.fleet.member(MEMBER), &rig.fleet).await?;
         }
@@ -94,16 +124,24 @@ impl<'a> World<'a> {
             Stranger::settle(rig.fleet.member(OTHER), namespace).await?,
         ];
         make_classes(&host).await?;
-        host.claim(KEPT, &class(namespace, NOW)).await?;
-        let kept = Kept::look(&leaf, &host.bound(KEPT).await?, KEPT).await?;
+        let mut kept = vec![keep(&host, &leaf, KEPT).await?];
         write(&leaf).await?;
         let real = if scene == Scene::RealNode { Some(RealNode::begin(rig, &host, &leaf).await?) } else { None };
+        let rolling = match users {
+            Users::Few => None,
+            Users::All => {
+                travels::prepare(rig, &host).await.context("let the driver move volumes")?;
+                kept.push(keep(&host, &leaf, LEDGER).await?);
+                leaf.run("writer-of-lines", &[LEDGER], &writes_lines(LEDGER)).await?;
+                scene.rolling(&host, &leaf).await.context("begin a StatefulSet")?
+            }
+        };
         let between = match scene.way() {
             Some(way) => Some(way.lead_through(rig).await.with_context(|| format!("lead {way:?} through the proxy"))?),
             None => None,
         };
         let (since, used) = (Mutex::default(), Mutex::default());
-        let world = Self { rig, scene, between, host, leaf, kept, strangers, pods, real, since, used };
+        let world = Self { rig, scene, users, between, host, leaf, kept, strangers, pods, real, rolling, since, used };
         world.is_served(PATIENCE).await?;
         Ok(world)
     }
@@ -114,7 +152,25 @@ impl<'a> World<'a> {
 
     /// All claims with data.
     pub fn kept(&self) -> impl Iterator<Item = &Kept> {
-        std::iter::once(&self.kept).chain(self.real.as_ref().map(|real| &real.kept))
+        let rolling = self.rolling.iter().flat_map(|rolling| &rolling.kept);
+        self.kept.iter().chain(self.real.as_ref().map(|real| &real.kept)).chain(rolling)
+    }
+
+    /// The namespace of the leaves in this member.
+    pub fn in_member(&self, member: &str) -> &Place<'a> {
+        let strangers = self.strangers.iter().map(|stranger| &stranger.place);
+        strangers.into_iter().find(|place| place.cluster.name() == member).unwrap_or(&self.leaf)
+    }
+
+    /// For ever: for a select.
+    pub async fn listens(&self) -> Infallible {
+        loop {
+            if let Some(rolling) = &self.rolling {
+                // A folder may be removed at any moment; the next look sees what is there then.
+                let _ = rolling.listen();
+            }
+            sleep(LISTENS).await;
+        }
     }
 
     /// Those of local-path are of one that can be full.
@@ -184,6 +240,9 @@ impl<'a> World<'a> {
         if let Some(way) = self.scene.way() {
             way.lead_straight(self.rig).await?;
         }
+        if let Some(rolling) = self.rolling {
+            rolling.end(&self.host).await?;
+        }
         if let Some(pods) = self.pods {
             pods.end(&self.host).await?;
         }
@@ -191,13 +250,24 @@ impl<'a> World<'a> {
             real.end(&self.host).await?;
         }
         self.leaf.pods().delete(WRITER, &DeleteParams::default()).await?;
-        self.host.delete_claim(KEPT).await?;
-        self.host.volume_is_gone(&self.kept.volume).await?;
+        for kept in &self.kept {
+            self.host.delete_claim(kept.name).await?;
+            self.host.volume_is_gone(&kept.volume).await?;
+        }
         for stranger in &self.strangers {
             stranger.place.delete_claim(CANARY).await?;
         }
         nothing_of_ours(self.leaf.cluster, &self.leaf.namespace).await
     }
+}
+
+/// A claim with data, by whose label a group of snapshots has it.
+async fn keep(host: &Place<'_>, leaf: &Place<'_>, name: &'static str) -> Result<Kept> {
+    host.claim(name, &class(&host.namespace, NOW)).await?;
+    let [key, value] = ALBUM;
+    let labelled = Patch::Merge(json!({"metadata": {"labels": {key: value}}}));
+    host.claims().patch(name, &PatchParams::default(), &labelled).await?;
+    Kept::look(leaf, &host.bound(name).await?, name).await
 }
 
 /// A pod of the member that goes on writing, whatever becomes of its node for a while.

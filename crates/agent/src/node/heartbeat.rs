@@ -28,6 +28,7 @@ const NEGLECTED: Duration = Duration::from_mins(5);
 /// Keeps all virtual nodes alive, until it is dropped.
 pub(crate) async fn keep_alive(client: &Client, view: &HostCache) {
     let began = Instant::now();
+    let mut said = Said::new(Timestamp::now());
     // None: it is being renewed.
     let mut due = HashMap::<String, Option<Instant>>::new();
     let mut under_way = FuturesUnordered::new();
@@ -38,7 +39,8 @@ pub(crate) async fn keep_alive(client: &Client, view: &HostCache) {
             let name = text(&node, "/metadata/name").to_owned();
             if due.get(&name).is_none_or(|due| due.is_some_and(|due| due <= now)) {
                 due.insert(name.clone(), None);
-                under_way.push(async move { (Instant::now(), renew(client, &node).await, name) });
+                let time = said.next(Timestamp::now());
+                under_way.push(async move { (Instant::now(), renew(client, &node, time).await, name) });
             }
         }
         due.retain(|name, _| view.node(name).is_some());
@@ -64,7 +66,27 @@ fn is_to_live(node: &Arc<Value>, view: &HostCache, began: Instant) -> bool {
     virtual_node.name() == text(node, "/metadata/name") && seen.elapsed() < NEGLECTED
 }
 
-async fn renew(client: &Client, node: &Value) -> kube::Result<()> {
+/// The time that was said last. Whoever counts a node as alive goes by a Lease that is renewed at a later time than before: where the
+/// machine's clock is set back, what is said goes on from there.
+#[derive(Debug)]
+struct Said {
+    time: Timestamp,
+    at: Instant,
+}
+
+impl Said {
+    fn new(time: Timestamp) -> Self {
+        Self { time, at: Instant::now() }
+    }
+
+    fn next(&mut self, clock: Timestamp) -> Timestamp {
+        let on = self.time.checked_add(self.at.elapsed()).unwrap_or(clock);
+        *self = Self::new(on.max(clock));
+        self.time
+    }
+}
+
+async fn renew(client: &Client, node: &Value, time: Timestamp) -> kube::Result<()> {
     let (name, uid) = (text(node, "/metadata/name"), text(node, "/metadata/uid"));
     let leases = Api::<Lease>::namespaced(client.clone(), LEASES);
     let owner = json!({"apiVersion": "v1", "kind": "Node", "name": name, "uid": uid});
@@ -73,7 +95,7 @@ async fn renew(client: &Client, node: &Value) -> kube::Result<()> {
         "spec": {
             "holderIdentity": name,
             "leaseDurationSeconds": LEASE_SECONDS,
-            "renewTime": format!("{:.6}", Timestamp::now()),
+            "renewTime": format!("{time:.6}"),
         },
     });
     match leases.patch(name, &PatchParams::default(), &Patch::Merge(&lease)).await {
@@ -91,6 +113,18 @@ mod tests {
 
     use super::*;
     use crate::object::parsed;
+
+    #[tokio::test(start_paused = true)]
+    async fn lease_is_renewed_at_later_times_alone_also_where_the_clock_is_set_back() {
+        let second = |second: i64| Timestamp::from_second(second).unwrap();
+        let mut said = Said::new(second(5_000));
+        for (passed, clock, expected) in
+            [(10, 5_010, 5_010), (10, 8_620, 8_620), (10, 5_030, 8_630), (10, 1_440, 8_640), (10, 8_700, 8_700)]
+        {
+            tokio::time::advance(Duration::from_secs(passed)).await;
+            assert_eq!(said.next(second(clock)), second(expected), "where the clock says {clock}");
+        }
+    }
 
     #[tokio::test(start_paused = true)]
     async fn node_lives_while_somebody_looks_after_its_member() {

@@ -33,6 +33,7 @@ parts_and_tests() {
 faults-of-answers       answers_that_are_lost_or_of_somebody_on_the_way   8
 faults-of-streams       bodies_and_watches_that_break                     8
 faults-of-ways          ways_that_lead_elsewhere_or_are_slow              9
+faults-of-moves         movers_and_their_lines_that                       9
 faults-to-the-host      faults_between_driver_sidecars_and_host           10
 faults-of-the-agent     faults_between_agent_and_member                   9
 faults-of-links         links_of_which_one_direction_is_cut               10

@@ -94,6 +94,12 @@ fn ways_that_lead_elsewhere_or_are_slow_cost_nothing_but_time() {
 }
 
 #[test]
+#[ignore = "takes minutes: make faults-real"]
+fn movers_and_their_lines_that_are_not_answered_or_cut_cost_nothing_but_time() {
+    part("faults-of-moves");
+}
+
+#[test]
 #[ignore = "takes half an hour: make faults-real"]
 fn faults_between_driver_sidecars_and_host_cost_nothing_but_time() {
     part("faults-to-the-host");

@@ -3,7 +3,7 @@
 use super::{
     fault::Fault,
     machines::{OF_BACKUP, OF_DISK, OF_HOST, OF_LINK, OF_MEMBER, OF_NODE, OF_OURS},
-    requests::{ANSWERS, OF_AGENT, STREAMS, TO_HOST, WAYS},
+    requests::{ANSWERS, OF_AGENT, OF_MOVES, STREAMS, TO_HOST, WAYS},
     way::Way,
     world::Scene,
 };
@@ -18,7 +18,7 @@ pub struct PartOf {
     pub faults: &'static [Fault],
 }
 
-pub const PARTS: [PartOf; 12] = [
+pub const PARTS: [PartOf; 13] = [
     PartOf {
         name: "faults-of-answers",
         title: "A member answers something else than it should",
@@ -36,6 +36,12 @@ pub const PARTS: [PartOf; 12] = [
         title: "The way to a member leads elsewhere, or is slow",
         scene: Scene::Through(Way::ToMember),
         faults: &WAYS,
+    },
+    PartOf {
+        name: "faults-of-moves",
+        title: "What moves a volume is not answered, or its line is cut",
+        scene: Scene::Through(Way::ToMember),
+        faults: &OF_MOVES,
     },
     PartOf {
         name: "faults-of-links",

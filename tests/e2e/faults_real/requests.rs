@@ -20,6 +20,10 @@ const ASTRAY: Words = Words {
     seen: MEMBER_WAITS.seen,
     does: "Users do nothing. The host's administrator looks where the member's kubeconfig leads, and [corrects it](members.md#where-a-member-is-named)",
 };
+const MOVES_WAIT: Words = Words {
+    seen: "A volume that moves takes longer, and where that lasts its move says why; all else goes on",
+    does: "Users nothing: `kosmos-csi volume status` says [what a move waits for](moving.md#move-one)",
+};
 
 const SOON: Duration = Duration::from_mins(1);
 /// A member whose watches break again and again is listed anew after half a minute.
@@ -34,6 +38,11 @@ const CREATIONS: &[&str] = &["POST"];
 const CHANGES: &[&str] = &["DELETE", "PATCH", "PUT"];
 /// Longer than anybody waits for an answer.
 const HELD: Duration = Duration::from_secs(8);
+/// Of movers and what is theirs, and the lines to them.
+const OF_MOVERS: &str = "*/namespaces/kosmos-csi-movers/*";
+const LINES: &str = "*/portforward";
+/// Less than the two ends of a copy say before they know each other.
+const HANDSHAKE: u64 = 512;
 /// Some kilobytes a second.
 const DROPS: Delivery = Delivery::Drip { piece: 256, pause: Duration::from_millis(100) };
 
@@ -78,6 +87,14 @@ const fn of_agent(name: &'static str, times: usize, rule: Rule) -> Fault {
     Fault { lasts: A_WHILE, ..of_member(name, PODS_WAIT, times, LISTED, rule) }
 }
 
+const fn of_move(name: &'static str, times: usize, rule: Rule) -> Fault {
+    Fault { lasts: A_WHILE, is_members: false, ..of_member(name, MOVES_WAIT, times, LISTED, rule) }
+}
+
+const fn at(path: &'static str, which: Which, rule: Rule) -> Rule {
+    Rule { path, which, ..rule }
+}
+
 const fn of_host(name: &'static str, times: usize, rule: Rule) -> Fault {
     Fault { lasts: A_WHILE, is_members: false, ..of_member(name, HOST_WAITS, times, FOUND, rule) }
 }
@@ -111,6 +128,22 @@ pub const WAYS: [Fault; 4] = [
     with(ASTRAY, way("answers of another cluster", 2, LISTED, each(ALL, Action::Elsewhere))),
     way("changes and removals that arrive late", 1, LISTED, held(CHANGES)),
     way("claims that arrive late", 1, FORGOTTEN, held(CREATIONS)),
+];
+
+/// Of what moves a volume.
+pub const OF_MOVES: [Fault; 4] = [
+    of_move(
+        "move: 500 to every second request about movers",
+        2,
+        at(OF_MOVERS, Which::Every(2), each(ALL, Action::Answer(INTERNAL_ERROR))),
+    ),
+    of_move(
+        "move: 504 after a write about movers was carried out",
+        2,
+        at(OF_MOVERS, Which::Every(1), each(WRITES, Action::AnswerAfter(GATEWAY_TIMEOUT))),
+    ),
+    of_move("move: line that is refused", 1, at(LINES, Which::First(3), each(ALL, Action::Answer(INTERNAL_ERROR)))),
+    of_move("move: line that is cut", 1, at(LINES, Which::First(2), each(ALL, Action::Upgraded(HANDSHAKE)))),
 ];
 
 /// Of the driver and its sidecars.

@@ -40,6 +40,7 @@ faults-of-links         links_of_which_one_direction_is_cut               10
 faults-of-the-host      processes_of_the_host_that                        11
 faults-of-a-member      processes_and_links_of_a_member_that              11
 faults-of-ours          processes_of_ours_that                            10
+faults-of-clocks        clocks_of_ours_that_are_set                       9
 faults-of-a-node        processes_of_a_real_node_that                     10
 faults-of-disks         disks_of_a_member_that_are_full                   12
 faults-of-backups       member_that_goes_back_to_a_backup                 15

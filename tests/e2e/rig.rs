@@ -33,7 +33,7 @@ pub const MEMBER_KEY: &str = "topology.kosmos.csi.io/member";
 pub const DRIVER_NAMESPACE: &str = "kosmos-csi";
 pub const PODS_NAMESPACE: &str = "kosmos-csi-pods";
 /// Of the replica that does the work in the background.
-const LEASE: &str = "kosmos-csi-leader";
+pub const LEASE: &str = "kosmos-csi-leader";
 pub const PATIENCE: Duration = Duration::from_mins(1);
 /// A member's own controllers look for their API server again after half a minute, or twice that, each watch for itself; and once
 /// more where it had just been started, and did not know yet what they may do.

@@ -12,7 +12,9 @@ use nix::sys::signal::Signal;
 use serde_json::json;
 
 use super::{
-    MEMBER, disk,
+    MEMBER,
+    clock::is_felt,
+    disk,
     fault::{CONTROLLER, FOUND, How, Link, Who},
     world::{SINCE, World},
 };
@@ -36,6 +38,7 @@ impl World<'_> {
             How::Killed(who) => self.signal(who, Signal::SIGKILL).await?,
             How::Dropped(link) => self.drop_packets("--insert", link).await?,
             How::Full(disk) => disk::fill(self.leaf.cluster, &self.rig.fleet, disk).await?,
+            How::Clock(seconds) => self.set_clock(seconds).await?,
             How::Restored => Box::pin(self.restored()).await?,
         }
         let once = Count::default();
@@ -57,6 +60,7 @@ impl World<'_> {
             How::Killed(Who::Ours(name)) if name != CONTROLLER => self.rig.driver.begin_again(name).await?,
             How::Dropped(link) => self.drop_packets("--delete", link).await?,
             How::Full(disk) => disk::empty(self.leaf.cluster, &self.rig.fleet, disk).await?,
+            How::Clock(_) => self.set_clock(0).await?,
             How::Killed(_) | How::Restored => {}
         }
         for cluster in self.rig.fleet.clusters() {
@@ -84,6 +88,11 @@ impl World<'_> {
                 real.node.lock().await.signal_plugin(signal)
             }
         }
+    }
+
+    async fn set_clock(&self, seconds: i64) -> Result<()> {
+        self.clock.as_ref().context("there is no clock that can be set")?.set(seconds)?;
+        is_felt(self.host.cluster, seconds).await
     }
 
     /// A rule of one direction is inserted or deleted.

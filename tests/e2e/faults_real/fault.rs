@@ -38,6 +38,8 @@ pub enum How {
     /// What is sent in one direction does not arrive.
     Dropped(Link),
     Full(Disk),
+    /// The clock of driver and agent is so many seconds ahead, and at its end right again.
+    Clock(i64),
     /// A member's etcd is as it was in a backup of some seconds ago, and a claim has been bound there since.
     Restored,
 }
@@ -75,7 +77,7 @@ pub enum Disk {
 impl How {
     /// It meets users in the middle of what they do; else they come while it goes on.
     pub fn comes_amid(self) -> bool {
-        matches!(self, Self::Paused(_) | Self::Killed(_))
+        matches!(self, Self::Paused(_) | Self::Killed(_) | Self::Clock(_))
     }
 
     /// Whoever goes straight to an API server is answered.

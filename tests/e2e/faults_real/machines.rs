@@ -55,6 +55,10 @@ const STORAGE_IS_FULL: Words = Words {
     seen: "New claims of that storage wait, and an event says why; all else goes on",
     does: "Users make room there, or use another class. The member's administrator gives its storage more room",
 };
+const CLOCK: Words = Words {
+    seen: "Times of events and conditions are wrong; all goes on",
+    does: "Users nothing. Who runs the machine has its clock set by the network",
+};
 const BACKUP: Words = Words {
     seen: "A volume that was bound since says that its leaf is lost; all else goes on",
     does: "Users delete the claim, as its data is not in the cluster any more, unless the member's administrator [has it \
@@ -63,6 +67,8 @@ const BACKUP: Words = Words {
 
 /// Longer than a node may be silent.
 const TOO_LONG: Duration = Duration::from_mins(1);
+/// In seconds.
+const AN_HOUR: i64 = 3_600;
 /// A cluster's controllers, its node and the sidecars look for its API server one after the other.
 const OUTAGE: Duration = Duration::from_mins(5);
 /// A provisioner of local-path volumes waits for two minutes for a pod that has failed.
@@ -128,6 +134,18 @@ pub const OF_OURS: [Fault; 14] = [
     of_host("snapshot-controller is killed", SNAPSHOTS_WAIT, How::Killed(Who::Ours(SNAPSHOT_CONTROLLER))),
     of_host("agent stands still", AGENT_IS_AWAY, How::Paused(Who::Agent)),
     of_host("agent is killed", AGENT_IS_AWAY, How::Killed(Who::Agent)),
+];
+
+/// Of the machine on which driver and agent are.
+pub const OF_CLOCK: [Fault; 2] = [
+    Fault {
+        lasts: TOO_LONG,
+        ..of_host("clock of driver and agent is set an hour ahead, and back", CLOCK, How::Clock(AN_HOUR))
+    },
+    Fault {
+        lasts: TOO_LONG,
+        ..of_host("clock of driver and agent is set an hour back, and ahead", CLOCK, How::Clock(-AN_HOUR))
+    },
 ];
 
 /// Of the host's real node, where pods use a member's volumes.

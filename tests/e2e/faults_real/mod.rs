@@ -6,6 +6,7 @@
 //! seen makes `docs/game-day.md` (`game_day.rs`).
 
 mod acts;
+mod clock;
 mod disk;
 mod fault;
 mod game_day;
@@ -133,6 +134,12 @@ fn processes_and_links_of_a_member_that_stand_still_or_die_cost_nothing_but_time
 #[ignore = "takes half an hour: make faults-real"]
 fn processes_of_ours_that_stand_still_or_die_cost_nothing_but_time() {
     part("faults-of-ours");
+}
+
+#[test]
+#[ignore = "takes minutes: make faults-real"]
+fn clocks_of_ours_that_are_set_cost_nothing() {
+    part("faults-of-clocks");
 }
 
 #[test]

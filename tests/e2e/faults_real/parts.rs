@@ -2,7 +2,7 @@
 
 use super::{
     fault::Fault,
-    machines::{OF_BACKUP, OF_DISK, OF_HOST, OF_LINK, OF_MEMBER, OF_NODE, OF_OURS},
+    machines::{OF_BACKUP, OF_CLOCK, OF_DISK, OF_HOST, OF_LINK, OF_MEMBER, OF_NODE, OF_OURS},
     requests::{ANSWERS, OF_AGENT, OF_MOVES, STREAMS, TO_HOST, WAYS},
     way::Way,
     world::Scene,
@@ -18,7 +18,7 @@ pub struct PartOf {
     pub faults: &'static [Fault],
 }
 
-pub const PARTS: [PartOf; 13] = [
+pub const PARTS: [PartOf; 14] = [
     PartOf {
         name: "faults-of-answers",
         title: "A member answers something else than it should",
@@ -74,6 +74,12 @@ pub const PARTS: [PartOf; 13] = [
         title: "The driver, its sidecars and the agent",
         scene: Scene::Agent,
         faults: &OF_OURS,
+    },
+    PartOf {
+        name: "faults-of-clocks",
+        title: "The clock of the driver and the agent is set",
+        scene: Scene::Clock,
+        faults: &OF_CLOCK,
     },
     PartOf {
         name: "faults-of-the-agent",

@@ -9,8 +9,9 @@ use tokio::sync::Mutex;
 use crate::{
     agent::{Agent, NODE, gone, phase},
     clusters::wait_for,
+    driver::Launch,
     objects::Place,
-    rig::Rig,
+    rig::{MEMBERS, Rig},
 };
 
 /// Runs all the while, and its copy of the same name in the member.
@@ -23,8 +24,9 @@ pub struct Pods<'a> {
 }
 
 impl<'a> Pods<'a> {
-    pub async fn begin(rig: &'a Rig, host: &Place<'_>, leaf: &Place<'_>) -> Result<Self> {
-        let agent = Mutex::new(Agent::start(rig).await?);
+    pub async fn begin(rig: &'a Rig, launch: &Launch, (host, leaf): (&Place<'_>, &Place<'_>)) -> Result<Self> {
+        let agent = Agent::start_as(rig, launch, &MEMBERS.map(|member| format!("kosmos-{member}"))).await?;
+        let agent = Mutex::new(agent);
         host.tolerant_pod(KEEPER, &[], Some(NODE)).await?;
         phase(host, KEEPER, "Running").await?;
         Ok(Self { agent, uids: uids(host, leaf).await? })

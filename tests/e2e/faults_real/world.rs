@@ -11,7 +11,9 @@ use serde_json::{Value, json};
 use tokio::{sync::Mutex, time::sleep};
 
 use super::{
-    MEMBER, OTHER, disk,
+    MEMBER, OTHER,
+    clock::Clock,
+    disk,
     kept::{Kept, class, make_classes, writes_lines},
     pods::Pods,
     real_node::{NEAR_CLASS, RealNode},
@@ -51,6 +53,8 @@ pub enum Scene {
     Agent,
     /// Pods of the host's real node use volumes of the member.
     RealNode,
+    /// Likewise, and the clock of driver and agent can be set.
+    Clock,
     /// Likewise as with an agent, and some of the member's disks can be full.
     SmallDisks,
 }
@@ -68,6 +72,7 @@ pub struct World<'a> {
     scene: Scene,
     pub users: Users,
     between: Option<Between>,
+    pub clock: Option<Clock>,
     pub host: Place<'a>,
     pub leaf: Place<'a>,
     kept: Vec<Kept>,
@@ -96,7 +101,7 @@ impl Scene {
     }
 
     fn has_agent(self) -> bool {
-        matches!(self, Self::Through(Way::OfAgent) | Self::Agent | Self::SmallDisks)
+        matches!(self, Self::Through(Way::OfAgent) | Self::Agent | Self::Clock | Self::SmallDisks)
     }
 
     /// A StatefulSet, where somebody runs its pods: in the member, or on the host's real node, which takes a few volumes.
@@ -118,7 +123,10 @@ impl<'a> World<'a> {
         }
         let host = Place::new(rig.fleet.host(), namespace).await?;
         let leaf = Place::open(rig.fleet.member(MEMBER), namespace).await?;
-        let pods = if scene.has_agent() { Some(Pods::begin(rig, &host, &leaf).await?) } else { None };
+        let clock = if scene == Scene::Clock { Some(Clock::make(rig.fleet.folder()).await?) } else { None };
+        let launch = clock.as_ref().map(Clock::launch).unwrap_or_default();
+        rig.driver.launch_with(launch.clone()).await;
+        let pods = if scene.has_agent() { Some(Pods::begin(rig, &launch, (&host, &leaf)).await?) } else { None };
         let strangers = [
             Stranger::settle(rig.fleet.member(MEMBER), namespace).await?,
             Stranger::settle(rig.fleet.member(OTHER), namespace).await?,
@@ -141,7 +149,8 @@ impl<'a> World<'a> {
             None => None,
         };
         let (since, used) = (Mutex::default(), Mutex::default());
-        let world = Self { rig, scene, users, between, host, leaf, kept, strangers, pods, real, rolling, since, used };
+        let world =
+            Self { rig, scene, users, between, clock, host, leaf, kept, strangers, pods, real, rolling, since, used };
         world.is_served(PATIENCE).await?;
         Ok(world)
     }

@@ -17,7 +17,25 @@ const PROGRAM: &str = "member-driver";
 /// The driver and its sidecars; they end when this is dropped.
 #[derive(Debug)]
 pub struct MemberStorage {
-    _processes: Vec<Process>,
+    driver: Process,
+    sidecars: Vec<Process>,
+}
+
+impl MemberStorage {
+    /// Where the node was without power: the driver has ended, and with it its sidecars.
+    pub async fn begin_again(&mut self, cluster: &Cluster) -> Result<()> {
+        let socket = cluster.member_driver_folder().join("csi.sock");
+        std::fs::remove_file(&socket).with_context(|| format!("remove {}", socket.display()))?;
+        self.driver.start_again_in(cluster.node_init()?)?;
+        wait_for("the member's storage driver listens", PATIENCE, || async { Ok(socket.exists().then_some(())) })
+            .await?;
+        for sidecar in &mut self.sidecars {
+            if !sidecar.is_running()? {
+                sidecar.start_again()?;
+            }
+        }
+        Ok(())
+    }
 }
 
 impl Fleet {
@@ -45,15 +63,14 @@ impl Fleet {
         let socket = cluster.member_driver_folder().join("csi.sock");
         let provisioner =
             ["--feature-gates=Topology=true", "--retry-interval-max=5s", "--kube-api-qps=100", "--kube-api-burst=200"];
-        let processes = vec![
-            driver,
+        let sidecars = vec![
             self.provisioner(cluster, &socket, &provisioner)?,
             self.attacher(cluster, &socket, &[])?,
             self.resizer(cluster, &socket, &[])?,
             self.snapshotter(cluster, &socket, &[GROUPS])?,
             self.snapshot_controller(cluster, &[GROUPS])?,
         ];
-        Ok(MemberStorage { _processes: processes })
+        Ok(MemberStorage { driver, sidecars })
     }
 }
 

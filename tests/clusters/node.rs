@@ -22,6 +22,10 @@ use super::wait::wait_for;
 const PATIENCE: Duration = Duration::from_mins(1);
 /// The process that holds the node's namespaces; with it everything in the node ends.
 const HOLDER: &str = "node";
+const CONTAINERD: &str = "containerd";
+const KUBELET: &str = "kubelet";
+/// What a machine has in memory alone.
+const RUN: &str = "run";
 
 impl Cluster {
     pub fn node_name(&self) -> String {
@@ -55,8 +59,29 @@ impl Cluster {
         self.spawn_in(self.node_init()?, name, program, arguments, environment)
     }
 
-    fn node_init(&self) -> Result<i32> {
+    pub(super) fn node_init(&self) -> Result<i32> {
         child_of(self.pid(HOLDER)?).with_context(|| format!("{} has no node", self.name()))
+    }
+
+    /// All that runs in the node ends at once, and its mounts and its network are gone. What is on its disk stays.
+    pub async fn power_off(&self) -> Result<()> {
+        for process in [HOLDER, KUBELET, CONTAINERD] {
+            self.stop(process).await?;
+        }
+        // The kernel takes it away as well, whenever it comes to that.
+        let cable = format!("ip link delete {} 2>/dev/null || true", self.name());
+        run_in_network(self.guardian().started.init, &cable).await
+    }
+
+    /// Until its kubelet says that it is ready. What people have started in the node is theirs to start again.
+    pub async fn power_on(&self) -> Result<()> {
+        let run = self.folder().join(RUN);
+        fs::remove_dir_all(&run).with_context(|| format!("empty {}", run.display()))?;
+        let init = start_namespaces(self).await?;
+        connect(self, init).await?;
+        start_containerd(self, init, &[]).await?;
+        start_kubelet(self, init)?;
+        ready(self).await
     }
 }
 
@@ -75,8 +100,12 @@ async fn start_namespaces(cluster: &Cluster) -> Result<i32> {
     let node = ["init", "--node", &cluster.node_name(), "--folder", &cluster.folder().display().to_string()];
     arguments.push(guardian::program()?.display().to_string());
     arguments.extend(node.map(str::to_owned));
-    cluster.start_in(cluster.guardian().started.init, HOLDER, Path::new("unshare"), arguments)?;
     let log = cluster.folder().join(format!("{HOLDER}.log"));
+    // What an earlier one has said is not this one's.
+    if log.exists() {
+        fs::remove_file(&log).context("remove the log of the node's earlier namespaces")?;
+    }
+    cluster.start_in(cluster.guardian().started.init, HOLDER, Path::new("unshare"), arguments)?;
     wait_for("the node's namespaces are ready", PATIENCE, || async {
         cluster.alive(HOLDER)?;
         Ok(fs::read_to_string(&log)?.contains("ready").then_some(()))
@@ -92,7 +121,7 @@ async fn connect(cluster: &Cluster, init: i32) -> Result<()> {
     let (service, port) = (cluster.place().first_service(), cluster.place().api_port());
     let fleet = format!(
         "ip link add {cable} type veth peer name eth0 netns {init}; ip link set {cable} master {BRIDGE} up; \
-         ip route add {pods} via {address}"
+         ip route replace {pods} via {address}"
     );
     // Nobody serves services here, and programs in pods look for the API server at its own.
     let node = format!(
@@ -159,10 +188,10 @@ async fn start_containerd(cluster: &Cluster, init: i32, images: &[PathBuf]) -> R
     let folder = cluster.folder().join("containerd");
     write_containerd_files(cluster, &folder)?;
     let arguments = vec!["--config".into(), folder.join("config.toml").display().to_string()];
-    cluster.start_in(init, "containerd", Path::new("containerd"), arguments)?;
+    cluster.start_in(init, CONTAINERD, Path::new(CONTAINERD), arguments)?;
     let what = format!("containerd of {} answers", cluster.name());
     wait_for(&what, PATIENCE, || async {
-        cluster.alive("containerd")?;
+        cluster.alive(CONTAINERD)?;
         cluster.guardian().exec(init, "ctr", &["version"]).await.map(Some)
     })
     .await?;
@@ -241,7 +270,7 @@ fn start_kubelet(cluster: &Cluster, init: i32) -> Result<()> {
         format!("--hostname-override={}", cluster.node_name()),
         format!("--node-ip={}", cluster.place().node_address()),
     ];
-    cluster.start_in(init, "kubelet", &cluster.tools().path("kubelet"), arguments)
+    cluster.start_in(init, KUBELET, &cluster.tools().path(KUBELET), arguments)
 }
 
 /// Waits until the node is ready, also after a restart of its kubelet.
@@ -249,7 +278,7 @@ pub async fn ready(cluster: &Cluster) -> Result<()> {
     let nodes: Api<Node> = Api::all(cluster.client().await?);
     let what = format!("the node {} is ready", cluster.node_name());
     wait_for(&what, PATIENCE, || async {
-        cluster.alive("kubelet")?;
+        cluster.alive(KUBELET)?;
         let node = nodes.get_opt(&cluster.node_name()).await?;
         let conditions = node.and_then(|node| node.status?.conditions).unwrap_or_default();
         let is_ready = conditions.iter().any(|condition| condition.type_ == "Ready" && condition.status == "True");

@@ -31,6 +31,12 @@ impl Process {
         Ok(())
     }
 
+    /// Likewise, in the namespaces of another process.
+    pub fn start_again_in(&mut self, namespaces_of: i32) -> Result<()> {
+        self.spawn.namespaces_of = namespaces_of;
+        self.start_again()
+    }
+
     /// Its number on the machine.
     pub fn pid(&self) -> i32 {
         self.number

@@ -61,7 +61,8 @@ const MEMBER_OBJECTS: &str = include_str!("../../deploy/member.yaml");
 pub struct Rig {
     pub fleet: Fleet,
     pub driver: Driver,
-    _storage: Vec<MemberStorage>,
+    /// Of the members, one after the other.
+    storage: Mutex<Vec<MemberStorage>>,
     _nodes: Vec<VirtualNode>,
     /// Somebody may have left it in disorder.
     disorder: Mutex<bool>,
@@ -74,7 +75,8 @@ impl Rig {
         let prepared = Self::prepare(&fleet).await;
         let (storage, nodes, driver) = prepared.unwrap_or_else(|error| panic!("{error:#}"));
         drop(logs);
-        let rig = Self { fleet, driver, _storage: storage, _nodes: nodes, disorder: Mutex::new(false) };
+        let (storage, disorder) = (Mutex::new(storage), Mutex::new(false));
+        let rig = Self { fleet, driver, storage, _nodes: nodes, disorder };
         rig.begin_anew().await?;
         Ok(rig)
     }
@@ -229,6 +231,14 @@ impl Rig {
             Ok(self.driver.metrics().await?.contains(&line).then_some(()))
         })
         .await
+    }
+
+    /// The node of a member has power again: its storage driver and that one's sidecars begin.
+    pub async fn storage_begins_again(&self, member: &str) -> Result<()> {
+        let mut storage = self.storage.lock().await;
+        let of_member = self.fleet.members().iter().zip(storage.iter_mut()).find(|(there, _)| there.name() == member);
+        let (there, of_member) = of_member.context("the member has storage")?;
+        of_member.begin_again(there).await
     }
 
     /// They have found it too: until then a claim that is deleted stays, one whose pod has gone counts as used, and no pod gets a node.

@@ -38,6 +38,7 @@ impl World<'_> {
             How::Killed(who) => self.signal(who, Signal::SIGKILL).await?,
             How::Dropped(link) => self.drop_packets("--insert", link).await?,
             How::Full(disk) => disk::fill(self.leaf.cluster, &self.rig.fleet, disk).await?,
+            How::PowerOff => self.leaf.cluster.power_off().await?,
             How::Clock(seconds) => self.set_clock(seconds).await?,
             How::Restored => Box::pin(self.restored()).await?,
         }
@@ -60,6 +61,10 @@ impl World<'_> {
             How::Killed(Who::Ours(name)) if name != CONTROLLER => self.rig.driver.begin_again(name).await?,
             How::Dropped(link) => self.drop_packets("--delete", link).await?,
             How::Full(disk) => disk::empty(self.leaf.cluster, &self.rig.fleet, disk).await?,
+            How::PowerOff => {
+                self.leaf.cluster.power_on().await?;
+                self.rig.storage_begins_again(MEMBER).await?;
+            }
             How::Clock(_) => self.set_clock(0).await?,
             How::Killed(_) | How::Restored => {}
         }

@@ -38,6 +38,8 @@ pub enum How {
     /// What is sent in one direction does not arrive.
     Dropped(Link),
     Full(Disk),
+    /// Of a member's node, with all that is in it; at its end it begins.
+    PowerOff,
     /// The clock of driver and agent is so many seconds ahead, and at its end right again.
     Clock(i64),
     /// A member's etcd is as it was in a backup of some seconds ago, and a claim has been bound there since.

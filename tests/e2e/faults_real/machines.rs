@@ -51,6 +51,11 @@ const NODE_IS_LOST: Words = Words {
     does: "Users do nothing within five minutes, after which Kubernetes replaces pods that do not tolerate it for longer. The member's \
            administrator brings the node back, or [ends its pods for good](outages.md#a-member-is-down)",
 };
+const NODE_IS_OFF: Words = Words {
+    seen: "New pods there and what its storage has to do wait, and after 50 s the member's node is not ready. Pods begin anew with the node",
+    does: "Users nothing within five minutes, after which Kubernetes replaces pods that do not tolerate it for longer. Who runs the \
+           member brings the node back, or [ends its pods for good](outages.md#a-member-is-down)",
+};
 const STORAGE_IS_FULL: Words = Words {
     seen: "New claims of that storage wait, and an event says why; all else goes on",
     does: "Users make room there, or use another class. The member's administrator gives its storage more room",
@@ -117,6 +122,13 @@ pub const OF_MEMBER: [Fault; 14] = [
 const fn cut_off(name: &'static str, how: How) -> Fault {
     Fault { lasts: TOO_LONG, within: OUTAGE, ..of_member(name, NODE_IS_LOST, how) }
 }
+
+/// Of the member's only node, on which its storage is.
+pub const OF_POWER: [Fault; 1] = [Fault {
+    lasts: TOO_LONG,
+    within: OUTAGE,
+    ..of_member("member: its node is without power", NODE_IS_OFF, How::PowerOff)
+}];
 
 /// The driver and what is beside it, and the agent.
 pub const OF_OURS: [Fault; 14] = [

@@ -150,6 +150,12 @@ fn processes_of_a_real_node_that_stand_still_or_die_cost_nothing_but_time() {
 
 #[test]
 #[ignore = "takes minutes: make faults-real"]
+fn node_of_a_member_without_power_costs_nothing_but_time() {
+    part("faults-of-power");
+}
+
+#[test]
+#[ignore = "takes minutes: make faults-real"]
 fn disks_of_a_member_that_are_full_cost_nothing_but_time() {
     part("faults-of-disks");
 }

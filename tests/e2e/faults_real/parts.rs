@@ -2,7 +2,7 @@
 
 use super::{
     fault::Fault,
-    machines::{OF_BACKUP, OF_CLOCK, OF_DISK, OF_HOST, OF_LINK, OF_MEMBER, OF_NODE, OF_OURS},
+    machines::{OF_BACKUP, OF_CLOCK, OF_DISK, OF_HOST, OF_LINK, OF_MEMBER, OF_NODE, OF_OURS, OF_POWER},
     requests::{ANSWERS, OF_AGENT, OF_MOVES, STREAMS, TO_HOST, WAYS},
     way::Way,
     world::Scene,
@@ -18,7 +18,7 @@ pub struct PartOf {
     pub faults: &'static [Fault],
 }
 
-pub const PARTS: [PartOf; 14] = [
+pub const PARTS: [PartOf; 15] = [
     PartOf {
         name: "faults-of-answers",
         title: "A member answers something else than it should",
@@ -54,6 +54,12 @@ pub const PARTS: [PartOf; 14] = [
         title: "Processes of a member, and the link of its node",
         scene: Scene::Agent,
         faults: &OF_MEMBER,
+    },
+    PartOf {
+        name: "faults-of-power",
+        title: "A node of a member is without power",
+        scene: Scene::Power,
+        faults: &OF_POWER,
     },
     PartOf { name: "faults-of-disks", title: "A disk of a member is full", scene: Scene::SmallDisks, faults: &OF_DISK },
     PartOf {

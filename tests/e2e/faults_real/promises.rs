@@ -88,7 +88,7 @@ impl<'w, 'a> Promises<'w, 'a> {
             Ok((last > self.acknowledged).then_some(last))
         });
         let last = last.await?;
-        if let Some(pods) = pods {
+        if let Some(pods) = pods.as_ref().filter(|_| self.world.keeps_pods()) {
             pods.keeper_runs_on(host, leaf).await?;
         }
         if let Some(real) = real {

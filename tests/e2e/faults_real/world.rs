@@ -42,7 +42,7 @@ const WRITER: &str = "writer";
 /// Shorter than a pod lives.
 const LISTENS: Duration = Duration::from_secs(1);
 /// Each number is on the disk before it is said, and is written again until it is.
-const WRITES: &str = "n=0; while :; do m=$((n + 1)); \
+const WRITES: &str = "n=$(tail -n 1 /kept/log 2>/dev/null); n=${n:-0}; while :; do m=$((n + 1)); \
                       if echo $m >> /kept/log && sync -d /kept/log; then n=$m; echo $n; fi; sleep 0.1; done";
 
 /// What there is besides the rig's own.
@@ -55,6 +55,8 @@ pub enum Scene {
     RealNode,
     /// Likewise, and the clock of driver and agent can be set.
     Clock,
+    /// Likewise, and the member's node can be without power.
+    Power,
     /// Likewise as with an agent, and some of the member's disks can be full.
     SmallDisks,
 }
@@ -101,7 +103,7 @@ impl Scene {
     }
 
     fn has_agent(self) -> bool {
-        matches!(self, Self::Through(Way::OfAgent) | Self::Agent | Self::Clock | Self::SmallDisks)
+        matches!(self, Self::Through(Way::OfAgent) | Self::Agent | Self::Clock | Self::Power | Self::SmallDisks)
     }
 
     /// A StatefulSet, where somebody runs its pods: in the member, or on the host's real node, which takes a few volumes.
@@ -133,7 +135,7 @@ impl<'a> World<'a> {
         ];
         make_classes(&host).await?;
         let mut kept = vec![keep(&host, &leaf, KEPT).await?];
-        write(&leaf).await?;
+        write(&leaf, scene).await?;
         let real = if scene == Scene::RealNode { Some(RealNode::begin(rig, &host, &leaf).await?) } else { None };
         let rolling = match users {
             Users::Few => None,
@@ -180,6 +182,11 @@ impl<'a> World<'a> {
             }
             sleep(LISTENS).await;
         }
+    }
+
+    /// Those that are not to be begun again stay as well: no fault ends what they run.
+    pub fn keeps_pods(&self) -> bool {
+        self.scene != Scene::Power
     }
 
     /// Those of local-path are of one that can be full.
@@ -280,9 +287,12 @@ async fn keep(host: &Place<'_>, leaf: &Place<'_>, name: &'static str) -> Result<
 }
 
 /// A pod of the member that goes on writing, whatever becomes of its node for a while.
-async fn write(leaf: &Place<'_>) -> Result<()> {
+async fn write(leaf: &Place<'_>, scene: Scene) -> Result<()> {
     let mut writer = pod(WRITER, &[KEPT], WRITES);
     writer["spec"]["tolerations"] = json!([{"operator": "Exists"}]);
+    if scene == Scene::Power {
+        writer["spec"]["restartPolicy"] = json!("Always");
+    }
     leaf.pods().create(&PostParams::default(), &serde_json::from_value(writer)?).await?;
     Ok(())
 }

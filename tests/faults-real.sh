@@ -39,6 +39,7 @@ faults-of-the-agent     faults_between_agent_and_member                   9
 faults-of-links         links_of_which_one_direction_is_cut               10
 faults-of-the-host      processes_of_the_host_that                        11
 faults-of-a-member      processes_and_links_of_a_member_that              11
+faults-of-an-older-host host_that_is_a_minor_version_behind               40
 faults-of-ours          processes_of_ours_that                            10
 faults-of-clocks        clocks_of_ours_that_are_set                       9
 faults-of-a-node        processes_of_a_real_node_that                     10
@@ -75,6 +76,7 @@ play() {
         echo "there is no part $1: --list shows them all" >&2
         return 2
     fi
+    case $1 in faults-of-an-older-host) "$target/debug/examples/clusters" build --older ;; esac
     case $1 in *-in-moves) which=--include-ignored && export KOSMOS_CSI_THOROUGH=1 ;; esac
     $cargo test --workspace --test e2e -- "$which" --nocapture "$tests" 2>&1 | tee >(grep --line-buffered "^$1: " >&8)
 }

@@ -23,7 +23,7 @@ pub mod tools;
 pub mod tools_table;
 
 use product::Flavour;
-use tools_table::TOOLS;
+use tools_table::{OLDER, TOOLS};
 
 const DRIVER: &str = env!("CARGO_BIN_EXE_kosmos-csi");
 
@@ -34,6 +34,15 @@ fn every_upstream_tool_is_pinned() {
         let own = tool.module.starts_with("kosmos-csi/");
         assert_eq!(version == "own", own, "{}: {version}", tool.name);
     }
+}
+
+#[test]
+fn older_control_plane_is_of_the_minor_version_before() {
+    let minor = |version: &str| version.split('.').nth(1).unwrap().parse::<u32>().unwrap();
+    let now = TOOLS.iter().find(|tool| tool.name == "kubernetes").unwrap();
+    let (now_has, older_has) = (now.version().unwrap(), OLDER.version().unwrap());
+    assert_eq!(minor(&older_has) + 1, minor(&now_has), "{older_has} and {now_has}");
+    assert!(OLDER.binaries.iter().all(|binary| now.binaries.contains(binary)));
 }
 
 #[test]

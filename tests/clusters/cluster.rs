@@ -165,6 +165,12 @@ impl Cluster {
         self.resume().await
     }
 
+    /// Its control plane is of another version from now on, and at work.
+    pub async fn replace_control_plane(&self, program: impl Fn(&str) -> PathBuf) -> Result<()> {
+        control_plane::replace(self, program).await?;
+        self.resume().await
+    }
+
     /// What has ended of it, or was paused, runs again. It need not be ready yet.
     pub fn revive(&self) -> Result<()> {
         let names: Vec<String> = self.processes().keys().cloned().collect();

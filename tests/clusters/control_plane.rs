@@ -1,6 +1,7 @@
 //! A cluster's control plane: which processes, with which flags, in which order.
 
 use std::fs;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
@@ -130,6 +131,20 @@ pub async fn start_empty(cluster: &Cluster) -> Result<()> {
         cluster.start_again(process)?;
     }
     default_account(cluster).await
+}
+
+/// Programs of another version in place of those that run. What etcd has stays.
+pub async fn replace(cluster: &Cluster, program: impl Fn(&str) -> PathBuf) -> Result<()> {
+    for process in [CONTROLLERS, SCHEDULER, API_SERVER] {
+        cluster.stop(process).await?;
+    }
+    let begins = |process: &str, arguments: Vec<String>| {
+        cluster.start_in(cluster.guardian().started.init, process, &program(process), arguments)
+    };
+    begins(API_SERVER, api_server_arguments(cluster))?;
+    ready(cluster).await?;
+    begins(CONTROLLERS, controller_manager_arguments(cluster))?;
+    begins(SCHEDULER, scheduler_arguments(cluster))
 }
 
 /// A copy of what etcd has, taken while nobody writes to it.

@@ -28,6 +28,9 @@ enum Command {
     Build {
         /// Only what these binaries need
         binaries: Vec<String>,
+        /// In their place a control plane of the minor version before
+        #[arg(long, conflicts_with = "binaries")]
+        older: bool,
     },
     /// Say where one of them is
     Where { binary: String },
@@ -85,7 +88,8 @@ enum Command {
 fn main() -> Result<()> {
     match Arguments::parse().command {
         Command::Packages => packages::install().and_then(|()| packages::raise_limits()),
-        Command::Build { binaries } => tools_build::build(&binaries),
+        Command::Build { older: true, .. } => tools_build::build_older(),
+        Command::Build { binaries, older: false } => tools_build::build(&binaries),
         Command::Where { binary } => tools_build::tell_where(&binary),
         Command::Image { program, name, tag, folder } => product::images(&program, &name, &tag, &folder),
         Command::Up { name, members, no_nodes } => up(&name, Spec { members, nodes: !no_nodes }),

@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
 
-use super::tools_table::{SNAPSHOT_CRDS, TOOLS, Tool};
+use super::tools_table::{OLDER, SNAPSHOT_CRDS, TOOLS, Tool};
 
 /// A tool at the version the checkout asks for, and the place of its build, which may not be there yet.
 #[derive(Debug)]
@@ -111,6 +111,18 @@ pub fn planned() -> Result<Vec<Build>> {
     let folder = cache_folder()?.join("tools");
     let go_version = go_version(&TOOLS[0].wrapper_folder())?;
     TOOLS.iter().map(|tool| plan(tool, &folder, &go_version)).collect()
+}
+
+/// A control plane of the minor version before, built or not.
+pub fn planned_older() -> Result<Build> {
+    plan(&OLDER, &cache_folder()?.join("tools"), &go_version(&OLDER.wrapper_folder())?)
+}
+
+/// Likewise, or what has yet to build it.
+pub fn older() -> Result<Build> {
+    let build = planned_older()?;
+    ensure!(build.exists(), "run `clusters build --older`: not built yet: {} {}", build.tool.name, build.version);
+    Ok(build)
 }
 
 fn plan(tool: &'static Tool, folder: &Path, go_version: &str) -> Result<Build> {

@@ -13,13 +13,22 @@ use anyhow::{Context, Result, ensure};
 
 use super::packages;
 use super::progress;
-use super::tools::{Build, cache_folder, go, planned, tool};
+use super::tools::{Build, cache_folder, go, planned, planned_older, tool};
 use super::tools_table::{Layout, SNAPSHOT_CRDS};
 
 const UNFINISHED: &str = ".building-";
 
 /// Builds what is missing, all or for the binaries named, and shows what it does.
 pub fn build(binaries: &[String]) -> Result<()> {
+    build_all(&wanted(planned()?, binaries)?)
+}
+
+/// Likewise, a control plane of the minor version before.
+pub fn build_older() -> Result<()> {
+    build_all(&[planned_older()?])
+}
+
+fn build_all(builds: &[Build]) -> Result<()> {
     let lacking = packages::prerequisites();
     if !lacking.is_empty() {
         println!("{}", packages::list(&lacking));
@@ -29,14 +38,13 @@ pub fn build(binaries: &[String]) -> Result<()> {
     fs::create_dir_all(&folder).with_context(|| format!("create {}", folder.display()))?;
     let _lock = lock(&folder)?;
     remove_unfinished(&folder)?;
-    let builds = wanted(planned()?, binaries)?;
     let missing: Vec<_> = builds.iter().filter(|build| !build.exists()).collect();
     for (place, build) in missing.iter().enumerate() {
         let label = format!("[{}/{}] {} {}", place + 1, missing.len(), build.tool.name, build.version);
         make(build, &folder, &label)?;
     }
     if !missing.is_empty() {
-        print_table(&builds)?;
+        print_table(builds)?;
     }
     let count: usize = builds.iter().map(|build| build.tool.binaries.len()).sum();
     println!("all {count} tools are built ({})", folder.display());

@@ -62,6 +62,15 @@ pub const TOOLS: [Tool; 16] = [
     tool("helm", "helm", Layout::Command, "helm.sh/helm/v4", &["helm"]),
 ];
 
+/// A control plane of the minor version before, which is built where somebody asks for it alone.
+pub const OLDER: Tool = tool(
+    "older-kubernetes",
+    "older",
+    Layout::Kubernetes,
+    "k8s.io/kubernetes",
+    &["kube-apiserver", "kube-controller-manager", "kube-scheduler"],
+);
+
 /// The module that carries the snapshot CRDs, and the tool whose build keeps a copy of them.
 pub const SNAPSHOT_CRDS: (&str, &str) =
     ("external-snapshotter", "github.com/kubernetes-csi/external-snapshotter/client/v8");

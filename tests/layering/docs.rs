@@ -214,10 +214,18 @@ fn way_of_a_request_is_short_passes_no_file_twice_and_names_functions_that_are_t
     }
 }
 
+/// The wrapper of an older Kubernetes, which no change is tested with.
+const OLDER: &str = "older";
+
 /// The version that a wrapper of the tests' tools pins.
 fn pinned(module: &str) -> String {
-    let tools = fs::read_dir(root().join("tests/clusters/tools")).unwrap();
-    let files = tools.filter_map(|tool| fs::read_to_string(tool.unwrap().path().join("go.mod")).ok());
+    pinned_by(|wrapper| wrapper != OLDER, module)
+}
+
+fn pinned_by(is_meant: impl Fn(&str) -> bool, module: &str) -> String {
+    let tools = fs::read_dir(root().join("tests/clusters/tools")).unwrap().map(Result::unwrap);
+    let tools = tools.filter(|tool| is_meant(&tool.file_name().to_string_lossy()));
+    let files = tools.filter_map(|tool| fs::read_to_string(tool.path().join("go.mod")).ok());
     let all: String = files.collect();
     let line =
         all.lines().find(|line| line.contains(module) && !line.contains("indirect") && !line.contains("/client/"));
@@ -247,6 +255,8 @@ fn page_of_versions_has_those_that_are_tested_and_those_of_the_chart() {
         assert!(row(what).contains(&pinned(module)), "{what}: {}", pinned(module));
     }
     assert!(page.contains(&pinned("kubernetes-csi/csi-test/v")));
+    let older = pinned_by(|wrapper| wrapper == OLDER, "k8s.io/kubernetes v");
+    assert!(page.contains(&format!("a host of {}", older.trim_start_matches('v'))), "a host of {older}");
 }
 
 /// A constant as people say it: `Duration::from_secs(4)` is "4 s".

@@ -16,6 +16,7 @@ use super::{
     clock::is_felt,
     disk,
     fault::{CONTROLLER, FOUND, How, Link, Who},
+    versions::{roll_back, upgrade},
     world::{SINCE, World},
 };
 use crate::{
@@ -40,6 +41,7 @@ impl World<'_> {
             How::Full(disk) => disk::fill(self.leaf.cluster, &self.rig.fleet, disk).await?,
             How::PowerOff => self.leaf.cluster.power_off().await?,
             How::Clock(seconds) => self.set_clock(seconds).await?,
+            How::Upgraded => upgrade(self.host.cluster, self.rig.fleet.tools()).await?,
             How::Restored => Box::pin(self.restored()).await?,
         }
         let once = Count::default();
@@ -66,6 +68,7 @@ impl World<'_> {
                 self.rig.storage_begins_again(MEMBER).await?;
             }
             How::Clock(_) => self.set_clock(0).await?,
+            How::Upgraded => roll_back(self.host.cluster).await?,
             How::Killed(_) | How::Restored => {}
         }
         for cluster in self.rig.fleet.clusters() {

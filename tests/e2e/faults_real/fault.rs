@@ -42,6 +42,8 @@ pub enum How {
     PowerOff,
     /// The clock of driver and agent is so many seconds ahead, and at its end right again.
     Clock(i64),
+    /// The host's control plane is of the version of its members, and at its end of the one before again.
+    Upgraded,
     /// A member's etcd is as it was in a backup of some seconds ago, and a claim has been bound there since.
     Restored,
 }
@@ -79,7 +81,7 @@ pub enum Disk {
 impl How {
     /// It meets users in the middle of what they do; else they come while it goes on.
     pub fn comes_amid(self) -> bool {
-        matches!(self, Self::Paused(_) | Self::Killed(_) | Self::Clock(_))
+        matches!(self, Self::Paused(_) | Self::Killed(_) | Self::Clock(_) | Self::Upgraded)
     }
 
     /// Whoever goes straight to an API server is answered.

@@ -148,6 +148,14 @@ pub const OF_OURS: [Fault; 14] = [
     of_host("agent is killed", AGENT_IS_AWAY, How::Killed(Who::Agent)),
 ];
 
+/// Of a host that is a minor version behind its members.
+pub const OF_OLDER: [Fault; 4] = [
+    outage(of_host("older host: API server is killed", HOST_WAITS, How::Killed(Who::Host(API_SERVER)))),
+    of_host("older host: driver is killed", CLAIMS_WAIT, How::Killed(Who::Ours(CONTROLLER))),
+    of_host("older host: agent is killed", AGENT_IS_AWAY, How::Killed(Who::Agent)),
+    outage(of_host("older host: is upgraded, and rolled back", HOST_WAITS, How::Upgraded)),
+];
+
 /// Of the machine on which driver and agent are.
 pub const OF_CLOCK: [Fault; 2] = [
     Fault {

@@ -29,6 +29,7 @@ mod said;
 mod sum;
 mod travels;
 mod used;
+mod versions;
 mod way;
 mod world;
 
@@ -128,6 +129,12 @@ fn processes_of_the_host_that_stand_still_or_die_cost_nothing_but_time() {
 #[ignore = "takes an hour: make faults-real"]
 fn processes_and_links_of_a_member_that_stand_still_or_die_cost_nothing_but_time() {
     part("faults-of-a-member");
+}
+
+#[test]
+#[ignore = "takes minutes, and builds an older Kubernetes: make faults-real"]
+fn host_that_is_a_minor_version_behind_its_members_costs_nothing_but_time() {
+    part("faults-of-an-older-host");
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use super::{
     fault::Fault,
-    machines::{OF_BACKUP, OF_CLOCK, OF_DISK, OF_HOST, OF_LINK, OF_MEMBER, OF_NODE, OF_OURS, OF_POWER},
+    machines::{OF_BACKUP, OF_CLOCK, OF_DISK, OF_HOST, OF_LINK, OF_MEMBER, OF_NODE, OF_OLDER, OF_OURS, OF_POWER},
     requests::{ANSWERS, OF_AGENT, OF_MOVES, STREAMS, TO_HOST, WAYS},
     way::Way,
     world::Scene,
@@ -18,7 +18,7 @@ pub struct PartOf {
     pub faults: &'static [Fault],
 }
 
-pub const PARTS: [PartOf; 15] = [
+pub const PARTS: [PartOf; 16] = [
     PartOf {
         name: "faults-of-answers",
         title: "A member answers something else than it should",
@@ -75,6 +75,12 @@ pub const PARTS: [PartOf; 15] = [
         faults: &TO_HOST,
     },
     PartOf { name: "faults-of-the-host", title: "Processes of the host", scene: Scene::Agent, faults: &OF_HOST },
+    PartOf {
+        name: "faults-of-an-older-host",
+        title: "The host is a minor version of Kubernetes behind its members",
+        scene: Scene::OlderHost,
+        faults: &OF_OLDER,
+    },
     PartOf {
         name: "faults-of-ours",
         title: "The driver, its sidecars and the agent",

@@ -20,6 +20,7 @@ use super::{
     rolling::Rolling,
     travels,
     used::{AGENT, NODE_PLUGIN, Used},
+    versions::{roll_back, upgrade},
     way::Way,
 };
 use crate::{
@@ -57,6 +58,8 @@ pub enum Scene {
     Clock,
     /// Likewise, and the member's node can be without power.
     Power,
+    /// Likewise, and the host is a minor version behind.
+    OlderHost,
     /// Likewise as with an agent, and some of the member's disks can be full.
     SmallDisks,
 }
@@ -103,7 +106,7 @@ impl Scene {
     }
 
     fn has_agent(self) -> bool {
-        matches!(self, Self::Through(Way::OfAgent) | Self::Agent | Self::Clock | Self::Power | Self::SmallDisks)
+        !matches!(self, Self::Through(Way::ToMember | Way::ToHost) | Self::RealNode)
     }
 
     /// A StatefulSet, where somebody runs its pods: in the member, or on the host's real node, which takes a few volumes.
@@ -122,6 +125,12 @@ impl<'a> World<'a> {
     pub async fn prepare(rig: &'a Rig, namespace: &str, scene: Scene, users: Users) -> Result<Self> {
         if scene == Scene::SmallDisks {
             disk::make_small(rig.fleet.member(MEMBER), &rig.fleet).await?;
+        }
+        if scene == Scene::OlderHost {
+            roll_back(rig.fleet.host()).await?;
+            // By itself what is beside it would look for its API server for minutes.
+            rig.driver.kill().await?;
+            rig.driver.ensure(&rig.fleet).await?;
         }
         let host = Place::new(rig.fleet.host(), namespace).await?;
         let leaf = Place::open(rig.fleet.member(MEMBER), namespace).await?;
@@ -273,7 +282,8 @@ impl<'a> World<'a> {
         for stranger in &self.strangers {
             stranger.place.delete_claim(CANARY).await?;
         }
-        nothing_of_ours(self.leaf.cluster, &self.leaf.namespace).await
+        nothing_of_ours(self.leaf.cluster, &self.leaf.namespace).await?;
+        if self.scene == Scene::OlderHost { upgrade(self.host.cluster, self.rig.fleet.tools()).await } else { Ok(()) }
     }
 }
 

@@ -41,6 +41,7 @@ faults-of-the-host      processes_of_the_host_that                        11
 faults-of-a-member      processes_and_links_of_a_member_that              11
 faults-of-an-older-host host_that_is_a_minor_version_behind               40
 faults-of-ours          processes_of_ours_that                            10
+faults-of-upgrades      driver_and_agent_that_are_rolled_back             30
 faults-of-clocks        clocks_of_ours_that_are_set                       9
 faults-of-a-node        processes_of_a_real_node_that                     10
 faults-of-power         node_of_a_member_without_power                    12
@@ -68,6 +69,19 @@ of() {
     parts_and_tests | awk -v part="$1" -v column="$2" '$1 == part { print $column }'
 }
 
+# The program of a version before, as images have it.
+build_before() {
+    local commit folder=$target/before
+    commit=$(git rev-parse --verify "${BEFORE:-$(git describe --tags --abbrev=0 HEAD^ 2>/dev/null || echo HEAD^)}^{commit}") || return
+    export KOSMOS_CSI_BEFORE=$folder/kosmos-csi-$commit
+    echo "the version before is $(git log -1 --format='%h, %s' "$commit")"
+    if ! [ -e "$KOSMOS_CSI_BEFORE" ]; then
+        rm -rf "$folder/source" && mkdir -p "$folder/source" && git archive "$commit" | tar -x -C "$folder/source" &&
+            (cd "$folder/source" && CARGO_TARGET_DIR=$folder/target $cargo build --bin kosmos-csi --no-default-features) &&
+            ln -f "$folder/target/debug/kosmos-csi" "$KOSMOS_CSI_BEFORE"
+    fi
+}
+
 # Each fault is told as soon as it is over.
 play() {
     local tests which=--ignored
@@ -76,7 +90,10 @@ play() {
         echo "there is no part $1: --list shows them all" >&2
         return 2
     fi
-    case $1 in faults-of-an-older-host) "$target/debug/examples/clusters" build --older ;; esac
+    case $1 in
+        faults-of-an-older-host) "$target/debug/examples/clusters" build --older ;;
+        faults-of-upgrades) build_before ;;
+    esac
     case $1 in *-in-moves) which=--include-ignored && export KOSMOS_CSI_THOROUGH=1 ;; esac
     $cargo test --workspace --test e2e -- "$which" --nocapture "$tests" 2>&1 | tee >(grep --line-buffered "^$1: " >&8)
 }

@@ -98,6 +98,14 @@ impl<'a> Agent<'a> {
         if self.process.is_running()? { Ok(()) } else { self.process.start_again() }
     }
 
+    /// SIGKILL, and another one.
+    pub async fn begin_anew(&mut self, launch: &Launch) -> Result<()> {
+        self.process.kill()?;
+        self.process.wait(Duration::from_secs(10)).await?;
+        self.process = launched(&self.rig.fleet, self.rig.fleet.host(), "virtual-node", launch).await?;
+        Ok(())
+    }
+
     async fn node(&self, name: &str) -> Result<Option<Node>> {
         Ok(Api::<Node>::all(self.rig.fleet.host().client().await?).get_opt(name).await?)
     }

@@ -16,7 +16,7 @@ use super::{
     clock::is_felt,
     disk,
     fault::{CONTROLLER, FOUND, How, Link, Who},
-    versions::{roll_back, upgrade},
+    versions::{before, begin_from, roll_back, upgrade},
     world::{SINCE, World},
 };
 use crate::{
@@ -41,6 +41,7 @@ impl World<'_> {
             How::Full(disk) => disk::fill(self.leaf.cluster, &self.rig.fleet, disk).await?,
             How::PowerOff => self.leaf.cluster.power_off().await?,
             How::Clock(seconds) => self.set_clock(seconds).await?,
+            How::Before => begin_from(self, Some(before()?)).await?,
             How::Upgraded => upgrade(self.host.cluster, self.rig.fleet.tools()).await?,
             How::Restored => Box::pin(self.restored()).await?,
         }
@@ -68,6 +69,7 @@ impl World<'_> {
                 self.rig.storage_begins_again(MEMBER).await?;
             }
             How::Clock(_) => self.set_clock(0).await?,
+            How::Before => begin_from(self, None).await?,
             How::Upgraded => roll_back(self.host.cluster).await?,
             How::Killed(_) | How::Restored => {}
         }

@@ -44,6 +44,8 @@ pub enum How {
     Clock(i64),
     /// The host's control plane is of the version of its members, and at its end of the one before again.
     Upgraded,
+    /// Driver and agent are of a version before, and at its end of that of now again.
+    Before,
     /// A member's etcd is as it was in a backup of some seconds ago, and a claim has been bound there since.
     Restored,
 }
@@ -81,7 +83,7 @@ pub enum Disk {
 impl How {
     /// It meets users in the middle of what they do; else they come while it goes on.
     pub fn comes_amid(self) -> bool {
-        matches!(self, Self::Paused(_) | Self::Killed(_) | Self::Clock(_) | Self::Upgraded)
+        matches!(self, Self::Paused(_) | Self::Killed(_) | Self::Clock(_) | Self::Upgraded | Self::Before)
     }
 
     /// Whoever goes straight to an API server is answered.

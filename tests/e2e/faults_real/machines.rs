@@ -60,6 +60,10 @@ const STORAGE_IS_FULL: Words = Words {
     seen: "New claims of that storage wait, and an event says why; all else goes on",
     does: "Users make room there, or use another class. The member's administrator gives its storage more room",
 };
+const UPGRADE: Words = Words {
+    seen: "What is asked for meanwhile waits for some seconds; all else goes on",
+    does: "Nothing. An [upgrade](install.md) is to be like that",
+};
 const CLOCK: Words = Words {
     seen: "Times of events and conditions are wrong; all goes on",
     does: "Users nothing. Who runs the machine has its clock set by the network",
@@ -147,6 +151,13 @@ pub const OF_OURS: [Fault; 14] = [
     of_host("agent stands still", AGENT_IS_AWAY, How::Paused(Who::Agent)),
     of_host("agent is killed", AGENT_IS_AWAY, How::Killed(Who::Agent)),
 ];
+
+/// Of the driver and the agent themselves.
+pub const OF_UPGRADE: [Fault; 1] = [Fault {
+    lasts: TOO_LONG,
+    within: OUTAGE,
+    ..of_host("driver and agent are rolled back, and upgraded", UPGRADE, How::Before)
+}];
 
 /// Of a host that is a minor version behind its members.
 pub const OF_OLDER: [Fault; 4] = [

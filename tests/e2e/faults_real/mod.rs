@@ -144,6 +144,12 @@ fn processes_of_ours_that_stand_still_or_die_cost_nothing_but_time() {
 }
 
 #[test]
+#[ignore = "takes minutes, and builds a version before: make faults-real"]
+fn driver_and_agent_that_are_rolled_back_and_upgraded_cost_nothing_but_time() {
+    part("faults-of-upgrades");
+}
+
+#[test]
 #[ignore = "takes minutes: make faults-real"]
 fn clocks_of_ours_that_are_set_cost_nothing() {
     part("faults-of-clocks");

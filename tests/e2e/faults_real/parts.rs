@@ -2,7 +2,9 @@
 
 use super::{
     fault::Fault,
-    machines::{OF_BACKUP, OF_CLOCK, OF_DISK, OF_HOST, OF_LINK, OF_MEMBER, OF_NODE, OF_OLDER, OF_OURS, OF_POWER},
+    machines::{
+        OF_BACKUP, OF_CLOCK, OF_DISK, OF_HOST, OF_LINK, OF_MEMBER, OF_NODE, OF_OLDER, OF_OURS, OF_POWER, OF_UPGRADE,
+    },
     requests::{ANSWERS, OF_AGENT, OF_MOVES, STREAMS, TO_HOST, WAYS},
     way::Way,
     world::Scene,
@@ -18,7 +20,7 @@ pub struct PartOf {
     pub faults: &'static [Fault],
 }
 
-pub const PARTS: [PartOf; 16] = [
+pub const PARTS: [PartOf; 17] = [
     PartOf {
         name: "faults-of-answers",
         title: "A member answers something else than it should",
@@ -86,6 +88,12 @@ pub const PARTS: [PartOf; 16] = [
         title: "The driver, its sidecars and the agent",
         scene: Scene::Agent,
         faults: &OF_OURS,
+    },
+    PartOf {
+        name: "faults-of-upgrades",
+        title: "The driver and the agent are of another version",
+        scene: Scene::Agent,
+        faults: &OF_UPGRADE,
     },
     PartOf {
         name: "faults-of-clocks",

@@ -2,7 +2,10 @@
 //! for, is dropped.
 
 use std::{
-    sync::atomic::{AtomicBool, Ordering},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 
@@ -27,13 +30,17 @@ const FLUSH: Duration = Duration::from_secs(2);
 
 /// Whoever sends them, if anybody does.
 #[derive(Debug, Default)]
-pub struct Traces(Option<SdkTracerProvider>);
+pub struct Traces {
+    provider: Option<SdkTracerProvider>,
+    has_ended: Arc<AtomicBool>,
+}
 
 impl Traces {
     /// Sends what is left.
     pub async fn end(self) {
-        let Some(provider) = self.0 else { return };
+        let Some(provider) = self.provider else { return };
         let sent = tokio::task::spawn_blocking(move || provider.shutdown_with_timeout(FLUSH)).await;
+        self.has_ended.store(true, Ordering::Relaxed);
         if let Ok(Err(error)) = sent {
             tracing::debug!(%error, "the last traces were not sent");
         }
@@ -46,9 +53,10 @@ where
 {
     let exporter = opentelemetry_otlp::SpanExporter::builder().with_tonic().with_endpoint(collector).build();
     let exporter = exporter.map_err(|error| error.to_string())?;
+    let has_ended = Arc::<AtomicBool>::default();
     let provider = SdkTracerProvider::builder()
         .with_resource(process(role))
-        .with_batch_exporter(Teller { exporter, fails: AtomicBool::new(false) })
+        .with_batch_exporter(Teller { exporter, fails: AtomicBool::new(false), has_ended: Arc::clone(&has_ended) })
         .build();
     let layer = tracing_opentelemetry::layer()
         .with_tracer(provider.tracer("kosmos-csi"))
@@ -58,7 +66,7 @@ where
         .with_target(false)
         .with_tracked_inactivity(false)
         .with_filter(FilterFn::new(is_traced));
-    Ok((layer.boxed(), Traces(Some(provider))))
+    Ok((layer.boxed(), Traces { provider: Some(provider), has_ended }))
 }
 
 /// Our own spans that are meant for it. No line of a log is: it may hold anybody's words. And nobody else's span is, as that of kube-client
@@ -92,13 +100,15 @@ fn process(role: &str) -> Resource {
 struct Teller<E> {
     exporter: E,
     fails: AtomicBool,
+    /// What is still under way then is cut off with the process, and says nothing of the collector.
+    has_ended: Arc<AtomicBool>,
 }
 
 impl<E: SpanExporter> SpanExporter for Teller<E> {
     async fn export(&self, batch: Vec<SpanData>) -> OTelSdkResult {
         let sent = self.exporter.export(batch.into_iter().map(as_traces_have_it).collect()).await;
         match (&sent, self.fails.swap(sent.is_err(), Ordering::Relaxed)) {
-            (Err(error), false) => {
+            (Err(error), false) if !self.has_ended.load(Ordering::Relaxed) => {
                 tracing::warn!(%error, "the collector takes no traces: they are dropped until it does, and nothing waits for it");
             }
             (Ok(()), true) => tracing::info!("the collector takes traces again"),

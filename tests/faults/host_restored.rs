@@ -36,7 +36,7 @@ async fn restored(bench: &Arc<Bench>, script: Script) -> Caller {
     caller
 }
 
-fn restore(bench: &Bench, backup: &Backup) {
+pub fn restore(bench: &Bench, backup: &Backup) {
     bench.guard.note(|| "the host is restored from a backup".to_owned());
     bench.guard.look();
     bench.host.restore_from(backup);

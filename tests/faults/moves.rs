@@ -15,6 +15,7 @@ mod permitted;
 mod play;
 mod refused;
 mod restored;
+mod rewound;
 mod rounds;
 mod slots;
 mod sources;

@@ -32,7 +32,7 @@ const THEIRS: &str = "people.example/keep";
 /// Longer than a move takes whose requests are slow.
 pub(super) const TRIED: Duration = Duration::from_mins(2);
 /// More than a move that waits asks in a minute, and all work in the background beside it.
-const MOST_A_MINUTE: u64 = 600;
+pub(super) const MOST_A_MINUTE: u64 = 600;
 
 async fn story() -> Story {
     Story::new(Script { places: vec![0], ..Script::new(CLAIM) }).await

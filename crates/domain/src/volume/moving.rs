@@ -23,9 +23,9 @@ pub use step::Moving;
 use words::{
     BOTH_HAVE_GONE, COPY_HAS_GONE, COPY_HAS_GONE_AND_SOURCE_IS_FORGOTTEN, COPY_HAS_GONE_AND_SOURCE_IS_UNSEEN,
     COPY_IS_ANOTHER, COPY_IS_ANOTHER_AND_SOURCE_HAS_GONE, COPY_IS_ANOTHER_AND_SOURCE_IS_FORGOTTEN,
-    COPY_IS_ANOTHER_AND_SOURCE_IS_UNSEEN, COPY_IS_FORGOTTEN, COPY_MAY_BE_OLDER, COPY_WAS_HAD, IS_ALL_THERE_IS,
-    SOURCE_HAS_GONE, SOURCE_IS_BACK, SOURCE_IS_FORGOTTEN, SOURCE_IS_GIVEN_BACK, SOURCE_IS_LEAVING, SOURCE_MAY_BE_OLDER,
-    UNCOPIED_SOURCE_HAS_GONE,
+    COPY_IS_ANOTHER_AND_SOURCE_IS_UNSEEN, COPY_IS_FORGOTTEN, COPY_IS_FURTHER, COPY_IS_ORDINARY, COPY_MAY_BE_OLDER,
+    COPY_WAS_HAD, IS_ALL_THERE_IS, SOURCE_HAS_GONE, SOURCE_IS_BACK, SOURCE_IS_FORGOTTEN, SOURCE_IS_GIVEN_BACK,
+    SOURCE_IS_LEAVING, SOURCE_MAY_BE_OLDER, UNCOPIED_SOURCE_HAS_GONE,
 };
 
 /// The namespace of a member in which nobody but movers is.
@@ -56,9 +56,13 @@ pub fn next(seen: &Seen) -> Moving {
     let source = if seen.verified { seen.left_of_source() } else { seen.source };
     match (seen.phase, &source) {
         (Phase::Preparing, _) => prepared(copy),
+        _ if copy.ordinary && !copy.taken => not_written(seen, copy, COPY_IS_ORDINARY),
         _ if is_of_no_use(seen.phase, copy) => without_its_volume(seen, copy),
         (_, None) if seen.source_forgotten => Moving::Stuck(Part::Source, SOURCE_IS_FORGOTTEN),
         (_, None) => Moving::AwaitMember(Part::Source),
+        _ if !seen.verified && seen.phase < Phase::Placing && copy.is_placed() => {
+            not_written(seen, copy, COPY_IS_FURTHER)
+        }
         (_, Some(source)) if !seen.verified && source.is_gone() && !source.taken && !source.stray => {
             without_source(source, copy)
         }
@@ -87,6 +91,8 @@ fn prepared(copy: &SeenLeaf) -> Moving {
     match (copy.end, copy.volume) {
         _ if copy.taken => Moving::Await("another move has a leaf in the yard of the copy's member"),
         _ if copy.stray => Moving::RemoveCopyStray,
+        _ if copy.is_placed() && copy.has_end() => Moving::RemoveEnds,
+        _ if copy.is_placed() => Moving::Stuck(Part::Copy, COPY_IS_FURTHER),
         (End::Failed | End::Copied(_), _) => Moving::RemoveEnds,
         _ if copy.lost && copy.has_end() => Moving::RemoveEnds,
         _ if copy.lost => Moving::RemoveCopy,
@@ -106,6 +112,12 @@ fn prepared(copy: &SeenLeaf) -> Moving {
     }
 }
 
+/// Pods may have a copy that was placed, or is an ordinary leaf, though its move says less, as one that a backup of the host has.
+fn not_written(seen: &Seen, copy: &SeenLeaf, why: &'static str) -> Moving {
+    let has_end = copy.has_end() || seen.source.is_some_and(|source| source.has_end());
+    if has_end { Moving::RemoveEnds } else { Moving::Stuck(Part::Copy, why) }
+}
+
 /// What is to be done before the source is closed, and that; none once it is.
 fn to_close(source: &SeenLeaf) -> Option<Moving> {
     match source.mark {
@@ -118,6 +130,8 @@ fn to_close(source: &SeenLeaf) -> Option<Moving> {
 
 fn freed(source: &SeenLeaf) -> Moving {
     match source.mark {
+        // The host was restored from a backup of before it was lent: nobody can have it, and no claim of it comes home.
+        _ if source.is_lent() && !source.home => Moving::Enter(Phase::Isolating),
         _ if !source.home || !source.whole => Moving::Await("the leaf claim of the source is gone, or on its way out"),
         _ if source.used => Moving::Await("pods use the volume"),
         Mark::Isolated => Moving::Enter(Phase::Isolating),
@@ -244,11 +258,14 @@ fn released(copy: &SeenLeaf) -> Moving {
     }
 }
 
-/// The source first, for its user waits for it; but not where the copy may be on its way to where pods look for it.
+/// The source first, for its user waits for it; but not where the copy may be on its way to where pods look for it. It was verified
+/// then, whatever a backup of the host has.
 fn undone(seen: &Seen) -> Moving {
+    let was_placed = |copy: SeenLeaf| copy.is_placed() || copy.home && !copy.is_lent();
+    let is_whole = seen.verified || seen.copy.is_some_and(was_placed);
     let (source, copy) = (seen.left_of_source(), seen.left_of_copy());
     let (source, copy) = (with_source(source.as_ref()), without_copy(copy.as_ref()));
-    let steps = if seen.verified { [is_all_there_is(seen).or(copy), source] } else { [source, copy] };
+    let steps = if is_whole { [is_all_there_is(seen).or(copy), source] } else { [source, copy] };
     let end = if seen.phase == Phase::Cancelling { Moving::Enter(Phase::Cancelled) } else { Moving::Nothing };
     steps.into_iter().flatten().next().unwrap_or(end)
 }

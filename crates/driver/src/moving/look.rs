@@ -9,7 +9,7 @@ use domain::{
     error::{Error, Result},
     volume::{
         LeafName, LeafPlace, VolumeHash, VolumeId,
-        moving::{End, Moving, Outcome, Part, Phase, Seen, SeenLeaf},
+        moving::{End, Moving, Outcome, Part, Phase, Seen, SeenLeaf, YARD},
     },
 };
 use host::{
@@ -241,8 +241,8 @@ async fn users_of(seen: &mut Seen, halves: [&Result<Box<Half>>; 2]) -> Result<Us
     Ok(Users::Have(users))
 }
 
-/// While pods are waited for, nobody asks the member of the copy again and again. But where the watches know of no volume there any more that
-/// says where its claim belongs, or of another one alone, or there is no such member, it is looked at: its user is told before his pods have
+/// While pods are waited for, nobody asks the member of the copy again and again. But where the watches know of no volume there any more whose
+/// claim belongs into the yard, or of another one alone, or there is no such member, it is looked at: its user is told before his pods have
 /// ended for nothing.
 fn may_be_lost(job: &Job, status: &MoveStatus, side: &Side, hash: VolumeHash) -> bool {
     let is_unread = matches!(status.phase, Some(Phase::Waiting | Phase::Isolating));
@@ -250,7 +250,8 @@ fn may_be_lost(job: &Job, status: &MoveStatus, side: &Side, hash: VolumeHash) ->
     let id = VolumeId { member: side.member.clone(), leaf: LeafName::Hashed(hash) };
     let is_kept = |volume: &VolumeRow| {
         let is_other = status.copy.as_ref().is_some_and(|pinned| volume.uid() != pinned.uid);
-        volume.place.is_some() && !volume.is_terminating() && !is_other
+        let is_lent = volume.place.as_ref().is_some_and(|place| place.namespace == YARD);
+        is_lent && !volume.is_terminating() && !is_other
     };
     let is_known = |leaf: &MemberClient| leaf.rows.volumes_of(&id).iter().any(is_kept);
     members.get(&side.member).is_none_or(|member| member.leaf().is_ok_and(|leaf| !is_known(leaf)))
@@ -292,6 +293,7 @@ fn seen_of(job: &Job, half: &Result<Box<Half>>, is_wanted: bool) -> Option<SeenL
 fn compare(leaf: Option<&mut SeenLeaf>, half: &Result<Box<Half>>, pinned: Option<&PinnedLeaf>) {
     let (Some(leaf), Ok(half), Some(pinned)) = (leaf, half, pinned) else { return };
     let live = half.sight.volume.as_ref().map(VolumeRow::new);
+    leaf.ordinary = half.sight.has_as_ordinary(&pinned.uid);
     if let (Some(volume), Some(live)) = (&mut leaf.volume, live) {
         volume.pinned = live.uid() == pinned.uid;
         volume.remade = !volume.pinned;

@@ -39,6 +39,8 @@ pub struct Sight {
     pub stray: Option<Stray>,
     /// A leaf of another move is in the yard.
     pub is_taken: bool,
+    /// UIDs of all volumes there that carry the labels of the leaf.
+    labelled: Vec<String>,
 }
 
 /// A claim that is on its way out, and what holds it.
@@ -108,6 +110,7 @@ pub async fn look(client: &MemberClient, hash: VolumeHash, home: &LeafPlace, of:
         }
         None => None,
     };
+    let labelled = listed.iter().filter_map(ResourceExt::uid).collect();
     let mut volume = volume_of(client, &listed, [yard.as_ref(), home.as_ref()]).await?;
     if volume.is_none() && !is_taken {
         // That of a claim that is being made anew.
@@ -116,7 +119,7 @@ pub async fn look(client: &MemberClient, hash: VolumeHash, home: &LeafPlace, of:
         // One that was given up says no more where its claim belongs.
         volume = of_move.min_by_key(|one| (place_told(one).is_none(), one.name_any()));
     }
-    Ok(Sight { home, yard, volume, stray, is_taken })
+    Ok(Sight { home, yard, volume, stray, is_taken, labelled })
 }
 
 impl Claims {
@@ -247,6 +250,11 @@ impl Sight {
             Changed::Volume(_) => {}
         }
         self
+    }
+
+    /// The volume with this UID is there, and an ordinary leaf's: of no move that is looked for.
+    pub fn has_as_ordinary(&self, uid: &str) -> bool {
+        self.volume.is_none() && self.labelled.iter().any(|labelled| labelled == uid)
     }
 
     /// Nobody has given the claim in the yard a volume.

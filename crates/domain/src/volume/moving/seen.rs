@@ -40,6 +40,8 @@ pub struct SeenLeaf {
     pub taken: bool,
     /// Its volume has gone, and nobody gives its claim another one.
     pub lost: bool,
+    /// Its volume on record says no more that it is of this move.
+    pub ordinary: bool,
     /// A volume of the host led to it, or a node of the host has it.
     pub had: bool,
     pub mark: Mark,
@@ -118,6 +120,11 @@ impl Seen {
 impl SeenLeaf {
     pub(super) fn is_lent(&self) -> bool {
         self.volume.is_some_and(|volume| volume.lent)
+    }
+
+    /// Of a copy: its claim belongs where pods look for it.
+    pub(super) fn is_placed(&self) -> bool {
+        self.volume.is_some_and(|volume| volume.moving && !volume.lent)
     }
 
     pub(super) fn is_gone(&self) -> bool {

@@ -32,6 +32,13 @@ pub(super) const COPY_IS_ANOTHER_AND_SOURCE_IS_FORGOTTEN: &str = "the volume of 
     it, as where its member was restored from a backup, or somebody there has deleted it, and the source is in a \
     member that the host has forgotten: add that again, or look at what the copy holds before you call the move off, \
     by deleting it: status.to.handle leads to it";
+pub(super) const COPY_IS_FURTHER: &str = "the copy is where pods look for it already, though nothing was copied as far as \
+    this move says, as where the host was restored from a backup: nothing is written on it. Look at what it and the \
+    source hold, and call the move off, by deleting it: the copy goes then, unless pods had it";
+pub(super) const COPY_IS_ORDINARY: &str = "the copy is an ordinary leaf already, as where the host was restored from a \
+    backup of before it was led there: pods may have written on it since, and the source, where it is there, is older. \
+    To have the copy, have the host's volume lead to status.to.handle; to have the source, call the move off, by \
+    deleting it: the copy stays then too";
 pub(super) const COPY_IS_FORGOTTEN: &str = "the host has forgotten the member of the copy: call the move off, by \
     deleting it";
 /// Where that is called off.

@@ -1,9 +1,10 @@
-//! Members that were restored from a backup, in place: what is there is as it was before, or another volume has the name.
+//! Members that were restored from a backup, in place: what is there is as it was before, or another volume has the name. And the host, which
+//! says then that a move is less far than it is.
 
 use super::{
     super::{
-        COPY_MAY_BE_OLDER, End, IS_ALL_THERE_IS, Mark, Moving, Part, Phase, SOURCE_HAS_GONE, Seen, SeenLeaf,
-        SeenVolume, forgotten, next,
+        COPY_IS_FURTHER, COPY_IS_ORDINARY, COPY_MAY_BE_OLDER, End, IS_ALL_THERE_IS, Mark, Moving, Part, Phase,
+        SOURCE_HAS_GONE, Seen, SeenLeaf, SeenVolume, forgotten, next,
     },
     KEPT, copying,
 };
@@ -16,6 +17,7 @@ const LENT: SeenLeaf = SeenLeaf {
     stray: false,
     taken: false,
     lost: false,
+    ordinary: false,
     had: false,
     mark: Mark::Isolated,
     used: false,
@@ -128,5 +130,72 @@ fn copy_that_the_host_leads_to_is_brought_home_from_among_the_movers() {
         let seen = Seen { phase: Phase::Finishing, verified: true, switched: true, ..copying(LENT, copy) };
         assert_eq!(next(&seen), expected, "{seen:?}");
         assert_eq!(forgotten(Part::Copy, true, &copy), expected, "{copy:?}");
+    }
+}
+
+/// It would be waited for for ever: its claim comes home only once its move says so.
+#[test]
+fn source_that_is_lent_although_its_move_says_less_is_not_waited_for_to_come_home() {
+    let before = |phase: Phase, source: SeenLeaf| next(&Seen { phase, ..copying(source, LENT) });
+    assert_eq!(before(Phase::Closing, LENT), Moving::Enter(Phase::Waiting));
+    assert_eq!(before(Phase::Waiting, LENT), Moving::Enter(Phase::Isolating));
+    assert_eq!(before(Phase::Isolating, LENT), Moving::Enter(Phase::Copying));
+    let used = SeenLeaf { home: true, yard: false, used: true, ..LENT };
+    assert_eq!(before(Phase::Waiting, used), Moving::Await("pods use the volume"));
+}
+
+/// Another one would be made beside it again and again, or nothing be done without a word; and pods may have written on it.
+#[test]
+fn copy_that_was_placed_although_its_move_says_less_is_not_written() {
+    let placed = SeenLeaf { home: true, yard: false, ..with(PLACED) };
+    for phase in [Phase::Preparing, Phase::Closing, Phase::Waiting, Phase::Isolating, Phase::Copying] {
+        for copy in [placed, SeenLeaf { home: false, whole: false, ..placed }] {
+            let seen = Seen { phase, ..copying(LENT, copy) };
+            assert_eq!(next(&seen), Moving::Stuck(Part::Copy, COPY_IS_FURTHER), "{seen:?}");
+            let begun = SeenLeaf { end: End::Ready, ..copy };
+            assert_eq!(next(&Seen { copy: Some(begun), ..seen }), Moving::RemoveEnds, "{seen:?}");
+        }
+    }
+    let verified = Seen { verified: true, ..copying(LENT, placed) };
+    assert_eq!(next(&verified), Moving::Enter(Phase::Placing));
+}
+
+/// It would be said to be gone, and the source to be whole, which is older.
+#[test]
+fn copy_that_is_an_ordinary_leaf_already_although_its_move_says_less_is_said_to_be_one() {
+    let ordinary = SeenLeaf { ordinary: true, ..SeenLeaf::default() };
+    for phase in [Phase::Closing, Phase::Waiting, Phase::Isolating, Phase::Copying, Phase::Placing, Phase::Ready] {
+        for source in [Some(LENT), Some(SeenLeaf::default()), None] {
+            let seen = Seen { phase, verified: phase >= Phase::Placing, source, ..copying(LENT, ordinary) };
+            assert_eq!(next(&seen), Moving::Stuck(Part::Copy, COPY_IS_ORDINARY), "{seen:?}");
+            let undone = Seen { phase: Phase::Cancelling, called_off: true, ..seen };
+            assert!(![Moving::RemoveCopy, Moving::RemoveEnds].contains(&next(&undone)), "{undone:?}");
+        }
+    }
+    let begun = SeenLeaf { end: End::Ready, ..LENT };
+    assert_eq!(next(&copying(begun, ordinary)), Moving::RemoveEnds);
+    let over = Seen { phase: Phase::Finishing, verified: true, switched: true, ..copying(LENT, ordinary) };
+    assert_eq!(next(&over), Moving::RetireSource);
+}
+
+/// It was verified, or it would not be there; and never are both where pods look for one.
+#[test]
+fn copy_that_was_placed_goes_before_its_source_comes_home_and_not_where_it_may_be_all_there_is() {
+    let placed = SeenLeaf { home: true, yard: false, ..with(PLACED) };
+    let given_up = SeenLeaf { volume: Some(SeenVolume { retained: false, moving: false, ..PLACED }), ..placed };
+    for copy in [placed, SeenLeaf { home: false, ..placed }, given_up] {
+        let undone = Seen { phase: Phase::Cancelling, called_off: true, ..copying(LENT, copy) };
+        assert_eq!(next(&undone), Moving::RemoveCopy, "{undone:?}");
+    }
+    let undone = Seen { phase: Phase::Cancelling, called_off: true, ..copying(LENT, placed) };
+    let silent = Seen { source: None, ..undone };
+    for (seen, expected) in [
+        (silent, Moving::AwaitMember(Part::Source)),
+        (Seen { source_forgotten: true, ..silent }, Moving::Stuck(Part::Copy, IS_ALL_THERE_IS)),
+        (Seen { source: Some(SeenLeaf::default()), ..undone }, Moving::Stuck(Part::Copy, SOURCE_HAS_GONE)),
+        // Half a copy is none.
+        (Seen { copy: Some(LENT), ..undone }, Moving::ReturnSource),
+    ] {
+        assert_eq!(next(&seen), expected, "{seen:?}");
     }
 }

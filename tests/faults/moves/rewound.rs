@@ -1,0 +1,101 @@
+//! The host is restored from a backup, in place, while a volume moves: its move says that less was done than was.
+
+use std::time::Duration;
+
+use simulate::text;
+use tokio::time::sleep;
+
+use super::{
+    CLAIMS, DATA, Story, VOLUMES, YARD, at_the_end,
+    gone::{SEEN, approves, condition, of, told},
+    hands::{MOST_A_MINUTE, calls_off},
+    killed::story_in,
+    play::Mood,
+};
+use crate::{bench::SHOP, host_restored::restore, virtual_time};
+
+/// The claim by which the source is lent.
+fn is_lent(story: &Story) -> bool {
+    let lent = story.bench.members[0].get(CLAIMS, YARD, &story.lent());
+    lent.is_some_and(|claim| text(&claim, "/status/phase") == "Bound")
+}
+
+/// Nothing would bring its claim home.
+#[test]
+fn source_that_was_lent_since_the_backup_is_not_waited_for_and_the_volume_moves() {
+    virtual_time::run(1, async {
+        let story = story_in("Waiting").await;
+        let backup = story.bench.host.backup();
+        story.play.is(Mood::Linger);
+        story.bench.members[0].delete("pods", SHOP, "theirs").unwrap();
+        story.comes_to("Copying").await;
+        assert!(is_lent(&story), "{}", story.trace());
+        restore(&story.bench, &backup);
+        assert_eq!(story.phase(), "Waiting");
+        story.play.is(Mood::Well);
+        sleep(SEEN).await;
+        assert_eq!(story.phase(), "Ready", "{}\n{}", story.status(), story.trace());
+        approves(&story);
+        story.comes_to("Succeeded").await;
+        sleep(Duration::from_secs(5)).await;
+        assert_eq!(story.found(), Ok((1, DATA.to_owned())), "{}", story.trace());
+        assert_eq!((story.kept(0), story.left()), (vec![DATA.to_owned()], Vec::new()), "{}", story.trace());
+    });
+}
+
+/// What keeps it from going on.
+fn is_told(story: &Story, phase: &str, words: &str) {
+    let stalled = condition(story, "Stalled");
+    let (state, message) = told(&stalled);
+    assert_eq!((story.phase().as_str(), state), (phase, ["True", "LeafStuck"]), "{message}\n{}", story.trace());
+    assert!(message.contains(words), "{phase}: {message}");
+}
+
+/// Pods may have written on it, and another one would be made beside it again and again.
+#[test]
+fn copy_that_was_placed_since_the_backup_is_not_written_and_who_waits_is_told() {
+    for phase in ["Preparing", "Copying"] {
+        virtual_time::run(1, async {
+            let story = story_in(phase).await;
+            let backup = story.bench.host.backup();
+            story.play.is(Mood::Well);
+            story.comes_to("Ready").await;
+            restore(&story.bench, &backup);
+            sleep(SEEN).await;
+            is_told(&story, phase, "member m1: the copy is where pods look for it already");
+            let sent = story.bench.guard.sent();
+            sleep(Duration::from_mins(1)).await;
+            let sent = story.bench.guard.sent() - sent;
+            assert!(sent < MOST_A_MINUTE, "{phase}: {sent} requests\n{}", story.trace());
+            calls_off(&story);
+            assert_eq!(at_the_end(&story, &[false]).await, [""; 0], "{phase}");
+        });
+    }
+}
+
+/// Its user would think that all was lost, or that the source is whole, which is older.
+#[test]
+fn copy_that_is_an_ordinary_leaf_since_the_backup_is_not_said_to_be_gone_and_stays() {
+    for phase in ["Waiting", "Copying", "Ready"] {
+        virtual_time::run(1, async {
+            let story = story_in(phase).await;
+            let backup = story.bench.host.backup();
+            story.play.is(Mood::Well);
+            let _ = story.bench.members[0].delete("pods", SHOP, "theirs");
+            story.comes_to("Ready").await;
+            approves(&story);
+            story.comes_to("Succeeded").await;
+            sleep(Duration::from_secs(5)).await;
+            restore(&story.bench, &backup);
+            sleep(SEEN).await;
+            is_told(&story, phase, "member m1: the copy is an ordinary leaf already");
+            calls_off(&story);
+            sleep(SEEN).await;
+            assert!(of(&story).is_null(), "{phase}: {}\n{}", story.status(), story.trace());
+            let held = story.bench.members[1].list(VOLUMES).into_iter();
+            let held = held.filter(|one| one["metadata"]["deletionTimestamp"].is_null());
+            let held: Vec<String> = held.map(|one| story.play.read(1, text(&one, "/metadata/name"))).collect();
+            assert_eq!((held, story.kept(0)), (vec![DATA.to_owned()], vec![DATA.to_owned()]), "{phase}");
+        });
+    }
+}

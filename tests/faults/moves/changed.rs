@@ -4,7 +4,10 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use simulate::text;
+use simulate::{
+    faults::{Action, Asked},
+    text,
+};
 use tokio::time::sleep;
 
 use super::{
@@ -140,6 +143,28 @@ fn copy_that_the_host_leads_to_comes_home_where_its_member_is_restored_from_a_ba
         approves(&story);
         story.comes_to("Succeeded").await;
         sleep(Duration::from_secs(5)).await;
+        roll_back_member(&story.bench, 1, &backup);
+        sleep(SURE * 3).await;
+        assert_eq!(story.found(), Ok((1, DATA.to_owned())), "{}", story.trace());
+        assert_eq!(story.left(), [""; 0], "{}", story.trace());
+    });
+}
+
+/// Of before it was kept: its volume says nothing of where its claim belongs.
+#[test]
+fn copy_that_the_host_leads_to_comes_home_also_where_the_backup_does_not_know_it_for_one() {
+    virtual_time::run(1, async {
+        let story = Story::new(Script { places: vec![0], ..Script::new(CLAIM) }).await;
+        let keeps = |at: usize, asked: &Asked| at == 2 && asked.verb.writes() && asked.resource == VOLUMES;
+        story.bench.guard.set_fate(move |_, at, asked| if keeps(at, asked) { Action::Hang } else { Action::Pass });
+        story.asks(1, &json!({}));
+        while !has_mover(&story, 1) {
+            sleep(STEP).await;
+        }
+        let backup = story.bench.members[1].backup();
+        story.bench.guard.heal();
+        sleep(SEEN).await;
+        story.comes_to("Succeeded").await;
         roll_back_member(&story.bench, 1, &backup);
         sleep(SURE * 3).await;
         assert_eq!(story.found(), Ok((1, DATA.to_owned())), "{}", story.trace());

@@ -234,7 +234,7 @@ fn with_source_back(source: &SeenLeaf) -> Moving {
 /// The user's pods wait for nothing of this.
 fn finished(seen: &Seen) -> Moving {
     let Some(copy) = seen.left_of_copy() else { return Moving::AwaitMember(Part::Copy) };
-    if copy.volume.is_some_and(|volume| volume.moving) {
+    if copy.is_to_be_released() {
         return released(&copy);
     }
     let Some(source) = seen.left_of_source() else { return Moving::AwaitMember(Part::Source) };
@@ -254,6 +254,8 @@ fn released(copy: &SeenLeaf) -> Moving {
         () if copy.home => Moving::ReleaseCopy,
         () if copy.has_end() => Moving::RemoveEnds,
         () if copy.is_lent() => Moving::PlaceCopy,
+        // As before it was kept, which says nothing of where it belongs.
+        () if !copy.is_placed() => Moving::KeepCopy,
         () => Moving::Await("the copy's leaf claim is made where pods look for it"),
     }
 }
@@ -275,7 +277,7 @@ fn undone(seen: &Seen) -> Moving {
 pub fn forgotten(part: Part, leads_here: bool, leaf: &SeenLeaf) -> Moving {
     let next = match (part, leads_here) {
         _ if leaf.has_end() => Some(Moving::RemoveEnds),
-        (Part::Copy, true) if leaf.yard && leaf.volume.is_some_and(|volume| volume.moving) => Some(released(leaf)),
+        (Part::Copy, true) if leaf.yard && leaf.is_to_be_released() => Some(released(leaf)),
         (Part::Copy, true) => Some(Moving::ReleaseCopy),
         (Part::Copy, false) => without_copy(Some(leaf)),
         (Part::Source | Part::IsolatedSource, true) => with_source(Some(leaf)),

@@ -22,7 +22,7 @@ use host::{
 use leaf::{
     MemberClient,
     moving::{self as writes, Moved, Sight, Written, ends, row_in_yard},
-    row::{ClaimRow, Row},
+    row::{ClaimRow, Row, VolumeRow},
     saved::Saved,
 };
 
@@ -192,6 +192,7 @@ impl Forgotten<'_> {
             // A copy that a backup tool has made of such a claim carries no finalizer of ours.
             _ => return Ok(false),
         };
+        let volume = sight.volume.as_ref().map(VolumeRow::new);
         if part == Part::Copy && !leads_here && sight.claim().is_some_and(|claim| ClaimRow::new(claim).was_had()) {
             self.tell_of_newer(movers, &live).await;
             return Ok(false);
@@ -203,6 +204,9 @@ impl Forgotten<'_> {
         };
         let mut seen = sight.seen(&home, &of);
         seen.end = if pods.is_empty() { End::None } else { End::Failed };
+        if let Some((seen, volume)) = seen.volume.as_mut().zip(volume) {
+            seen.pinned = given_out(&live) == Some(&*volume.name);
+        }
         let step = forgotten(part, leads_here, &seen);
         tracing::info!(
             member = self.leaf.member, leaf = %self.place, volume = &*live.volume.name, of = mark.as_ref().map(MoveMark::object), ?step,
@@ -288,6 +292,11 @@ impl Forgotten<'_> {
             None => Ok(before),
         }
     }
+}
+
+/// The name of the leaf volume that was given out with it.
+fn given_out(live: &LiveVolume) -> Option<&str> {
+    live.given_out.as_ref().map(|leaf| leaf.volume.as_str()).filter(|name| !name.is_empty())
 }
 
 /// Where nothing says which move it was.

@@ -170,6 +170,11 @@ impl SeenLeaf {
         self.end != End::None
     }
 
+    /// Of a copy that the host leads to. One that is on record is known also where it does not say that it is one.
+    pub(super) fn is_to_be_released(&self) -> bool {
+        self.volume.is_some_and(|volume| volume.moving || volume.pinned && self.yard && !self.home)
+    }
+
     pub(super) fn is_with_movers(&self) -> bool {
         self.yard && self.whole && !self.home
     }

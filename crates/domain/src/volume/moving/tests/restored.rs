@@ -121,9 +121,13 @@ fn copy_that_the_host_leads_to_is_brought_home_from_among_the_movers() {
     let coming = with(PLACED);
     let home = SeenLeaf { home: true, yard: false, ..coming };
     let waits = Moving::Await("the copy's leaf claim is made where pods look for it");
+    // Of before it was kept. One that came late is on no record.
+    let unkept = with(SeenVolume { retained: false, lent: false, moving: false, pinned: true, ..KEPT });
     for (copy, expected) in [
         (SeenLeaf { end: End::Failed, ..LENT }, Moving::RemoveEnds),
         (LENT, Moving::PlaceCopy),
+        (SeenLeaf { end: End::Failed, ..unkept }, Moving::RemoveEnds),
+        (unkept, Moving::KeepCopy),
         (coming, waits),
         (home, Moving::ReleaseCopy),
     ] {

@@ -24,8 +24,8 @@ use words::{
     BOTH_HAVE_GONE, COPY_HAS_GONE, COPY_HAS_GONE_AND_SOURCE_IS_FORGOTTEN, COPY_HAS_GONE_AND_SOURCE_IS_UNSEEN,
     COPY_IS_ANOTHER, COPY_IS_ANOTHER_AND_SOURCE_HAS_GONE, COPY_IS_ANOTHER_AND_SOURCE_IS_FORGOTTEN,
     COPY_IS_ANOTHER_AND_SOURCE_IS_UNSEEN, COPY_IS_FORGOTTEN, COPY_IS_FURTHER, COPY_IS_ORDINARY, COPY_MAY_BE_OLDER,
-    COPY_WAS_HAD, IS_ALL_THERE_IS, SOURCE_HAS_GONE, SOURCE_IS_BACK, SOURCE_IS_FORGOTTEN, SOURCE_IS_GIVEN_BACK,
-    SOURCE_IS_LEAVING, SOURCE_MAY_BE_OLDER, UNCOPIED_SOURCE_HAS_GONE,
+    COPY_WAS_HAD, HOME_IS_TAKEN, IS_ALL_THERE_IS, SOURCE_HAS_GONE, SOURCE_IS_BACK, SOURCE_IS_FORGOTTEN,
+    SOURCE_IS_GIVEN_BACK, SOURCE_IS_LEAVING, SOURCE_MAY_BE_OLDER, UNCOPIED_SOURCE_HAS_GONE,
 };
 
 /// The namespace of a member in which nobody but movers is.
@@ -142,7 +142,7 @@ fn freed(source: &SeenLeaf) -> Moving {
 fn isolated(source: &SeenLeaf) -> Moving {
     match source.volume {
         None => Moving::Await("the leaf volume of the source is not there"),
-        Some(volume) if !volume.lent && source.home && source.mark != Mark::Isolated => waited_for_again(source),
+        Some(volume) if !volume.lent && source.mark != Mark::Isolated => waited_for_again(source),
         Some(volume) if !volume.lent => Moving::LendSource,
         _ if source.stray => Moving::RemoveSourceStray,
         _ if source.home => Moving::Await("the leaf claim of the source has to go first"),
@@ -164,9 +164,7 @@ fn copied(verified: bool, source: &SeenLeaf, copy: &SeenLeaf) -> Moving {
         // A pod keeps a claim that somebody deletes, also once it has ended: it is made anew only then.
         _ if source.has_end() && (source.leaving || !source.yard) => Moving::RemoveEnds,
         // No volume is bound to it, as to one that was restored from a backup: the movers' claim has it.
-        _ if source.yard && source.home => {
-            Moving::Await("a claim that is where the leaf claim of the source was has to go")
-        }
+        _ if source.yard && source.home => Moving::Await(HOME_IS_TAKEN),
         _ if !source.is_with_movers() => Moving::Await("the source is not in the yard"),
         (End::Copied(one), End::Copied(other)) if one == other => Moving::NoteVerified,
         // No node begins a pod whose claim is on its way out, or not there.
@@ -218,6 +216,7 @@ fn ready(seen: &Seen, source: &SeenLeaf, copy: &SeenLeaf) -> Moving {
     match () {
         () if source.has_end() || copy.has_end() => Moving::RemoveEnds,
         () if source.is_back() => with_source_back(source),
+        () if source.home => Moving::Await(HOME_IS_TAKEN),
         () if !source.is_out_of_reach() || !copy.home || !copy.whole || !copy.is_retained() => {
             Moving::Await("both leaves are as they have to be")
         }

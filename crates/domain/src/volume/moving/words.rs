@@ -1,5 +1,6 @@
 //! What people are told where a move waits until one of them has acted.
 
+pub(super) const HOME_IS_TAKEN: &str = "a claim that is where the leaf claim of the source was has to go";
 pub(super) const SOURCE_IS_FORGOTTEN: &str = "the host has forgotten the member of the source, and nothing more is \
     copied from there. Call the move off, by deleting it: what was copied so far is removed then, and the host has \
     nothing else of the data";

@@ -3,8 +3,8 @@
 
 use super::{
     super::{
-        COPY_IS_FURTHER, COPY_IS_ORDINARY, COPY_MAY_BE_OLDER, End, IS_ALL_THERE_IS, Mark, Moving, Part, Phase,
-        SOURCE_HAS_GONE, Seen, SeenLeaf, SeenVolume, forgotten, next,
+        COPY_IS_FURTHER, COPY_IS_ORDINARY, COPY_MAY_BE_OLDER, End, HOME_IS_TAKEN, IS_ALL_THERE_IS, Mark, Moving, Part,
+        Phase, SOURCE_HAS_GONE, Seen, SeenLeaf, SeenVolume, forgotten, next,
     },
     KEPT, copying,
 };
@@ -113,6 +113,9 @@ fn source_that_is_as_before_it_was_closed_is_closed_and_waited_for_again() {
     assert_eq!(next(&seen), Moving::RemoveEnds);
     // It is on its way there.
     assert_eq!(next(&Seen { phase: Phase::Isolating, ..copying(home, LENT) }), Moving::LendSource);
+    // Nor has whoever took its claim away by force ended its pods.
+    let forced = SeenLeaf { home: false, ..open };
+    assert_eq!(next(&Seen { phase: Phase::Isolating, ..copying(forced, LENT) }), Moving::CloseSource);
 }
 
 /// Where nobody but movers is, no pod finds it.
@@ -202,4 +205,11 @@ fn copy_that_was_placed_goes_before_its_source_comes_home_and_not_where_it_may_b
     ] {
         assert_eq!(next(&seen), expected, "{seen:?}");
     }
+}
+
+#[test]
+fn claim_that_is_where_that_of_the_source_was_is_named_as_what_keeps_a_move_from_its_switch() {
+    let placed = SeenLeaf { home: true, yard: false, ..with(PLACED) };
+    let ready = Seen { phase: Phase::Ready, verified: true, ..copying(SeenLeaf { home: true, ..LENT }, placed) };
+    assert_eq!(next(&ready), Moving::Await(HOME_IS_TAKEN));
 }

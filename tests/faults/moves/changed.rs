@@ -11,7 +11,7 @@ use simulate::{
 use tokio::time::sleep;
 
 use super::{
-    CLAIM, CLAIMS, DATA, STEP, Story, VOLUMES, at_the_end,
+    CLAIM, CLAIMS, DATA, MOVES, STEP, Story, VOLUMES, at_the_end,
     forgotten::SURE,
     gone::{SEEN, approves, condition, told},
     hands::{TRIED, calls_off, has_mover},
@@ -169,5 +169,31 @@ fn copy_that_the_host_leads_to_comes_home_also_where_the_backup_does_not_know_it
         sleep(SURE * 3).await;
         assert_eq!(story.found(), Ok((1, DATA.to_owned())), "{}", story.trace());
         assert_eq!(story.left(), [""; 0], "{}", story.trace());
+    });
+}
+
+/// What was copied since the backup may not be in it, where its storage was restored too.
+#[test]
+fn source_whose_time_has_passed_is_kept_where_the_copy_is_as_a_backup_of_before_it_was_placed_has_it() {
+    virtual_time::run(1, async {
+        let story = story_in("Copying").await;
+        while !has_mover(&story, 1) {
+            sleep(STEP).await;
+        }
+        let backup = story.bench.members[1].backup();
+        story.play.is(Mood::Well);
+        story.comes_to("Ready").await;
+        approves(&story);
+        story.comes_to("Succeeded").await;
+        sleep(Duration::from_secs(5)).await;
+        roll_back_member(&story.bench, 1, &backup);
+        story.play.write(1, &volume(&story), OF_BEFORE);
+        story.bench.host.change(MOVES, SHOP, "to", |of| of["spec"]["deleteSourceAfter"] = json!("0s")).unwrap();
+        sleep(SURE * 10).await;
+        assert_eq!(story.found(), Ok((1, OF_BEFORE.to_owned())), "{}", story.trace());
+        let kept = condition(&story, "SourceDeleted");
+        let (state, message) = told(&kept);
+        assert_eq!((story.kept(0), state), (vec![DATA.to_owned()], ["False", "Kept"]), "{message}\n{}", story.trace());
+        assert!(message.contains("neither the one that was given out"), "{message}");
     });
 }

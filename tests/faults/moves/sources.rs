@@ -19,6 +19,15 @@ async fn moved(spec: &Value) -> Story {
     story
 }
 
+/// By one more move, of this name.
+async fn moves_on(story: &Story, name: &str, to: usize) {
+    story.asks_as(name, to, &json!({}));
+    while text(&story.bench.host.get(MOVES, SHOP, name).unwrap(), "/status/phase") != "Succeeded" {
+        sleep(STEP).await;
+    }
+    assert_eq!(story.found(), Ok((to, DATA.to_owned())), "{name}: {}", story.trace());
+}
+
 /// The condition of the move, and its words.
 fn told(story: &Story) -> (String, String) {
     let of = story.bench.host.get(MOVES, SHOP, "to").unwrap_or_default();
@@ -265,16 +274,28 @@ fn source_is_kept_where_the_host_has_no_such_volume_any_more() {
 fn source_of_a_volume_that_has_moved_back_goes_and_the_one_in_use_stays() {
     virtual_time::run(1, async {
         let story = moved(&json!({})).await;
-        story.asks_as("back", 0, &json!({}));
-        while text(&story.bench.host.get(MOVES, SHOP, "back").unwrap(), "/status/phase") != "Succeeded" {
-            sleep(STEP).await;
-        }
-        assert_eq!(story.found(), Ok((0, DATA.to_owned())));
+        moves_on(&story, "back", 0).await;
         assert_eq!(in_source_member(&story), 2);
         is_due(&story);
         sleep(SETTLED).await;
         assert_eq!(in_source_member(&story), 1, "{}\n{}", story.status(), story.trace());
         assert_eq!(story.found(), Ok((0, DATA.to_owned())));
         assert_eq!(story.kept(1), [DATA]);
+    });
+}
+
+/// The host leads to the same handle as after the first of them, and nobody but a move has made another volume there.
+#[test]
+fn source_of_a_volume_that_has_moved_back_and_there_again_goes_too() {
+    virtual_time::run(1, async {
+        let story = moved(&json!({})).await;
+        moves_on(&story, "back", 0).await;
+        moves_on(&story, "again", 1).await;
+        assert_eq!(in_source_member(&story), 2);
+        is_due(&story);
+        sleep(SETTLED).await;
+        assert_eq!(in_source_member(&story), 1, "{}\n{}", story.status(), story.trace());
+        assert_eq!(story.found(), Ok((1, DATA.to_owned())));
+        assert_eq!((story.kept(0), story.kept(1)), (vec![DATA.to_owned()], vec![DATA.to_owned()]));
     });
 }

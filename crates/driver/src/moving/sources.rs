@@ -11,7 +11,10 @@ use domain::{
     volume::{VolumeHash, VolumeId},
 };
 use host::moves::{self, PinnedLeaf, VolumeMove};
-use leaf::{moving::kept, row::VolumeRow};
+use leaf::{
+    moving::kept,
+    row::{ClaimRow, VolumeRow},
+};
 
 /// Between two looks at one that cannot be deleted yet: it grows to this.
 const LONGEST_PAUSE: Duration = Duration::from_hours(1);
@@ -142,12 +145,14 @@ async fn give_up(movers: &Movers, of: &VolumeMove) -> Result<(&'static str, Stri
     Ok((moves::DELETING, format!("{of_member} has the policy Delete: the member removes it with its data{said}")))
 }
 
-/// Where the volume has not moved on since.
-fn is_other_than_copied(of: &VolumeMove, handle: &str, volume: &VolumeRow) -> bool {
+/// And not one into which a later move has copied.
+fn is_other_than_copied(movers: &Movers, of: &VolumeMove, handle: &str, volume: &VolumeRow) -> bool {
     let Some((to, copy)) = of.status.as_ref().and_then(|status| status.to.as_ref().zip(status.copy.as_ref())) else {
         return false;
     };
-    to.handle == handle && copy.uid != volume.uid()
+    let copied = |one: &VolumeMove| one.status.as_ref()?.copy.clone();
+    let is_copy = |one: &VolumeMove| copied(one).is_some_and(|copy| copy.uid == volume.uid());
+    to.handle == handle && copy.uid != volume.uid() && !movers.known.all().values().any(is_copy)
 }
 
 /// The host's volume is the claim's, and leads to another leaf, which is whole: all of it read just now.
@@ -167,13 +172,20 @@ async fn is_not_needed(movers: &Movers, of: &VolumeMove, source: &PinnedLeaf) ->
     let place = row.claim.map(|claim| claim.place).or_else(|| id.place()).ok_or_else(unseen)?;
     let sight = leaf::moving::look(leaf, hash, &place, None).await?;
     // Whoever may write claims there could label one, and have it bound to another volume.
-    let told = live.given_out.map(|leaf| leaf.volume).unwrap_or_default();
+    let (claim_uid, told) = live.given_out.map(|leaf| (leaf.claim_uid, leaf.volume)).unwrap_or_default();
+    // One that a backup has says nothing of the claim by which it was given out. What was copied since may not be in it.
+    let is_as_given_out = sight.claim().is_some_and(|claim| ClaimRow::new(claim).is_or_was(&claim_uid));
     match sight.volume_of_leaf().filter(|_| hash == VolumeHash::new(&movers.host.id, &pinned.name)) {
         Some(volume) if volume.uid() == source.uid => Err(refuse("leads to it")),
-        Some(volume) if is_other_than_copied(of, &live.volume.handle, &volume) => {
+        Some(volume) if is_other_than_copied(movers, of, &live.volume.handle, &volume) => {
             Err(refuse("leads to a leaf volume that somebody made again, and that may hold anything"))
         }
-        Some(volume) if *volume.name == *told => Ok(()),
-        _ => Err(unseen()),
+        Some(volume) if *volume.name != *told || volume.place.is_some() => Err(unseen()),
+        Some(_) if is_as_given_out => Ok(()),
+        Some(_) => Err(refuse(
+            "leads to a leaf claim that is neither the one that was given out nor recreated in its place, as where its \
+             member was restored from a backup: it may hold less",
+        )),
+        None => Err(unseen()),
     }
 }

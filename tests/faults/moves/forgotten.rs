@@ -11,12 +11,17 @@ use tokio::time::{sleep, timeout};
 
 use tonic::Code;
 
-use super::{CLAIM, CLAIMS, DATA, MOMENTS, MOVES, REMOVED, SOME, STEP, Story, VOLUMES, disturbed, none_is_wrong};
+use super::{
+    CLAIM, CLAIMS, DATA, MOMENTS, MOVES, REMOVED, SOME, STEP, Story, VOLUMES, disturbed, gone::approves,
+    killed::story_in, none_is_wrong, play::Mood,
+};
 use crate::{
     ask::{Target, ask},
     bench::{DRIVER_NAMESPACE, SHOP},
     caller::Script,
     extent::drawn,
+    fixture,
+    rolled_back::{roll_back, roll_back_member},
     virtual_time,
 };
 
@@ -142,4 +147,53 @@ fn mark_of_a_move_that_there_never_was_costs_its_writer_a_few_minutes() {
 
 fn at_the_end_of_all(story: &Story) -> usize {
     story.bench.members.iter().map(|member| member.list(VOLUMES).len()).sum()
+}
+
+/// Two moves on, and the member in between is restored from a backup in which what it has is a copy that nobody had yet.
+#[test]
+fn source_that_a_later_move_has_kept_goes_with_no_copy_of_an_earlier_one() {
+    virtual_time::run(1, async {
+        let script = Script { places: vec![0], ..Script::new(CLAIM) };
+        let story = Story::in_members(3, &fixture::steady(STEP), script).await;
+        story.asks(1, &json!({"cutover": "Manual"}));
+        story.comes_to("Ready").await;
+        let (member, backup) = (&story.bench.members[1], story.bench.members[1].backup());
+        approves(&story);
+        story.comes_to("Succeeded").await;
+        story.asks_as("on", 2, &json!({}));
+        while text(&story.bench.host.get(MOVES, SHOP, "on").unwrap(), "/status/phase") != "Succeeded" {
+            sleep(STEP).await;
+        }
+        roll_back_member(&story.bench, 1, &backup);
+        sleep(SURE * 2).await;
+        assert_eq!(story.left(), [""; 0], "{}", story.trace());
+        assert_eq!(story.found(), Ok((2, DATA.to_owned())));
+        let there = member.list(VOLUMES);
+        let held = there.iter().filter(|one| one["metadata"]["deletionTimestamp"].is_null());
+        let held: Vec<String> = held.map(|one| story.play.read(1, text(one, "/metadata/name"))).collect();
+        assert_eq!(held, [DATA], "{there:?}\n{}", story.trace());
+    });
+}
+
+/// There and back, and the member is restored from a backup in which the first of its leaves is lent: pods would find what was written before.
+#[test]
+fn source_of_before_takes_no_place_of_what_the_host_has_since() {
+    virtual_time::run(1, async {
+        let story = story_in("Copying").await;
+        let backup = story.bench.members[0].backup();
+        story.play.is(Mood::Well);
+        approves(&story);
+        story.comes_to("Succeeded").await;
+        story.asks_as("back", 0, &json!({}));
+        while text(&story.bench.host.get(MOVES, SHOP, "back").unwrap(), "/status/phase") != "Succeeded" {
+            sleep(STEP).await;
+        }
+        assert_eq!(story.found(), Ok((0, DATA.to_owned())), "{}", story.trace());
+        roll_back(&story.bench, &backup);
+        sleep(SURE * 2).await;
+        assert!(story.found().is_err(), "{:?}\n{}", story.found(), story.trace());
+        assert_eq!((story.kept(0), story.left()), (vec![DATA.to_owned()], Vec::new()), "{}", story.trace());
+        let told = crate::reclaim::events(&story.bench);
+        assert!(told.contains("LeafLost: "), "{told}");
+    });
 }

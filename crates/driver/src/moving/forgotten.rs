@@ -10,7 +10,7 @@ use domain::{
     error::Result,
     volume::{
         HostId, LeafPlace, VolumeHash, VolumeId,
-        moving::{End, MoveMark, Moving, Part, YARD, forgotten},
+        moving::{End, MoveMark, Moving, Part, Phase, YARD, forgotten},
     },
 };
 use host::{
@@ -99,18 +99,31 @@ fn turn(mut hashes: Vec<VolumeHash>, last: Option<&VolumeHash>, most: usize) -> 
     hashes
 }
 
-/// The moves that are not over, read just now.
-struct Known(Vec<VolumeMove>);
+/// The moves, read just now.
+#[derive(Default)]
+struct Known {
+    under_way: Vec<VolumeMove>,
+    /// UIDs of the leaf volumes that the host was led away from.
+    sources: BTreeSet<String>,
+}
 
 impl Known {
     async fn read(movers: &Movers) -> Result<Self> {
         let all = moves::list(&movers.host).await?;
-        Ok(Self(all.into_iter().filter(|of| !moves::is_over(of)).collect()))
+        let has_switched = |of: &VolumeMove| matches!(moves::phase_of(of), Some(Phase::Finishing | Phase::Succeeded));
+        let source = |of: &VolumeMove| Some(of.status.as_ref()?.source.as_ref()?.uid.clone());
+        let sources = all.iter().filter(|of| has_switched(of)).filter_map(source).collect();
+        Ok(Self { sources, under_way: all.into_iter().filter(|of| !moves::is_over(of)).collect() })
+    }
+
+    /// The host has another leaf since a move has kept this one, which a backup of its member shows as it was before.
+    fn has_left(&self, volume: &VolumeRow, live: &LiveVolume) -> bool {
+        given_out(live).is_some_and(|told| *told != *volume.name) && self.sources.contains(volume.uid())
     }
 
     /// By what a leaf claim says of its move; where it says nothing, by the volume that a move is about.
     fn have(&self, host: &HostId, mark: Option<&MoveMark>, hash: VolumeHash) -> bool {
-        self.0.iter().any(|of| {
+        self.under_way.iter().any(|of| {
             let pinned = of.status.as_ref().and_then(|status| status.volume.as_ref());
             match mark {
                 Some(mark) => Some(&mark.uid) == of.metadata.uid.as_ref(),
@@ -130,7 +143,7 @@ async fn all(movers: &Movers) -> Result<(Known, BTreeSet<(String, VolumeHash)>)>
         }
     }
     if moving.is_empty() {
-        return Ok((Known(Vec::new()), BTreeSet::new()));
+        return Ok((Known::default(), BTreeSet::new()));
     }
     let known = Known::read(movers).await?;
     let gone = moving.into_iter().filter(|(leaf, hash)| {
@@ -184,7 +197,14 @@ impl Forgotten<'_> {
             None => {}
         }
         let Some((live, saved)) = self.host_volume(movers, &sight).await? else { return Ok(false) };
-        let Some(leads_here) = self.leads_here(movers, &live).await else { return Ok(false) };
+        let volume = sight.volume.as_ref().map(VolumeRow::new);
+        let has_left = volume.as_ref().is_some_and(|volume| known.has_left(volume, &live));
+        let leads_here = match self.leads_here(movers, &live).await {
+            Some(leads_here) => leads_here,
+            // What is in sight under the handle may be nothing but this one.
+            None if has_left => false,
+            None => return Ok(false),
+        };
         let mark = sight.mark();
         let part = match &mark {
             Some(mark) if sight.is_held() && (mark.part == Part::Copy || sight.is_volume_ours()) => mark.part,
@@ -192,7 +212,8 @@ impl Forgotten<'_> {
             // A copy that a backup tool has made of such a claim carries no finalizer of ours.
             _ => return Ok(false),
         };
-        let volume = sight.volume.as_ref().map(VolumeRow::new);
+        // What a move has kept goes with no copy, and takes the place of nothing.
+        let leads_here = if part == Part::Copy { leads_here || has_left } else { leads_here && !has_left };
         if part == Part::Copy && !leads_here && sight.claim().is_some_and(|claim| ClaimRow::new(claim).was_had()) {
             self.tell_of_newer(movers, &live).await;
             return Ok(false);

@@ -149,6 +149,25 @@ fn at_the_end_of_all(story: &Story) -> usize {
     story.bench.members.iter().map(|member| member.list(VOLUMES).len()).sum()
 }
 
+/// Its handle would be too long, and does not say where its claim was.
+#[test]
+fn source_of_a_volume_with_a_long_name_comes_home_where_its_move_is_removed_by_force() {
+    virtual_time::run(1, async {
+        let claim = "a".repeat(120);
+        let story = Story::new(Script { places: vec![0], ..Script::new(&claim) }).await;
+        assert!(story.caller.handle().unwrap().starts_with("m0///"), "{:?}", story.caller.handle());
+        let spec = json!({"claimName": claim, "to": {"member": "m1"}, "cutover": "Manual"});
+        story.bench.host.create(MOVES, json!({"metadata": {"name": "to", "namespace": SHOP}, "spec": spec})).unwrap();
+        story.comes_to("Ready").await;
+        remove_by_force(&story);
+        sleep(SURE * 2).await;
+        assert_eq!(story.left(), [""; 0], "{}", story.trace());
+        let leaf = story.bench.members[0].get(CLAIMS, SHOP, &claim).unwrap_or_else(|| panic!("{}", story.trace()));
+        assert_eq!(story.play.read(0, text(&leaf, "/spec/volumeName")), DATA, "{leaf}");
+        assert!(story.bench.members[1].list(VOLUMES).is_empty(), "{}", story.trace());
+    });
+}
+
 /// Two moves on, and the member in between is restored from a backup in which what it has is a copy that nobody had yet.
 #[test]
 fn source_that_a_later_move_has_kept_goes_with_no_copy_of_an_earlier_one() {

@@ -9,7 +9,7 @@ use super::{Movers, ROUND};
 use domain::{
     error::Result,
     volume::{
-        HostId, LeafPlace, VolumeHash, VolumeId,
+        HostId, LeafPlace, Parameters, Placing, VolumeHash, VolumeId,
         moving::{End, MoveMark, Moving, Part, Phase, YARD, forgotten},
     },
 };
@@ -218,7 +218,7 @@ impl Forgotten<'_> {
             self.tell_of_newer(movers, &live).await;
             return Ok(false);
         }
-        let home = self.home(&live, &saved)?;
+        let home = self.home(movers, &live, &saved).await?;
         let (of, pods) = match &mark {
             Some(mark) => (mark.clone(), ends::movers(self.leaf, &mark.uid).await?),
             None => (nobody(), Vec::new()),
@@ -236,8 +236,8 @@ impl Forgotten<'_> {
         for pod in pods.iter().filter(|pod| step == Moving::RemoveEnds && !pod.is_leaving) {
             ends::remove(self.leaf, pod).await?;
         }
-        // Where it was, nobody can tell: a person has to.
         if matches!(step, Moving::ReturnSource | Moving::PlaceCopy) && home.namespace == YARD {
+            self.tell_of_lost_home(movers, &live).await;
             return Ok(false);
         }
         self.write(step, &sight, &home, &of, &live.volume.handle).await
@@ -303,15 +303,35 @@ impl Forgotten<'_> {
         (is_this || !volume.is_terminating()).then_some(is_this)
     }
 
-    /// Where the pods of the host's claim look for it.
-    fn home(&self, live: &LiveVolume, saved: &Saved) -> Result<LeafPlace> {
+    /// Where the pods of the host's claim look for it; in the yard, where nobody can tell.
+    async fn home(&self, movers: &Movers, live: &LiveVolume, saved: &Saved) -> Result<LeafPlace> {
         let named = VolumeId::parse(&live.volume.handle).and_then(|id| id.place());
-        let before =
-            if self.place.namespace == YARD { named.unwrap_or_else(|| self.place.clone()) } else { self.place.clone() };
+        let before = match named {
+            _ if self.place.namespace != YARD => self.place.clone(),
+            Some(named) => named,
+            None => self.home_by_class(movers, live).await?.unwrap_or_else(|| self.place.clone()),
+        };
         match &live.claim {
             Some(claim) => saved.place(self.leaf, claim, &before),
             None => Ok(before),
         }
+    }
+
+    /// A handle that would be too long names no place.
+    async fn home_by_class(&self, movers: &Movers, live: &LiveVolume) -> Result<Option<LeafPlace>> {
+        let Some(class) = host::class::read(&movers.host, &live.class).await? else { return Ok(None) };
+        let parameters = Parameters::parse(&class.parameters)?;
+        let placing = Placing { parameters: &parameters, claim: live.claim.as_ref(), volume: &live.volume.name };
+        placing.place(&self.leaf.member, &self.leaf.host, &movers.leaf_namespace).map(Some)
+    }
+
+    async fn tell_of_lost_home(&self, movers: &Movers, live: &LiveVolume) {
+        let message = format!(
+            "member {}: leaf claim {} is where nobody but movers is, and its move is gone: it comes home once StorageClass {} of this volume, \
+             which says where that is, is there again",
+            self.leaf.member, self.place, live.class
+        );
+        host::events::tell(&movers.host, &live.volume, &News { reason: "LeafStuck", message, warning: true }).await;
     }
 }
 

@@ -20,8 +20,6 @@ use crate::{
     virtual_time,
 };
 
-/// A class whose leaf claims are not called as the host's.
-const PREFIXED: &[(&str, &str)] = &[("leafClaimName", "x-${pvc.metadata.name}")];
 /// Enough for what the member does by itself.
 const SOON: Duration = Duration::from_secs(5);
 
@@ -136,42 +134,10 @@ fn leaf_that_was_lost_and_is_restored_under_its_name_is_used_again() {
     });
 }
 
-/// It is not called as the host's claim then, and neither is what people restore.
-#[test]
-fn leaf_that_was_lost_and_is_restored_where_its_class_puts_it_is_used_again() {
-    virtual_time::run(1, async {
-        let bench = bench().await;
-        let (key, template) = PREFIXED[0];
-        let class = json!({"metadata": {"name": "kosmos"}, "provisioner": "kosmos.csi.io",
-            "parameters": {"leafStorageClass": fixture::NOW, key: template}});
-        bench.host.create("storageclasses.storage.k8s.io", class).unwrap();
-        let mut caller = volume(&bench, Script { parameters: PREFIXED, ..script() }).await;
-        let name = format!("x-{}", caller.claim());
-        let was = leaf(&bench, &name).unwrap();
-        delete_leaf_claim_by_force(&bench, &name);
-        until(&bench, SETTLED, "the user is told", || events(&bench).contains("LeafLost: ")).await;
-        sleep(SOON).await;
-        restore_as(&bench, &name, &was["metadata"]["labels"]);
-        sleep(SETTLED).await;
-        let told = || {
-            let lost = bench.host.list("events").into_iter().filter(|event| event["reason"] == "LeafLost");
-            lost.map(|event| event["count"].as_u64().unwrap_or(1)).sum::<u64>()
-        };
-        let before = told();
-        sleep(Duration::from_mins(30)).await;
-        assert_eq!(told(), before, "{}", events(&bench));
-        caller.publish(&caller.node()).await.unwrap();
-    });
-}
-
-/// A claim of the host's claim's name, with these labels.
+/// A claim of the leaf's name, with these labels.
 fn restore(bench: &Bench, caller: &Caller, labels: &Value) {
-    restore_as(bench, caller.claim(), labels);
-}
-
-fn restore_as(bench: &Bench, name: &str, labels: &Value) {
     let restored = json!({
-        "metadata": {"name": name, "namespace": SHOP, "labels": labels},
+        "metadata": {"name": caller.claim(), "namespace": SHOP, "labels": labels},
         "spec": {
             "accessModes": ["ReadWriteOnce"], "storageClassName": fixture::NOW,
             "resources": {"requests": {"storage": "1Gi"}},

@@ -7,12 +7,9 @@ use super::Provisioner;
 use crate::attach;
 use domain::{
     error::{Error, Result},
-    volume::{LeafPlace, Parameters, Placing, VolumeHash, VolumeId, published::Published},
+    volume::{LeafPlace, VolumeHash, VolumeId, published::Published},
 };
-use host::{
-    Host,
-    volume::{GivenOut, LiveVolume},
-};
+use host::volume::GivenOut;
 use leaf::{
     MemberClient,
     identity::{Identity, Meant, judge},
@@ -197,7 +194,7 @@ pub(super) async fn is_copy(
     if is_placed {
         return Ok(!claim.is_or_was(&given_out.claim_uid));
     }
-    Ok(!was_given_out(claim, &given_out) && !is_restored(&provisioner.host, leaf, id, claim).await?)
+    Ok(!was_given_out(claim, &given_out) && !is_restored(provisioner, id, claim).await?)
 }
 
 /// Copies name the claims in whose place a leaf was made anew, but have another volume.
@@ -206,27 +203,12 @@ fn was_given_out(claim: &ClaimRow, given_out: &GivenOut) -> bool {
     *claim.uid == *given_out.claim_uid || has_its_volume && claim.is_or_was(&given_out.claim_uid)
 }
 
-/// Of a leaf that is lost, people are told to restore it under its names: those of the host's claim, or what its class makes of them.
-pub(crate) async fn is_restored(host: &Host, leaf: &MemberClient, id: &VolumeId, claim: &ClaimRow) -> Result<bool> {
+/// Of a leaf that is lost, people are told to restore it under its names.
+async fn is_restored(provisioner: &Provisioner, id: &VolumeId, claim: &ClaimRow) -> Result<bool> {
     if claim.finalizer.is_some() {
         return Ok(false);
     }
     let place = claim.place.to_string();
-    for volume in host::volume::all_with(host, &id.to_string()).await? {
-        if volume.claim.as_deref() == Some(&*place) || puts_at(host, leaf, &volume.name, &claim.place).await? {
-            return Ok(true);
-        }
-    }
-    Ok(false)
-}
-
-/// By its class as the host has it, for nobody in the member is believed in that: one that is gone puts a leaf nowhere.
-async fn puts_at(host: &Host, leaf: &MemberClient, volume: &str, place: &LeafPlace) -> Result<bool> {
-    let Some(LiveVolume { claim: Some(claim), class, .. }) = host::volume::read(host, volume).await? else {
-        return Ok(false);
-    };
-    let Some(class) = host::class::read(host, &class).await? else { return Ok(false) };
-    let Ok(parameters) = Parameters::parse(&class.parameters) else { return Ok(false) };
-    let placing = Placing { parameters: &parameters, claim: Some(&claim), volume };
-    Ok(placing.place(&leaf.member, &leaf.host, "").is_ok_and(|its_own| its_own == *place))
+    let volumes = host::volume::all_with(&provisioner.host, &id.to_string()).await?;
+    Ok(volumes.iter().any(|volume| volume.claim.as_deref() == Some(&*place)))
 }

@@ -6,7 +6,6 @@ use tokio::time::Instant;
 use tracing::Instrument;
 
 use super::{Reconciler, obstacle::LOST, shared};
-use crate::provision::find;
 use domain::{
     error::Result,
     volume::{VolumeId, healing::Wish},
@@ -88,12 +87,8 @@ async fn is_there(reconciler: &Reconciler, leaf: &MemberClient, id: &VolumeId) -
         return leaf::claim::is_well(leaf, &place, Meant::Handle(id)).await;
     }
     leaf::claim::list_leaf(leaf, *id.hashes().start()).await?;
-    let Some((_, row)) = leaf.rows.find(id) else { return Ok(false) };
-    match row.claim.filter(|claim| is_copy(reconciler, id, claim)) {
-        // Its class may put it elsewhere than where the host's claim is.
-        Some(claim) => find::is_restored(&reconciler.host, leaf, id, &claim).await,
-        None => Ok(true),
-    }
+    let found = leaf.rows.find(id);
+    Ok(found.is_some_and(|(_, row)| row.claim.is_none_or(|claim| !is_copy(reconciler, id, &claim))))
 }
 
 /// What is to be said of a leaf whose claim is not there. Its volume may be well elsewhere, and then it is nothing.

@@ -17,6 +17,7 @@ use crate::{
         SETTLED, bench, ends_well, events, leaf, leaf_volume, listed, phase, provisioned, released, until, wrong,
     },
     schedules::strays,
+    taken::{THEIRS, give, is_theirs, take},
     virtual_time,
 };
 
@@ -66,6 +67,27 @@ fn deleted_leaf_comes_back_and_is_published_beside_a_copy_that_is_older() {
         assert!(told.contains("LeafHealed: ") && !told.contains("LeafLost: "), "{told}");
         ends_well(&bench, caller).await;
         assert_eq!(planted.touched(&bench), Vec::<String>::new());
+    });
+}
+
+/// Where its leaf belongs, its claimRef alone says.
+#[test]
+fn volume_is_not_taken_from_a_claim_of_the_members_that_its_claim_ref_names() {
+    virtual_time::run(1, async {
+        let bench = bench().await;
+        let mut caller = volume(&bench, Script { retain: true, ..script() }).await;
+        let claim = caller.claim().to_owned();
+        released(&bench, &mut caller).await;
+        let was = take(&bench, &caller).await;
+        caller.claim_again(&claim);
+        let told = || events(&bench).contains("somebody has changed the claimRef of its leaf volume");
+        until(&bench, SETTLED, "the user is told", told).await;
+        sleep(SETTLED * 2).await;
+        is_theirs(&bench, &caller);
+        assert_eq!(bench.guard.wrong(), Vec::<String>::new());
+        bench.members[0].delete("persistentvolumeclaims", SHOP, THEIRS).unwrap();
+        give(&bench, &caller, was);
+        until(&bench, SETTLED, "it is used again", || phase(leaf(&bench, &claim)) == "Bound").await;
     });
 }
 

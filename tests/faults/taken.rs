@@ -17,7 +17,7 @@ use crate::{
     virtual_time,
 };
 
-const THEIRS: &str = "theirs";
+pub const THEIRS: &str = "theirs";
 /// From what has to be told to the event.
 const SOON: Duration = Duration::from_secs(2);
 
@@ -48,7 +48,7 @@ pub fn give(bench: &Bench, caller: &Caller, reference: Value) {
 }
 
 /// Somebody there binds it to a claim of his own. What its claimRef was.
-async fn take(bench: &Bench, caller: &Caller) -> Value {
+pub async fn take(bench: &Bench, caller: &Caller) -> Value {
     let was = take_off(bench, caller);
     let claim = fixture::claim_for(&leaf_volume(bench, caller).unwrap(), THEIRS);
     lock(&bench.guard.history).plant(&bench.members[0].create("persistentvolumeclaims", claim).unwrap());
@@ -62,7 +62,7 @@ fn theirs(bench: &Bench) -> Option<Arc<Value>> {
 }
 
 #[track_caller]
-fn is_theirs(bench: &Bench, caller: &Caller) {
+pub fn is_theirs(bench: &Bench, caller: &Caller) {
     let (claim, volume) = (theirs(bench).unwrap(), leaf_volume(bench, caller).unwrap());
     assert_eq!(volume["spec"]["claimRef"]["uid"], claim["metadata"]["uid"], "{}", bench.guard.trace().join("\n"));
     assert_eq!((phase(Some(claim)).as_str(), policy(bench, caller).as_str()), ("Bound", "Retain"));

@@ -154,11 +154,14 @@ pub async fn examine(
         _ => false,
     };
     let taken = match &volume {
-        // What is at this place has been read.
         Some(volume) if ours.is_none() && VolumeRow::new(volume).claim_place != *place => {
             let holder = holder(client, volume).await?;
             holder.is_some_and(|holder| !is_leaf_of(&holder.metadata, &client.host, hash))
         }
+        // What is at this place has been read: another claim of the same name has not got it.
+        Some(volume) if ours.is_none() => claim
+            .as_ref()
+            .is_some_and(|claim| claim.metadata.uid.is_some() && claim.metadata.uid.as_deref() == bound_to(volume)),
         _ => false,
     };
     Ok(LeafPair { place: place.clone(), claim, volume, left, taken })

@@ -11,6 +11,7 @@ pub mod lease;
 mod measure;
 pub mod metrics;
 mod named;
+mod pieces;
 mod relist;
 mod restored;
 pub mod traces;
@@ -39,6 +40,7 @@ pub use self::{
     bounds::Aside,
     measure::{Answers, Reading},
     named::object_in,
+    pieces::read_list,
     relist::Relist,
     restored::{Versions, is_before, newest},
     writes::Writes,
@@ -52,8 +54,6 @@ use crate::metrics::Metrics;
 const CONNECT: Duration = Duration::from_secs(3);
 /// A watch ends by itself before this much silence.
 const SILENCE: Duration = Duration::from_secs(310);
-/// Between two pieces of a list that is taken as it comes.
-pub const LIST_PAUSE: Duration = Duration::from_secs(4);
 /// How long a watch is asked for, and when it is given up though the cluster has not ended it.
 pub const WATCH_SECONDS: u32 = 290;
 pub const WATCH_SILENCE: Duration = Duration::from_secs(WATCH_SECONDS as u64 + 5);

@@ -4,7 +4,7 @@
 use std::fmt::Debug;
 
 use backon::BackoffBuilder;
-use futures::{AsyncBufReadExt, TryStreamExt, future::select_all};
+use futures::{TryStreamExt, future::select_all};
 use k8s_openapi::api::{
     core::v1::{PersistentVolume, PersistentVolumeClaim},
     storage::v1::StorageClass,
@@ -19,8 +19,8 @@ use tokio::time::{Instant, timeout};
 
 use super::{MemberClient, limits, ownership, row, rows::Kind, trimmed::Trimmed};
 use cluster::{
-    AFTER_TOO_MUCH, LIST_PAUSE, LONGEST_PAUSE, Reading, WATCH_SECONDS, WATCH_SILENCE, is_before, items::Items,
-    object_in, pauses, with_causes,
+    AFTER_TOO_MUCH, LONGEST_PAUSE, WATCH_SECONDS, WATCH_SILENCE, is_before, items::Items, object_in, pauses, read_list,
+    with_causes,
 };
 use domain::volume::VolumeHash;
 
@@ -147,42 +147,20 @@ impl Watched<'_> {
     where
         K: Resource<DynamicType = ()> + DeserializeOwned,
     {
-        let rows = &self.cluster.rows;
         let mut pages = 0;
         let mut wanted = ListParams::default().labels(self.selector);
         wanted.limit = in_pages.then_some(PAGE);
         loop {
-            let mut request = self.request::<K>().list(&wanted).map_err(kube::Error::BuildRequest)?;
-            request.extensions_mut().insert(Reading::InPieces);
-            let mut text = std::pin::pin!(self.cluster.client.request_stream(request).await?);
-            let mut items = Items::of_list();
-            loop {
-                let piece = timeout(LIST_PAUSE, text.fill_buf()).await.map_err(std::io::Error::from).flatten();
-                let piece = piece.map_err(kube::Error::ReadEvents)?;
-                if piece.is_empty() {
-                    break;
-                }
-                let read = piece.len();
+            let request = self.request::<K>().list(&wanted).map_err(kube::Error::BuildRequest)?;
+            let head = read_list(&self.cluster.client, request, Items::of_list(), |items, piece| {
                 let decoded = items.feed(piece, &mut |item| {
                     *count += 1;
                     serde_json::from_slice(item).map(|object| take(Change::Put { object, listing: true }))
                 });
                 decoded.map_err(kube::Error::SerdeError)?;
-                text.consume_unpin(read);
-                let reason = rows.too_much().or_else(|| limits::overlong(*count, items.unfinished()));
-                if let Some(reason) = reason {
-                    let (member, object) = (&*self.cluster.member, object_in(items.begun()).unwrap_or_default());
-                    tracing::error!(
-                        member,
-                        kind = ?self.kind,
-                        object,
-                        reason,
-                        "the list is read no further than this object: the member is used again once there is less in it"
-                    );
-                    return Err(Stopped::TooMuch(reason));
-                }
-            }
-            let head = items.head().map_err(kube::Error::SerdeError)?;
+                self.bound(*count, items)
+            });
+            let head = head.await?;
             if head.next.is_empty() {
                 return Ok(head.resource_version);
             }
@@ -191,6 +169,21 @@ impl Watched<'_> {
             *count = (*count).max(pages * PAGE as usize);
             wanted.continue_token = Some(head.next);
         }
+    }
+
+    /// Ends a list that says too much. `count`: of its objects so far.
+    fn bound(self, count: usize, items: &Items) -> Result<(), Stopped> {
+        let reason = self.cluster.rows.too_much().or_else(|| limits::overlong(count, items.unfinished()));
+        let Some(reason) = reason else { return Ok(()) };
+        let (member, object) = (&*self.cluster.member, object_in(items.begun()).unwrap_or_default());
+        tracing::error!(
+            member,
+            kind = ?self.kind,
+            object,
+            reason,
+            "the list is read no further than this object: the member is used again once there is less in it"
+        );
+        Err(Stopped::TooMuch(reason))
     }
 
     /// Watches from a version on, until it has lost its thread; with a reason, where the member says too much.

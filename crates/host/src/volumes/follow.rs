@@ -3,7 +3,7 @@
 
 use std::{convert::Infallible, pin::pin, time::Duration};
 
-use futures::{AsyncBufReadExt, TryStreamExt};
+use futures::TryStreamExt;
 use k8s_openapi::api::core::v1::PersistentVolume;
 use kube::{
     Resource, ResourceExt,
@@ -19,8 +19,7 @@ use tokio::{
 use super::HostVolumes;
 use crate::{Host, volume::OfSpec};
 use cluster::{
-    Aside, LIST_PAUSE, LONGEST_PAUSE, Reading, WATCH_SECONDS, WATCH_SILENCE, items::Items, pauses, trimmed::Trimmed,
-    with_causes,
+    Aside, LONGEST_PAUSE, WATCH_SECONDS, WATCH_SILENCE, items::Items, pauses, read_list, trimmed::Trimmed, with_causes,
 };
 
 /// As it is listed and watched.
@@ -85,26 +84,16 @@ async fn read(host: &Host, volumes: &HostVolumes, in_pages: bool) -> Result<Stri
     volumes.begin();
     loop {
         let mut request = request().list(&wanted).map_err(kube::Error::BuildRequest)?;
-        request.extensions_mut().insert(Reading::InPieces);
         if !in_pages {
             // That it cannot write them all in time says nothing of whether it answers others.
             request.extensions_mut().insert(Aside);
         }
-        let mut text = pin!(host.client.request_stream(request).await?);
-        let mut items = Items::of_list();
-        loop {
-            let piece = timeout(LIST_PAUSE, text.fill_buf()).await.map_err(std::io::Error::from).flatten();
-            let piece = piece.map_err(kube::Error::ReadEvents)?;
-            if piece.is_empty() {
-                break;
-            }
-            let read = piece.len();
+        let head = read_list(&host.client, request, Items::of_list(), |items, piece| {
             let decoded = items
                 .feed(piece, &mut |item| serde_json::from_slice::<Volume>(item).map(|volume| volumes.put(&volume)));
-            decoded.map_err(kube::Error::SerdeError)?;
-            text.consume_unpin(read);
-        }
-        let head = items.head().map_err(kube::Error::SerdeError)?;
+            decoded.map_err(kube::Error::SerdeError)
+        });
+        let head = head.await?;
         if head.next.is_empty() {
             volumes.complete();
             return Ok(head.resource_version);

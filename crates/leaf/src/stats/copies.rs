@@ -4,11 +4,9 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     convert::Infallible,
-    pin::pin,
     time::Duration,
 };
 
-use futures::AsyncBufReadExt;
 use k8s_openapi::api::core::v1::Pod;
 use kube::{Client, Resource, ResourceExt, api::ListParams, core::Request};
 use tokio::time::{Instant, timeout_at};
@@ -18,7 +16,7 @@ use super::{
     summary::{CopiedPod, Copies},
 };
 use crate::{limits::overlong, ownership::COPY_OF};
-use cluster::{Reading, items::Items, with_causes};
+use cluster::{items::Items, read_list, with_causes};
 
 /// Pods at a time, of a list; and where so many have not come in time, of which half are asked for where those do not come either, and so on.
 const PAGE: u32 = 500;
@@ -82,6 +80,19 @@ impl std::fmt::Display for Unread {
     }
 }
 
+impl From<kube::Error> for Unread {
+    fn from(error: kube::Error) -> Self {
+        let next = match &error {
+            kube::Error::Api(status) if status.code == 410 => {
+                status.metadata.as_ref().and_then(|metadata| metadata.continue_.clone()).filter(|next| !next.is_empty())
+            }
+            kube::Error::SerdeError(error) => return Self::Other(format!("what is answered is no list: {error}")),
+            _ => None,
+        };
+        next.map_or_else(|| Self::Other(with_causes(&error)), Self::Forgotten)
+    }
+}
+
 impl Listing {
     /// Reads on for so long. Why it has not come to the end.
     pub(super) async fn go_on(&mut self, client: &Client, ours: &str, time: Duration) -> Result<(), String> {
@@ -141,29 +152,11 @@ fn at_a_time(in_vain: u32) -> u32 {
     }
 }
 
-fn unread(error: &kube::Error) -> Unread {
-    let next = match error {
-        kube::Error::Api(status) if status.code == 410 => {
-            status.metadata.as_ref().and_then(|metadata| metadata.continue_.clone()).filter(|next| !next.is_empty())
-        }
-        _ => None,
-    };
-    next.map_or_else(|| Unread::Other(with_causes(error)), Unread::Forgotten)
-}
-
 /// The copies on one page, and how to ask for the next one.
 async fn page(client: &Client, wanted: &ListParams) -> Result<(Found, Option<String>), Unread> {
-    let request = Request::new(Pod::url_path(&(), None)).list(wanted);
-    let mut request = request.map_err(|error| Unread::Other(error.to_string()))?;
-    request.extensions_mut().insert(Reading::InPieces);
-    let mut page = pin!(client.request_stream(request).await.map_err(|error| unread(&error))?);
-    let (mut items, mut found, mut count) = (Items::of("items", LONGEST), Found::default(), 0);
-    loop {
-        let piece = page.fill_buf().await.map_err(|error| Unread::Other(with_causes(&error)))?;
-        if piece.is_empty() {
-            break;
-        }
-        let read = piece.len();
+    let request = Request::new(Pod::url_path(&(), None)).list(wanted).map_err(kube::Error::BuildRequest)?;
+    let (mut found, mut count) = (Found::default(), 0);
+    let head = read_list(client, request, Items::of("items", LONGEST), |items, piece| {
         let Ok(()) = items.feed(piece, &mut |item| -> Result<(), Infallible> {
             count += 1;
             // One that nobody understands does not hide the others.
@@ -172,12 +165,9 @@ async fn page(client: &Client, wanted: &ListParams) -> Result<(Found, Option<Str
             }
             Ok(())
         });
-        page.consume_unpin(read);
-        if let Some(reason) = overlong(count, items.unfinished()) {
-            return Err(Unread::Other(reason));
-        }
-    }
-    let head = items.head().map_err(|error| Unread::Other(format!("what is answered is no list: {error}")))?;
+        overlong(count, items.unfinished()).map_or(Ok(()), |reason| Err(Unread::Other(reason)))
+    });
+    let head = head.await?;
     Ok((found, Some(head.next).filter(|next| !next.is_empty())))
 }
 

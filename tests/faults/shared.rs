@@ -44,6 +44,13 @@ pub async fn release(bench: &Bench, caller: &Caller) {
     until(bench, SETTLED, "the host's volume is released", released).await;
 }
 
+async fn removal_waits_for_the_twin(bench: &Bench, caller: &Caller) {
+    release(bench, caller).await;
+    let refused = caller.delete(caller.handle().unwrap()).await.unwrap_err();
+    assert_eq!(refused.code(), Code::Aborted, "{refused}");
+    assert!(refused.message().contains("PersistentVolume twin"), "{refused}");
+}
+
 #[test]
 fn data_stays_for_the_other_volume_of_one_handle_and_is_its_own_once_it_is_the_only_one() {
     virtual_time::run(1, async {
@@ -55,10 +62,7 @@ fn data_stays_for_the_other_volume_of_one_handle_and_is_its_own_once_it_is_the_o
         for name in [caller.volume(), TWIN] {
             assert!(events(&bench).contains(name), "{name}: {}", events(&bench));
         }
-        release(&bench, &caller).await;
-        let refused = caller.delete(caller.handle().unwrap()).await.unwrap_err();
-        assert_eq!(refused.code(), Code::Aborted, "{refused}");
-        assert!(refused.message().contains("PersistentVolume twin"), "{refused}");
+        removal_waits_for_the_twin(&bench, &caller).await;
         caller.set_policy("Retain");
         lock(&bench.guard.history).let_go(caller.volume());
         bench.host.delete(VOLUMES, "", caller.volume()).unwrap();
@@ -115,10 +119,7 @@ fn removal_for_one_volume_waits_for_the_other_one_also_where_the_member_lets_nob
             make_twin(&bench, &caller);
             let say = || events(&bench).matches("not kept in the member yet").count() >= 2;
             until(&bench, SETTLED, "both say that it is not kept", say).await;
-            release(&bench, &caller).await;
-            let refused = caller.delete(caller.handle().unwrap()).await.unwrap_err();
-            assert_eq!(refused.code(), Code::Aborted, "{refused}");
-            assert!(refused.message().contains("PersistentVolume twin"), "{refused}");
+            removal_waits_for_the_twin(&bench, &caller).await;
             let claim = leaf(&bench, CLAIM).unwrap();
             assert!(claim["metadata"]["deletionTimestamp"].is_null(), "{is_leader}: {claim}");
             assert_eq!(bench.guard.wrong(), Vec::<String>::new());
@@ -143,10 +144,7 @@ fn removal_for_one_volume_waits_for_the_other_one_also_where_the_leaders_watch_h
             make_twin(&bench, &caller);
             let is_bound = || phase(bench.host.get(VOLUMES, "", TWIN)) == "Bound";
             until(&bench, SETTLED, "the other one has its claim", is_bound).await;
-            release(&bench, &caller).await;
-            let refused = caller.delete(caller.handle().unwrap()).await.unwrap_err();
-            assert_eq!(refused.code(), Code::Aborted, "{told}: {refused}");
-            assert!(refused.message().contains("PersistentVolume twin"), "{told}: {refused}");
+            removal_waits_for_the_twin(&bench, &caller).await;
             let claim = leaf(&bench, CLAIM).unwrap();
             assert!(claim["metadata"]["deletionTimestamp"].is_null(), "{told}: {claim}");
             assert_eq!(bench.guard.wrong(), Vec::<String>::new());

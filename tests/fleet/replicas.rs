@@ -105,6 +105,16 @@ impl Replicas {
         Self { world, seen, agents: BTreeMap::new(), begun: 0 }
     }
 
+    /// Of which the first works and the second stands by; their names.
+    async fn two_of(members: u32) -> (Self, [String; 2]) {
+        let mut replicas = Self::of(members).await;
+        let first = replicas.begin();
+        replicas.world.all_run().await;
+        let second = replicas.begin();
+        sleep(MINUTE).await;
+        (replicas, [first, second])
+    }
+
     /// Its name.
     fn begin(&mut self) -> String {
         self.begun += 1;
@@ -237,11 +247,7 @@ fn members() -> u32 {
 #[test]
 fn members_of_an_agent_that_died_are_another_ones_in_time_and_their_nodes_and_pods_stay_as_they_are() {
     story(async {
-        let mut replicas = Replicas::of(members()).await;
-        let first = replicas.begin();
-        replicas.world.all_run().await;
-        replicas.begin();
-        sleep(MINUTE).await;
+        let (mut replicas, [first, _]) = Replicas::two_of(members()).await;
         replicas.kill(&first);
         let took = until_taken_over(&replicas, &first, Instant::now(), TAKEN_OVER).await;
         println!("all members are another agent's {took:?} after a kill");
@@ -251,11 +257,7 @@ fn members_of_an_agent_that_died_are_another_ones_in_time_and_their_nodes_and_po
 #[test]
 fn members_of_an_agent_that_was_asked_to_end_are_another_ones_at_once() {
     story(async {
-        let mut replicas = Replicas::of(members()).await;
-        let first = replicas.begin();
-        replicas.world.all_run().await;
-        replicas.begin();
-        sleep(MINUTE).await;
+        let (mut replicas, [first, _]) = Replicas::two_of(members()).await;
         let asked = Instant::now();
         replicas.stop(&first).await;
         let took = until_taken_over(&replicas, &first, asked, GIVEN_BACK).await;
@@ -267,11 +269,7 @@ fn members_of_an_agent_that_was_asked_to_end_are_another_ones_at_once() {
 #[test]
 fn agent_that_stands_by_comes_and_goes_and_moves_nothing() {
     story(async {
-        let mut replicas = Replicas::of(20).await;
-        let first = replicas.begin();
-        replicas.world.all_run().await;
-        let second = replicas.begin();
-        sleep(MINUTE).await;
+        let (mut replicas, [first, second]) = Replicas::two_of(20).await;
         let (before, since) = (replicas.lists(&first), Instant::now());
         sleep(MINUTE).await;
         let usual = replicas.lists(&first) - before;

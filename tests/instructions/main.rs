@@ -10,6 +10,8 @@
 mod authority;
 mod callgrind;
 mod figures;
+#[path = "../provisioner.rs"]
+mod provisioner;
 mod uncounted;
 mod world;
 

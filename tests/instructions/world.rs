@@ -6,11 +6,7 @@ use cluster::{Dial, Transport, metrics::Metrics};
 use commands::{args::KosmosClusters, run::driver::Driver};
 use csi::{
     controller::Controller,
-    v1::{
-        self, CapacityRange, CreateVolumeRequest, DeleteVolumeRequest, Topology, TopologyRequirement, VolumeCapability,
-        controller_server::Controller as _,
-        volume_capability::{AccessMode, AccessType, MountVolume, access_mode::Mode},
-    },
+    v1::{DeleteVolumeRequest, controller_server::Controller as _},
 };
 use http_body_util::BodyExt;
 use k8s_openapi::{ByteString, api::core::v1::Secret};
@@ -32,6 +28,7 @@ use tower::{BoxError, ServiceExt};
 
 use super::{
     authority::AUTHORITY,
+    provisioner::{creation, host_volume},
     uncounted::{Uncounted, counted},
 };
 
@@ -88,7 +85,7 @@ impl World {
         let made = self.host.create(CLAIMS, json!({"metadata": metadata, "spec": spec})).unwrap();
         let uid = text(&made, "/metadata/uid");
         let (name, mut answer) = (format!("pvc-{uid}"), None);
-        let request = creation(&name, &claim);
+        let request = creation(&name, &claim, "m0");
         self.settle();
         counted(
             &self.runtime,
@@ -188,42 +185,4 @@ fn with_deadline<T>(message: T) -> Request<T> {
     let mut request = Request::new(message);
     request.set_timeout(PATIENCE);
     request
-}
-
-/// As external-provisioner asks.
-fn creation(name: &str, claim: &str) -> CreateVolumeRequest {
-    let parameters = [
-        ("leafStorageClass", "now"),
-        ("csi.storage.k8s.io/pvc/namespace", SHOP),
-        ("csi.storage.k8s.io/pvc/name", claim),
-        ("csi.storage.k8s.io/pv/name", name),
-    ];
-    let place = Topology { segments: [("topology.kosmos.csi.io/member".to_owned(), "m0".to_owned())].into() };
-    CreateVolumeRequest {
-        name: name.to_owned(),
-        capacity_range: Some(CapacityRange { required_bytes: 1 << 30, limit_bytes: 0 }),
-        volume_capabilities: vec![VolumeCapability {
-            access_type: Some(AccessType::Mount(MountVolume::default())),
-            access_mode: Some(AccessMode { mode: Mode::SingleNodeMultiWriter.into() }),
-        }],
-        parameters: parameters.map(|(key, value)| (key.to_owned(), value.to_owned())).into(),
-        accessibility_requirements: Some(TopologyRequirement {
-            requisite: vec![place.clone()],
-            preferred: vec![place],
-        }),
-        ..CreateVolumeRequest::default()
-    }
-}
-
-/// As external-provisioner makes it of the answer.
-fn host_volume(name: &str, claim: &str, uid: &str, given: &v1::Volume) -> serde_json::Value {
-    json!({
-        "metadata": {"name": name, "annotations": {"pv.kubernetes.io/provisioned-by": DRIVER}},
-        "spec": {
-            "accessModes": ["ReadWriteOnce"], "capacity": {"storage": given.capacity_bytes.to_string()},
-            "storageClassName": "kosmos", "persistentVolumeReclaimPolicy": "Delete",
-            "claimRef": {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "namespace": SHOP, "name": claim, "uid": uid},
-            "csi": {"driver": DRIVER, "volumeHandle": given.volume_id, "volumeAttributes": given.volume_context},
-        },
-    })
 }

@@ -12,6 +12,8 @@ mod collector;
 mod fill;
 mod moves;
 mod process;
+#[path = "../provisioner.rs"]
+mod provisioner;
 
 use std::time::Duration;
 

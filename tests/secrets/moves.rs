@@ -6,19 +6,17 @@ use std::{
     time::{Duration, Instant},
 };
 
-use csi::{
-    client::Client,
-    v1::{
-        CapacityRange, CreateVolumeRequest, Topology, TopologyRequirement, Volume, VolumeCapability,
-        volume_capability::{AccessMode, AccessType, MountVolume, access_mode::Mode},
-    },
-};
+use csi::{client::Client, v1::Volume};
 use k8s_openapi::ByteString;
 use serde_json::{Value, json};
 use simulate::{Cluster, text};
 use tokio::time::sleep;
 
-use super::{PATIENCE, SHOP, told_by};
+use super::{
+    PATIENCE, SHOP,
+    provisioner::{creation, host_volume},
+    told_by,
+};
 
 const CLAIMS: &str = "persistentvolumeclaims";
 const VOLUMES: &str = "persistentvolumes";
@@ -91,14 +89,7 @@ async fn give_volume(socket: &Path, host: &Cluster, member: &str) {
     let uid = text(&claim, "/metadata/uid");
     let name = format!("pvc-{uid}");
     let volume = create(socket, &name, member).await;
-    let claim_ref =
-        json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "namespace": SHOP, "name": CLAIM, "uid": uid});
-    let source =
-        json!({"driver": "kosmos.csi.io", "volumeHandle": volume.volume_id, "volumeAttributes": volume.volume_context});
-    let spec = json!({"accessModes": ["ReadWriteOnce"], "capacity": {"storage": "1Gi"}, "storageClassName": CLASS,
-        "persistentVolumeReclaimPolicy": "Delete", "claimRef": claim_ref, "csi": source});
-    let notes = json!({"pv.kubernetes.io/provisioned-by": "kosmos.csi.io"});
-    host.create(VOLUMES, json!({"metadata": {"name": name, "annotations": notes}, "spec": spec})).unwrap();
+    host.create(VOLUMES, host_volume(&name, CLAIM, uid, &volume)).unwrap();
     let began = Instant::now();
     let is_bound = || host.get(CLAIMS, SHOP, CLAIM).is_some_and(|claim| text(&claim, "/status/phase") == "Bound");
     while !is_bound() {
@@ -108,27 +99,7 @@ async fn give_volume(socket: &Path, host: &Cluster, member: &str) {
 }
 
 async fn create(socket: &Path, name: &str, member: &str) -> Volume {
-    let parameters = [
-        ("leafStorageClass", "now"),
-        ("csi.storage.k8s.io/pvc/namespace", SHOP),
-        ("csi.storage.k8s.io/pvc/name", CLAIM),
-        ("csi.storage.k8s.io/pv/name", name),
-    ];
-    let place = Topology { segments: [("topology.kosmos.csi.io/member".to_owned(), member.to_owned())].into() };
-    let request = CreateVolumeRequest {
-        name: name.to_owned(),
-        capacity_range: Some(CapacityRange { required_bytes: 1 << 30, limit_bytes: 0 }),
-        volume_capabilities: vec![VolumeCapability {
-            access_type: Some(AccessType::Mount(MountVolume::default())),
-            access_mode: Some(AccessMode { mode: Mode::SingleNodeMultiWriter.into() }),
-        }],
-        parameters: parameters.map(|(key, value)| (key.to_owned(), value.to_owned())).into(),
-        accessibility_requirements: Some(TopologyRequirement {
-            requisite: vec![place.clone()],
-            preferred: vec![place],
-        }),
-        ..CreateVolumeRequest::default()
-    };
+    let request = creation(name, CLAIM, member);
     let (client, began) = (Client::new(socket).unwrap(), Instant::now());
     loop {
         match client.create_volume(request.clone(), PATIENCE).await {

@@ -4,18 +4,16 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use simulate::{
-    faults::{Action, Asked},
-    text,
-};
+use simulate::{Backup, text};
 use tokio::time::sleep;
 
 use super::{
-    CLAIM, CLAIMS, DATA, MOVES, STEP, Story, VOLUMES, at_the_end,
+    CLAIM, CLAIMS, DATA, MOVES, Story, VOLUMES, at_the_end,
     forgotten::SURE,
     gone::{SEEN, approves, condition, told},
-    hands::{TRIED, calls_off, has_mover},
+    hands::{TRIED, calls_off, copies, mover_begins},
     killed::story_in,
+    lost::with_a_copy_that_is_not_kept,
     play::Mood,
 };
 use crate::{
@@ -57,6 +55,32 @@ async fn stays_and_is_told_of(story: &Story, phase: &str) {
     assert!(message.contains(TOLD), "{phase}: {message}");
 }
 
+/// Its copy holds all, and the backup of the member that has it is of when it was being filled.
+async fn ready() -> (Story, Backup) {
+    let story = story_in("Copying").await;
+    mover_begins(&story, 1).await;
+    let backup = story.bench.members[1].backup();
+    story.play.is(Mood::Well);
+    story.comes_to("Ready").await;
+    (story, backup)
+}
+
+/// The host leads to the copy, with a backup of the same time.
+async fn moved() -> (Story, Backup) {
+    let (story, backup) = ready().await;
+    approves(&story);
+    story.comes_to("Succeeded").await;
+    sleep(Duration::from_secs(5)).await;
+    (story, backup)
+}
+
+async fn comes_home_from(story: &Story, backup: &Backup) {
+    roll_back_member(&story.bench, 1, backup);
+    sleep(SURE * 3).await;
+    assert_eq!(story.found(), Ok((1, DATA.to_owned())), "{}", story.trace());
+    assert_eq!(story.left(), [""; 0], "{}", story.trace());
+}
+
 #[test]
 fn copy_whose_volume_is_another_one_is_given_to_nobody_and_its_move_can_be_called_off() {
     for phase in ["Waiting", "Copying", "Ready"] {
@@ -90,13 +114,7 @@ fn copy_whose_volume_somebody_deletes_is_given_to_nobody_though_its_claim_holds_
 #[test]
 fn copy_whose_member_is_restored_from_a_backup_of_before_it_was_placed_is_given_to_nobody() {
     virtual_time::run(1, async {
-        let story = story_in("Copying").await;
-        while !has_mover(&story, 1) {
-            sleep(STEP).await;
-        }
-        let backup = story.bench.members[1].backup();
-        story.play.is(Mood::Well);
-        story.comes_to("Ready").await;
+        let (story, backup) = ready().await;
         roll_back_member(&story.bench, 1, &backup);
         sleep(SEEN).await;
         stays_and_is_told_of(&story, "Ready").await;
@@ -111,12 +129,7 @@ fn source_whose_member_is_restored_from_a_backup_of_before_the_move_is_closed_an
     virtual_time::run(1, async {
         let story = Story::new(Script { places: vec![0], ..Script::new(CLAIM) }).await;
         let backup = story.bench.members[0].backup();
-        story.play.is(Mood::Linger);
-        story.asks(1, &json!({}));
-        story.comes_to("Copying").await;
-        while !(has_mover(&story, 0) && has_mover(&story, 1)) {
-            sleep(STEP).await;
-        }
+        copies(&story).await;
         roll_back(&story.bench, &backup);
         sleep(SEEN).await;
         story.comes_to("Copying").await;
@@ -133,20 +146,8 @@ fn source_whose_member_is_restored_from_a_backup_of_before_the_move_is_closed_an
 #[test]
 fn copy_that_the_host_leads_to_comes_home_where_its_member_is_restored_from_a_backup_of_before_that() {
     virtual_time::run(1, async {
-        let story = story_in("Copying").await;
-        while !has_mover(&story, 1) {
-            sleep(STEP).await;
-        }
-        let backup = story.bench.members[1].backup();
-        story.play.is(Mood::Well);
-        story.comes_to("Ready").await;
-        approves(&story);
-        story.comes_to("Succeeded").await;
-        sleep(Duration::from_secs(5)).await;
-        roll_back_member(&story.bench, 1, &backup);
-        sleep(SURE * 3).await;
-        assert_eq!(story.found(), Ok((1, DATA.to_owned())), "{}", story.trace());
-        assert_eq!(story.left(), [""; 0], "{}", story.trace());
+        let (story, backup) = moved().await;
+        comes_home_from(&story, &backup).await;
     });
 }
 
@@ -154,21 +155,12 @@ fn copy_that_the_host_leads_to_comes_home_where_its_member_is_restored_from_a_ba
 #[test]
 fn copy_that_the_host_leads_to_comes_home_also_where_the_backup_does_not_know_it_for_one() {
     virtual_time::run(1, async {
-        let story = Story::new(Script { places: vec![0], ..Script::new(CLAIM) }).await;
-        let keeps = |at: usize, asked: &Asked| at == 2 && asked.verb.writes() && asked.resource == VOLUMES;
-        story.bench.guard.set_fate(move |_, at, asked| if keeps(at, asked) { Action::Hang } else { Action::Pass });
-        story.asks(1, &json!({}));
-        while !has_mover(&story, 1) {
-            sleep(STEP).await;
-        }
+        let story = with_a_copy_that_is_not_kept().await;
         let backup = story.bench.members[1].backup();
         story.bench.guard.heal();
         sleep(SEEN).await;
         story.comes_to("Succeeded").await;
-        roll_back_member(&story.bench, 1, &backup);
-        sleep(SURE * 3).await;
-        assert_eq!(story.found(), Ok((1, DATA.to_owned())), "{}", story.trace());
-        assert_eq!(story.left(), [""; 0], "{}", story.trace());
+        comes_home_from(&story, &backup).await;
     });
 }
 
@@ -176,16 +168,7 @@ fn copy_that_the_host_leads_to_comes_home_also_where_the_backup_does_not_know_it
 #[test]
 fn source_whose_time_has_passed_is_kept_where_the_copy_is_as_a_backup_of_before_it_was_placed_has_it() {
     virtual_time::run(1, async {
-        let story = story_in("Copying").await;
-        while !has_mover(&story, 1) {
-            sleep(STEP).await;
-        }
-        let backup = story.bench.members[1].backup();
-        story.play.is(Mood::Well);
-        story.comes_to("Ready").await;
-        approves(&story);
-        story.comes_to("Succeeded").await;
-        sleep(Duration::from_secs(5)).await;
+        let (story, backup) = moved().await;
         roll_back_member(&story.bench, 1, &backup);
         story.play.write(1, &volume(&story), OF_BEFORE);
         story.bench.host.change(MOVES, SHOP, "to", |of| of["spec"]["deleteSourceAfter"] = json!("0s")).unwrap();

@@ -4,16 +4,14 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use simulate::{
-    faults::{Action, Asked},
-    text,
-};
+use simulate::text;
 use tokio::time::sleep;
 
 use super::{
     CLAIM, CLAIMS, DATA, MOMENTS, MOVES, SOME, STEP, Story, VOLUMES, YARD, at_the_end, disturbed,
     forgotten::remove_by_force,
     killed::{PHASES, story_in},
+    lost::with_a_copy_that_is_not_kept,
     none_is_wrong,
     play::Mood,
 };
@@ -45,7 +43,7 @@ async fn copying() -> Story {
     story
 }
 
-async fn copies(story: &Story) {
+pub(super) async fn copies(story: &Story) {
     story.play.is(Mood::Linger);
     story.asks(1, &json!({}));
     story.comes_to("Copying").await;
@@ -64,6 +62,12 @@ fn movers(story: &Story) -> Vec<String> {
 pub(super) fn has_mover(story: &Story, at: usize) -> bool {
     let is_one = |pod: &Value| text(pod, "/metadata/namespace") == YARD && text(pod, "/status/phase") == "Running";
     story.bench.members[at].list("pods").iter().any(|pod| is_one(pod))
+}
+
+pub(super) async fn mover_begins(story: &Story, at: usize) {
+    while !has_mover(story, at) {
+        sleep(STEP).await;
+    }
 }
 
 async fn has_begun(story: &Story) {
@@ -340,17 +344,7 @@ fn copy_at_home_whose_volume_somebody_deletes_goes_with_its_move_and_another_can
 #[test]
 fn copy_whose_claim_somebody_deletes_before_its_volume_is_kept_is_begun_anew_with_another() {
     virtual_time::run(1, async {
-        let story = story().await;
-        let keeps = |asked: &Asked| asked.verb.writes() && asked.resource == VOLUMES;
-        story.bench.guard.set_fate(
-            move |_, at, asked| {
-                if at == 2 && keeps(asked) { Action::Hang } else { Action::Pass }
-            },
-        );
-        story.asks(1, &json!({}));
-        while !has_mover(&story, 1) {
-            sleep(STEP).await;
-        }
+        let story = with_a_copy_that_is_not_kept().await;
         let uid = |story: &Story| {
             let there = story.bench.members[1].list(CLAIMS).into_iter().find(|claim| is_in_the_yard(claim));
             there.map(|claim| text(&claim, "/metadata/uid").to_owned())

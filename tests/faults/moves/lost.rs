@@ -8,11 +8,21 @@ use simulate::{
 use tokio::time::sleep;
 
 use super::{
-    CLAIM, CLAIMS, MOVES, STEP, Story, VOLUMES, YARD, at_the_end,
-    hands::{TRIED, calls_off, delete, has_mover, is_in_the_yard, loses_mover},
+    CLAIM, CLAIMS, MOVES, Story, VOLUMES, YARD, at_the_end,
+    hands::{TRIED, calls_off, delete, is_in_the_yard, loses_mover, mover_begins},
     killed::story_in,
 };
 use crate::{bench::SHOP, caller::Script, virtual_time};
+
+/// Its receiver runs, and until that is healed nothing is written on the volume that it fills.
+pub(super) async fn with_a_copy_that_is_not_kept() -> Story {
+    let story = Story::new(Script { places: vec![0], ..Script::new(CLAIM) }).await;
+    let keeps = |at: usize, asked: &Asked| at == 2 && asked.verb.writes() && asked.resource == VOLUMES;
+    story.bench.guard.set_fate(move |_, at, asked| if keeps(at, asked) { Action::Hang } else { Action::Pass });
+    story.asks(1, &json!({}));
+    mover_begins(&story, 1).await;
+    story
+}
 
 /// The one that its claim in the yard has.
 fn volume(story: &Story) -> String {
@@ -57,15 +67,7 @@ fn copy_whose_volume_somebody_deletes_is_told_of_while_the_pods_of_the_source_ar
 #[test]
 fn copy_whose_volume_somebody_deletes_while_it_is_prepared_is_begun_anew_with_another() {
     virtual_time::run(1, async {
-        let story = Story::new(Script { places: vec![0], ..Script::new(CLAIM) }).await;
-        let keeps = |asked: &Asked| asked.verb.writes() && asked.resource == VOLUMES;
-        let fate =
-            move |_: u64, at: usize, asked: &Asked| if at == 2 && keeps(asked) { Action::Hang } else { Action::Pass };
-        story.bench.guard.set_fate(fate);
-        story.asks(1, &json!({}));
-        while !has_mover(&story, 1) {
-            sleep(STEP).await;
-        }
+        let story = with_a_copy_that_is_not_kept().await;
         let before = volume(&story);
         loses(&story, &before);
         sleep(TRIED).await;

@@ -46,6 +46,17 @@ fn older_control_plane_is_of_the_minor_version_before() {
 }
 
 #[test]
+fn game_day_without_a_fault_that_was_played_leaves_the_page_and_says_what_plays_them() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut make = Command::new("make");
+    make.args(["game-day", "CARGO=false"]).env("CARGO_TARGET_DIR", folder.path()).env_remove("MAKEFLAGS");
+    let output = make.output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    let said = String::from_utf8(output.stdout).unwrap();
+    assert!(said.contains("no fault was played") && said.contains("make faults-real"), "{said}");
+}
+
+#[test]
 fn the_longest_of_any_number_of_tests_are_told() {
     let folder = tempfile::tempdir().unwrap();
     let (log, clusters) = (folder.path().join("log"), folder.path().join("times.tsv"));

@@ -163,6 +163,12 @@ impl MemberClient {
     }
 }
 
+/// The member that lets us not do it.
+pub fn denied_by(error: &Error) -> Option<&str> {
+    let Error::Denied(said) = error else { return None };
+    said.strip_prefix("member ")?.split_once(": ").map(|(member, _)| member)
+}
+
 /// A JSON patch: a list of tests that must hold and changes that are made only then.
 fn json_patch(operations: serde_json::Value) -> Result<Patch<()>> {
     let patch = serde_json::from_value(operations).map(Patch::Json);

@@ -75,7 +75,7 @@ fn mover_that_a_member_goes_on_refusing_is_told_of_and_the_other_one_waits_for_i
             let attempt = of(&story)["status"]["attempt"].clone();
             let message = is_stalled_all_the_time(&story, "StepFailed").await;
             assert!(message.contains("member m0: create the pod of a mover"), "{message}");
-            assert_eq!(message.contains("kosmos-csi member check"), code == 403, "{message}");
+            assert_eq!(message.contains("`kosmos-csi member check m0 --moves`"), code == 403, "{message}");
             sleep(SEEN).await;
             assert_eq!(of(&story)["status"]["attempt"], attempt, "{}", story.trace());
             story.bench.guard.heal();

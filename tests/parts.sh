@@ -45,12 +45,17 @@ has_passed() {
     [ -e "$folder/$1.passed" ]
 }
 
-# How far it is.
+# How far it is, and how long that took in sum.
 list() {
-    local part
+    local part took count=0 seconds=0
     for part in "$@"; do
-        printf '%-60s %s\n' "$part" "$(sed 's/.*/passed after & s/' "$folder/$part.passed" 2>/dev/null || true)"
+        took=$(cat "$folder/$part.passed" 2>/dev/null || true)
+        printf '%-60s %s\n' "$part" "${took:+passed after $took s}"
+        if [ -n "$took" ]; then
+            count=$((count + 1)) seconds=$((seconds + took))
+        fi
     done
+    echo "$count of $# parts have passed, in $((seconds / 3600)) h $((seconds / 60 % 60)) min $((seconds % 60)) s"
 }
 
 # Nobody else plays beside it.

@@ -57,6 +57,25 @@ fn game_day_without_a_fault_that_was_played_leaves_the_page_and_says_what_plays_
 }
 
 #[test]
+fn list_of_parts_ends_with_how_many_have_passed_and_how_long_they_took() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("first.passed"), "61\n").unwrap();
+    fs::write(folder.path().join("second.passed"), "3600\n").unwrap();
+    let script = "set -eu -o pipefail; besides=(); . tests/parts.sh; list first second third";
+    let output = Command::new("bash").args(["-c", script]).env("folder", folder.path()).output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    let said = String::from_utf8(output.stdout).unwrap();
+    let lines: Vec<_> = said.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect();
+    let expected = [
+        "first passed after 61 s",
+        "second passed after 3600 s",
+        "third",
+        "2 of 3 parts have passed, in 1 h 1 min 1 s",
+    ];
+    assert_eq!(lines, expected);
+}
+
+#[test]
 fn the_longest_of_any_number_of_tests_are_told() {
     let folder = tempfile::tempdir().unwrap();
     let (log, clusters) = (folder.path().join("log"), folder.path().join("times.tsv"));

@@ -170,6 +170,11 @@ bench-members: ## The driver with 1, 100 and 1,000 simulated members: memory, fi
 	@$(call say,members)
 	@time $(BENCH) --members $(MEMBERS_OF_BENCH)
 
+.PHONY: bench-goals
+bench-goals: ## What is to hold with 1,000 simulated members, on a quiet machine: fails where it does not; goes on where it was ended; PARTS=<names> of tests/goals.sh --list
+	@$(call say,goals)
+	@time tests/goals.sh $(PARTS)
+
 .PHONY: bench-scheduler
 bench-scheduler: tools ## How the real scheduler fares among 1,000 virtual nodes that tell of their room, and where they need not; also target/bench-scheduler.json
 	@$(call say,release build)

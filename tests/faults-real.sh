@@ -139,20 +139,15 @@ play_on() {
     printf '%(%T)T  %s is left for another time\n' -1 "$part"
 }
 
-mapfile -t asked < <(if [ $# -gt 0 ] && [ "$1" != --list ]; then printf '%s\n' "$@"; else parts; fi)
 if [ "${1-}" = --list ]; then
     echo "seed $seed"
-    list "${asked[@]}"
-    exit
 fi
+ask "$@"
 alone_in "$target/faults-real"
 mkdir -p "$report"
 echo "$seed" >"$kept/seed"
 exec 8>&1
-left=()
-for part in "${asked[@]}"; do
-    has_passed "$part" || left+=("$part")
-done
+mapfile -t left < <(left_of "${asked[@]}")
 echo "SEED=$seed: ${#left[@]} of ${#asked[@]} parts are left; what each says is in $folder"
 for part in "${left[@]}"; do
     play_on "$part"

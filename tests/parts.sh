@@ -58,6 +58,23 @@ list() {
     echo "$count of $# parts have passed, in $((seconds / 3600)) h $((seconds / 60 % 60)) min $((seconds % 60)) s"
 }
 
+# Those of these that have not passed.
+left_of() {
+    local part
+    for part in "$@"; do
+        has_passed "$part" || echo "$part"
+    done
+}
+
+# The parts that are `asked` for: those that are named, or all. With --list it is said how far they are, and nothing is played.
+ask() {
+    mapfile -t asked < <(if [ $# -gt 0 ] && [ "$1" != --list ]; then printf '%s\n' "$@"; else parts; fi)
+    if [ "${1-}" = --list ]; then
+        list "${asked[@]}"
+        exit
+    fi
+}
+
 # Nobody else plays beside it.
 alone_in() {
     mkdir -p "$1" "$folder"

@@ -32,34 +32,16 @@ parts() {
     echo copies
     echo agents-one-at-a-time
     echo agents-take-over
-    echo build-of-the-bench
-    alone
-}
-
-# These tell how long things take: each is played by itself, once the others have ended.
-alone() {
     echo flood
-    echo idle-among-a-thousand
-    echo rate-among-a-thousand
-    echo start-among-a-thousand
-    echo files-of-a-thousand
-    echo takeover-among-a-thousand
-    echo agent-of-a-hundred
-    echo agent-of-a-thousand
 }
 
+# It compares how much is done in a second with a flood and without.
 is_alone() {
-    [[ $'\n'$(alone)$'\n' == *$'\n'"$1"$'\n'* ]]
+    [ "$1" = flood ]
 }
 
 faults() {
     KOSMOS_CSI_SEED=$seed KOSMOS_CSI_FAULTED_OPERATIONS=$count $cargo test --profile faults --test faults -- --nocapture --test-threads=1 "$@"
-}
-
-# Goals are held: it fails where one is missed.
-bench() {
-    $cargo build --release --bin kosmos-csi --example bench
-    "$target/release/examples/bench" --strict --json "$folder/$1.json" "${@:2}"
 }
 
 # How many operations a part has whose first schedule is so far from the first of all.
@@ -86,14 +68,6 @@ play() {
         flood) $cargo test --release --test floods among_ten -- --nocapture ;;
         agents-one-at-a-time) KOSMOS_CSI_SEEDS=1000 $cargo test --profile faults --test fleet one_agents_at_a_time -- --nocapture ;;
         agents-take-over) KOSMOS_CSI_MEMBERS=1000 $cargo test --profile faults --test fleet agent -- --nocapture --test-threads=1 ;;
-        build-of-the-bench) $cargo build --release --bin kosmos-csi --example bench ;;
-        idle-among-a-thousand) bench "$1" --members 1000 --volumes 100 --ask idle ;;
-        rate-among-a-thousand) bench "$1" --members 1000 --volumes 100 --ask rate ;;
-        start-among-a-thousand) bench "$1" --members 1000 --ask start --rounds 3 ;;
-        files-of-a-thousand) bench "$1" --members 1000 --ask files ;;
-        takeover-among-a-thousand) bench "$1" --members 1000 --volumes 100 --ask takeover ;;
-        agent-of-a-hundred) bench "$1" --members 100 --ask agent ;;
-        agent-of-a-thousand) bench "$1" --members 1000 --ask agent ;;
         *) echo "there is no part $1: --list shows them all" >&2 && return 2 ;;
     esac
 }
@@ -101,7 +75,7 @@ play() {
 # Whether something was.
 is_played() {
     case $1 in
-        planted-* | build-* | *-a-thousand | agent-of-a-hundred) true ;;
+        planted-* | build-*) true ;;
         *) [ "$(passed "$1")" -gt 0 ] ;;
     esac
 }
@@ -115,7 +89,6 @@ said() {
     case $1 in
         planted-*) sed -n 's/^[a-z-]*: /: /p' "$folder/$1.log" ;;
         flood) sed -n 's/^\(.* without a flood.*\)/: \1/p' "$folder/$1.log" ;;
-        *-a-thousand | agent-of-a-hundred) sed -n 's/^\(.*  reached\)$/\n    \1/p' "$folder/$1.log" ;;
         *) echo ": $(passed "$1") tests" ;;
     esac
 }
@@ -130,35 +103,28 @@ work() {
     done
 }
 
-mapfile -t asked < <(if [ $# -gt 0 ] && [ "$1" != --list ]; then printf '%s\n' "$@"; else parts; fi)
-if [ "${1-}" = --list ]; then
-    list "${asked[@]}"
-    exit
-fi
+ask "$@"
 alone_in "$target/soak"
 rm -rf "$folder"/*.taken
-left=()
-for part in "${asked[@]}"; do
-    has_passed "$part" || is_alone "$part" || left+=("$part")
+mapfile -t left < <(left_of "${asked[@]}")
+together=() by_itself=()
+for part in "${left[@]}"; do
+    if is_alone "$part"; then by_itself+=("$part"); else together+=("$part"); fi
 done
-by_themselves=()
-for part in "${asked[@]}"; do
-    has_passed "$part" || ! is_alone "$part" || by_themselves+=("$part")
-done
-echo "$((${#left[@]} + ${#by_themselves[@]})) of ${#asked[@]} parts are left, two at a time at first; what each says is in $folder"
+echo "${#left[@]} of ${#asked[@]} parts are left, two at a time but for the flood; what each says is in $folder"
 
 # Each worker is a group, so that all it began ends with it.
 workers=()
 trap 'for worker in "${workers[@]}"; do kill -- "-$worker" 2>/dev/null || true; done' EXIT
 trap exit INT TERM HUP
 set -m
-work "${left[@]}" 9>&- &
+work "${together[@]}" 9>&- &
 workers+=($!)
 backwards=()
-for part in "${left[@]}"; do backwards=("$part" "${backwards[@]}"); done
+for part in "${together[@]}"; do backwards=("$part" "${backwards[@]}"); done
 work "${backwards[@]}" 9>&- &
 workers+=($!)
 set +m
 wait
-for part in "${by_themselves[@]}"; do play_and_tell "$part" 9>&-; done
+for part in "${by_itself[@]}"; do play_and_tell "$part" 9>&-; done
 all_have_passed "${asked[@]}"

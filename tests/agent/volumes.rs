@@ -152,6 +152,33 @@ fn leaf_that_came_late_is_mounted_by_no_pod_and_the_one_that_is_restored_is() {
     });
 }
 
+/// A volume that moves away and back has the same handle again.
+#[test]
+fn leaf_of_before_its_volume_was_moved_is_mounted_by_no_pod_until_somebody_says_that_it_is_meant() {
+    story(1, async {
+        let world = standing(1).await;
+        world.claim("data");
+        let moved = |volume: &mut Value| {
+            volume["metadata"]["annotations"] = json!({"kosmos.csi.io/replaces": "of-before"});
+            volume["spec"]["csi"]["volumeAttributes"] = json!({"leafClaimUID": "of-now", "leafVolume": "pv-of-now"});
+        };
+        let volume = world.host.change("persistentvolumes", "", "pv", moved).unwrap();
+        let says_had_by = |uid: &str| {
+            let had = json!({"kosmos.csi.io/had-pv": uid});
+            world.member.change(CLAIMS, SHOP, "data", |claim| claim["metadata"]["annotations"] = had.clone()).unwrap();
+        };
+        says_had_by("of-before");
+        world.attach();
+        world.run_pod("web", Some("data"));
+        until("it says why", || world.says("web", "WaitsForVolume", "may be of before its volume was moved")).await;
+        sleep(Duration::from_mins(1)).await;
+        assert!(world.copy("web").is_none(), "it mounts what is older");
+        says_had_by(text(&volume, "/metadata/uid"));
+        until("it runs", || world.phase("web") == "Running").await;
+        assert_eq!(world.mounted("web"), "data");
+    });
+}
+
 #[test]
 fn pod_whose_volume_is_moved_waits_and_is_told_by_what() {
     story(1, async {

@@ -13,11 +13,15 @@ use kube::{
 use serde_json::json;
 use tokio::time::{Instant, sleep};
 
-use super::{Host, attachments, passed, unread, volume::volumes};
+use super::{
+    Host, attachments, passed, unread,
+    volume::{HostVolume, volumes},
+};
 use domain::{
     error::{Error, Result},
     volume::{
         Claim,
+        id::is_subdomain,
         replacement::{Replacement, SeenClaim, SeenVolume, decide},
     },
 };
@@ -219,6 +223,20 @@ impl Replacing {
         }
         Ok(())
     }
+}
+
+/// UID of the volume of this name, where it has been made in the place of another one and has this handle.
+pub async fn uid_of_replacement(host: &Host, name: &str, handle: &str) -> Result<Option<String>> {
+    if !is_subdomain(name) {
+        return Ok(None);
+    }
+    let answer = volumes(host).get(name).await;
+    let found = cluster::read(answer, name).map_err(|error| unread(&format!("get volume {name}"), &error))?;
+    let is_it = |volume: &PersistentVolume| {
+        let of_this = HostVolume::new(volume).is_some_and(|known| *known.handle == *handle);
+        of_this && volume.annotations().contains_key(REPLACES)
+    };
+    Ok(found.filter(is_it).and_then(|volume| volume.uid()))
 }
 
 fn see_volume(volume: &PersistentVolume) -> SeenVolume {

@@ -72,6 +72,13 @@ pub const OURS: &str = "kosmos.csi.io/";
 
 pub const FINALIZER: &str = "kosmos.csi.io/protect";
 
+/// Whether a claim says that this volume of the host had it. The handle, which it may say instead, is the same again where a volume has
+/// moved away and back.
+pub fn was_had_by(claim: &ObjectMeta, volume_uid: &str) -> bool {
+    let had = claim.annotations.as_ref().and_then(|notes| notes.get(HAD_VOLUME));
+    had.is_some_and(|had| had == volume_uid)
+}
+
 /// For whom a leaf claim was made, as it says itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MadeFor {

@@ -256,8 +256,24 @@ impl ClaimRow {
     /// can tell. One that was seen with the host's volume, or carries no finalizer of ours, was restored from a backup: people
     /// are told to do that.
     pub fn came_late(&self, told_uid: &str, told_volume: &str) -> bool {
-        let is_another = !self.is_or_was(told_uid) && self.volume() != Some(told_volume);
-        is_another && !told_volume.is_empty() && self.may_have_come_late()
+        self.is_another(told_uid, told_volume) && self.may_have_come_late()
+    }
+
+    /// Neither the claim that the host was told of, nor one in its place, nor with its volume.
+    pub fn is_another(&self, told_uid: &str, told_volume: &str) -> bool {
+        !told_volume.is_empty() && !self.is_or_was(told_uid) && self.volume() != Some(told_volume)
+    }
+
+    /// What people do about another one where a move has made this volume of the host: it may be of before.
+    pub fn may_be_of_before_move(&self, member: &str, told_volume: &str, volume_uid: &str) -> String {
+        let LeafPlace { namespace, claim } = &self.place;
+        format!(
+            "leaf claim {} of member {member} (UID {}) may be of before its volume was moved, as where it was restored from a backup: \
+             the host was given another one then, whose data is in leaf volume {told_volume}. Restore that one and its volume there under \
+             their names. Where this one has the data that is wanted, say so in the member: `kubectl annotate --overwrite -n {namespace} \
+             pvc {claim} {HAD_VOLUME}={volume_uid}`",
+            self.place, self.uid
+        )
     }
 
     pub fn may_have_come_late(&self) -> bool {

@@ -6,15 +6,17 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use simulate::{Backup, text};
 use tokio::time::sleep;
+use tonic::Code;
 
 use super::{
-    CLAIM, CLAIMS, DATA, MOVES, Story, VOLUMES, at_the_end,
+    CLAIM, CLAIMS, DATA, MOVES, STEP, Story, VOLUMES, at_the_end,
     forgotten::SURE,
     gone::{SEEN, approves, condition, told},
     hands::{TRIED, calls_off, copies, mover_begins},
     killed::story_in,
     lost::with_a_copy_that_is_not_kept,
     play::Mood,
+    rounds::goes_through,
 };
 use crate::{
     bench::SHOP,
@@ -179,4 +181,41 @@ fn source_whose_time_has_passed_is_kept_where_the_copy_is_as_a_backup_of_before_
         assert_eq!((story.kept(0), state), (vec![DATA.to_owned()], ["False", "Kept"]), "{message}\n{}", story.trace());
         assert!(message.contains("neither the one that was given out"), "{message}");
     });
+}
+
+const HAD: &str = "kosmos.csi.io/had-pv";
+
+/// The first of its leaves has the handle of now, and says that a volume of the host had it.
+#[test]
+fn leaf_of_before_its_volume_moved_away_and_back_is_given_to_no_node_until_somebody_says_that_it_is_meant() {
+    for says_handle in [true, false] {
+        virtual_time::run(1, async {
+            let mut story = Story::new(Script { places: vec![0], ..Script::new(CLAIM) }).await;
+            let (member, handle) = (story.bench.members[0].clone(), story.caller.handle().unwrap().to_owned());
+            let uid = |story: &Story| text(&story.host_volume(), "/metadata/uid").to_owned();
+            let says = |had: String| {
+                member.change(CLAIMS, SHOP, CLAIM, |claim| claim["metadata"]["annotations"][HAD] = json!(had)).unwrap()
+            };
+            says(if says_handle { handle } else { uid(&story) });
+            let backup = member.backup();
+            goes_through(&story, [1, 0].into_iter()).await;
+            for key in ["leafClaimUID", "leafVolume"] {
+                let told = text(&story.host_volume(), &format!("/spec/csi/volumeAttributes/{key}")).to_owned();
+                story.caller.garble_context(key, &told);
+            }
+            roll_back(&story.bench, &backup);
+            sleep(SEEN).await;
+            assert_eq!(story.found(), Ok((0, "round 0".to_owned())), "what it held is older");
+            let node = story.caller.node();
+            let refused = story.caller.publish(&node).await.unwrap_err();
+            assert_eq!(refused.code(), Code::FailedPrecondition, "{refused}");
+            let told = format!("{HAD}={}", uid(&story));
+            assert!(refused.message().contains("may be of before its volume was moved"), "{refused}");
+            assert!(refused.message().contains(&told), "{refused}");
+            says(uid(&story));
+            sleep(STEP).await;
+            story.caller.publish(&node).await.unwrap();
+            story.caller.unpublish().await.unwrap();
+        });
+    }
 }

@@ -29,7 +29,7 @@ use host::{
 };
 use leaf::{
     identity::{Identity, Meant, judge},
-    ownership::{HANDLE, MOVE, VOLUME, is_or_was},
+    ownership::{HANDLE, MOVE, VOLUME, is_or_was, was_had_by},
     row::ClaimRow,
 };
 
@@ -195,14 +195,8 @@ pub(super) async fn leaves(pods: &Pods<'_>, pod: &Value) -> kube::Result<Result<
             );
             return Ok(Err(PodRejection::new("WaitsForVolume", message)));
         }
-        if came_late(pods, &leaf, namespace, found.as_ref()).await? {
-            let message = format!(
-                "claim {name}: leaf claim {namespace}/{} of member {} came when its volume had been given out with another one, whose \
-                 data it has not: it makes way for that",
-                leaf.name.unwrap_or_default(),
-                pods.member.name
-            );
-            return Ok(Err(PodRejection::new("WaitsForVolume", message)));
+        if let Some(why) = why_not_given_out(pods, &leaf, namespace, found.as_ref()).await? {
+            return Ok(Err(PodRejection::new("WaitsForVolume", format!("claim {name}: {why}"))));
         }
         let leaf = leaf.name.unwrap_or_default();
         if is_attached {
@@ -243,16 +237,39 @@ async fn leaves_of(
     Ok(Vec::new())
 }
 
-/// Whether a claim is not the one that the host was given, nor has its volume. Mostly its metadata tells.
-async fn came_late(pods: &Pods<'_>, leaf: &ObjectMeta, namespace: &str, volume: Option<&Value>) -> kube::Result<bool> {
-    let attributes = volume.map(|volume| &volume["spec"]["csi"]["volumeAttributes"]);
-    let told = |key: &str| attributes.and_then(|told| told[key].as_str()).unwrap_or_default();
-    if told(LEAF_UID).is_empty() || is_or_was(leaf, told(LEAF_UID)) {
-        return Ok(false);
+/// Why a claim is not used that is not the one that the host was given, nor has its volume. Mostly its metadata tells.
+async fn why_not_given_out(
+    pods: &Pods<'_>,
+    leaf: &ObjectMeta,
+    namespace: &str,
+    volume: Option<&Value>,
+) -> kube::Result<Option<String>> {
+    let Some(volume) = volume.filter(|volume| !told_of(volume, LEAF_UID).is_empty()) else { return Ok(None) };
+    if is_or_was(leaf, told_of(volume, LEAF_UID)) {
+        return Ok(None);
     }
     let named = ListParams::default().fields(&format!("metadata.name={}", leaf.name.as_deref().unwrap_or_default()));
     let claims = Api::<PersistentVolumeClaim>::namespaced(pods.client.clone(), namespace).list(&named).await?;
-    Ok(claims.items.iter().any(|claim| ClaimRow::new(claim).came_late(told(LEAF_UID), told(LEAF_VOLUME))))
+    Ok(claims.items.iter().find_map(|claim| why_not_this(claim, volume, &pods.member.name)))
+}
+
+/// What a volume of the host says of the leaf that was given out with it.
+fn told_of<'a>(volume: &'a Value, key: &str) -> &'a str {
+    volume["spec"]["csi"]["volumeAttributes"][key].as_str().unwrap_or_default()
+}
+
+fn why_not_this(claim: &PersistentVolumeClaim, volume: &Value, member: &str) -> Option<String> {
+    let (row, uid, leaf_volume) = (ClaimRow::new(claim), told_of(volume, LEAF_UID), told_of(volume, LEAF_VOLUME));
+    if row.came_late(uid, leaf_volume) {
+        return Some(format!(
+            "leaf claim {} of member {member} came when its volume had been given out with another one, whose data it has not: it \
+             makes way for that",
+            row.place
+        ));
+    }
+    let (has_moved, volume_uid) = (!mark(volume, "annotations", REPLACES).is_empty(), text(volume, "/metadata/uid"));
+    let may_be_older = has_moved && row.is_another(uid, leaf_volume) && !was_had_by(&claim.metadata, volume_uid);
+    may_be_older.then(|| row.may_be_of_before_move(member, leaf_volume, volume_uid))
 }
 
 /// Whether it is attached, or what is waited for; false where nothing ever is. What a watch says is where to look; that it is so is read

@@ -13,6 +13,7 @@ use host::volume::GivenOut;
 use leaf::{
     MemberClient,
     identity::{Identity, Meant, judge},
+    ownership,
     row::{ClaimRow, VolumeRow},
 };
 use member::Member;
@@ -87,6 +88,34 @@ async fn is_the_one(provisioner: &Provisioner, handle: &str, found: &FoundLeaf) 
              data was in leaf volume {}: it makes way for that",
             leaf.member, claim.place, claim.uid, told.claim_uid, told.volume
         ))),
+        _ => Ok(()),
+    }
+}
+
+/// Where a volume has moved away and back, the leaf of before has the handle of now, and whoever restores that has pods find old data.
+/// `told`: what the host keeps with its volume.
+pub(super) async fn is_since_its_move(
+    provisioner: &Provisioner,
+    found: &FoundLeaf,
+    handle: &str,
+    told: Option<&GivenOut>,
+) -> Result<()> {
+    let is_meant = |told: &&GivenOut| !found.imported && found.claim.is_another(&told.claim_uid, &told.volume);
+    let Some(told) = told.filter(is_meant) else { return Ok(()) };
+    let leaf = found.leaf()?;
+    let Some(read) = leaf::claim::read(leaf, &found.claim.place).await? else { return Ok(()) };
+    let name = read.metadata.annotations.as_ref().and_then(|notes| notes.get(ownership::NAME));
+    let Some(name) = name.filter(|name| VolumeHash::new(&provisioner.host.id, name) == found.hash) else {
+        return Ok(());
+    };
+    let claim = ClaimRow::new(&read);
+    match host::replacement::uid_of_replacement(&provisioner.host, name, handle).await? {
+        Some(uid)
+            if claim.is_another(&told.claim_uid, &told.volume) && !ownership::was_had_by(&read.metadata, &uid) =>
+        {
+            let why = claim.may_be_of_before_move(&leaf.member, &told.volume, &uid);
+            Err(Error::Refused(format!("volume {handle:?}: {why}")))
+        }
         _ => Ok(()),
     }
 }

@@ -240,7 +240,12 @@ async fn mark_one(reconciler: &Reconciler, member: &Member, handle: &str) -> Res
     let is_to_be_marked =
         |claim: &ClaimRow| !claim.had_volume() && !claim.observed().terminating && !may_have_come_late(volume, claim);
     match row.claim.filter(is_to_be_marked) {
-        Some(claim) => leaf::forgotten::mark_used(leaf, &claim, &volume.uid, hash).await,
+        Some(claim) => {
+            // It may be of before a move, when another volume of the host had it.
+            let is_another = volume.leaf.is_some_and(|told| told.is_another(claim.uids(), claim.volume()));
+            let by = if is_another { handle } else { &*volume.uid };
+            leaf::forgotten::mark_used(leaf, &claim, by, hash).await
+        }
         None => Ok(()),
     }
 }

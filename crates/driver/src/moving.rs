@@ -316,10 +316,12 @@ impl Job {
 }
 
 fn stuck(seen: &look::Looked, part: Part, what: &str) -> Went {
-    let is_forgotten = match part {
-        Part::Copy => seen.seen.copy_forgotten,
-        Part::Source | Part::IsolatedSource => seen.seen.source_forgotten,
+    let (half, is_forgotten) = match part {
+        Part::Copy => (&seen.copy, seen.seen.copy_forgotten),
+        Part::Source | Part::IsolatedSource => (&seen.source, seen.seen.source_forgotten),
     };
     let reason = if is_forgotten { MEMBER_UNREACHABLE } else { LEAF_STUCK };
-    Went::Stuck(reason, format!("member {}: {what}", seen.member_of(part)))
+    let taken_by = half.as_ref().ok().and_then(|half| half.sight.taken_by.as_ref());
+    let which = taken_by.map(|by| format!(": {by}")).unwrap_or_default();
+    Went::Stuck(reason, format!("member {}: {what}{which}", seen.member_of(part)))
 }

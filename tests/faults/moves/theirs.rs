@@ -10,7 +10,13 @@ use simulate::{
 };
 use tokio::time::sleep;
 
-use super::{CLAIM, CLAIMS, MOVES, STEP, Story, VOLUMES, YARD, at_the_end, gone::calls_off, is_slow, killed::story_in};
+use super::{
+    CLAIM, CLAIMS, MOVES, STEP, Story, VOLUMES, YARD, at_the_end,
+    forgotten::remove_by_force,
+    gone::{calls_off, condition, told},
+    is_slow,
+    killed::story_in,
+};
 use crate::{
     bench::SHOP,
     caller::Script,
@@ -93,6 +99,33 @@ fn claim_among_the_movers_that_is_none_of_the_moves_is_told_of_and_waited_for() 
         let source = story.bench.members[0].get(CLAIMS, SHOP, CLAIM).unwrap();
         assert!(source["metadata"]["annotations"]["kosmos.csi.io/move"].is_null(), "{source}");
         member.delete(CLAIMS, YARD, &name).unwrap();
+        assert_eq!(at_the_end(&story, &[true]).await, [""; 0]);
+    });
+}
+
+/// That was removed by force, and goes some minutes later.
+#[test]
+fn copy_of_another_move_that_is_where_the_copy_has_to_be_is_named_as_a_stall_until_it_has_gone() {
+    virtual_time::run(1, async {
+        let story = Story::new(Script { places: vec![0], ..Script::new(CLAIM) }).await;
+        let is_tried = |asked: &Asked| asked.resource == VOLUMES && asked.verb == Verb::Create;
+        story.bench.guard.set_fate(move |_, at, asked| {
+            if at == 0 && is_tried(asked) { Action::Answer { code: 403, reason: "Forbidden" } } else { Action::Pass }
+        });
+        story.asks(1, &json!({}));
+        story.comes_to("Closing").await;
+        remove_by_force(&story);
+        story.bench.guard.heal();
+        sleep(Duration::from_secs(5)).await;
+        story.asks(1, &json!({}));
+        sleep(Duration::from_secs(20)).await;
+        let stalled = condition(&story, "Stalled");
+        let (state, message) = told(&stalled);
+        assert_eq!(state, ["True", "LeafStuck"], "{message}\n{}", story.trace());
+        let words = format!("claim {YARD}/{} there (VolumeMove shop/to", story.lent());
+        let why = "a leaf of another move is among the movers";
+        assert!(message.contains(why) && message.contains(&words), "{message}");
+        assert!(story.bench.metrics().contains("kosmos_csi_moves_stalled 1"), "{}", story.bench.metrics());
         assert_eq!(at_the_end(&story, &[true]).await, [""; 0]);
     });
 }

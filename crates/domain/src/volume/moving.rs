@@ -25,7 +25,7 @@ use words::{
     COPY_IS_ANOTHER, COPY_IS_ANOTHER_AND_SOURCE_HAS_GONE, COPY_IS_ANOTHER_AND_SOURCE_IS_FORGOTTEN,
     COPY_IS_ANOTHER_AND_SOURCE_IS_UNSEEN, COPY_IS_FORGOTTEN, COPY_IS_FURTHER, COPY_IS_ORDINARY, COPY_MAY_BE_OLDER,
     COPY_WAS_HAD, HOME_IS_TAKEN, IS_ALL_THERE_IS, SOURCE_HAS_GONE, SOURCE_IS_BACK, SOURCE_IS_FORGOTTEN,
-    SOURCE_IS_GIVEN_BACK, SOURCE_IS_LEAVING, SOURCE_MAY_BE_OLDER, UNCOPIED_SOURCE_HAS_GONE,
+    SOURCE_IS_GIVEN_BACK, SOURCE_IS_LEAVING, SOURCE_MAY_BE_OLDER, UNCOPIED_SOURCE_HAS_GONE, YARD_IS_TAKEN,
 };
 
 /// The namespace of a member in which nobody but movers is.
@@ -55,17 +55,17 @@ pub fn next(seen: &Seen) -> Moving {
     // A copy that was verified needs the source no more: nobody could have that since.
     let source = if seen.verified { seen.left_of_source() } else { seen.source };
     match (seen.phase, &source) {
+        _ if copy.taken => Moving::Stuck(Part::Copy, YARD_IS_TAKEN),
         (Phase::Preparing, _) => prepared(copy),
-        _ if copy.ordinary && !copy.taken => not_written(seen, copy, COPY_IS_ORDINARY),
+        _ if copy.ordinary => not_written(seen, copy, COPY_IS_ORDINARY),
         _ if is_of_no_use(seen.phase, copy) => without_its_volume(seen, copy),
         (_, None) if seen.source_forgotten => Moving::Stuck(Part::Source, SOURCE_IS_FORGOTTEN),
         (_, None) => Moving::AwaitMember(Part::Source),
+        (_, Some(source)) if source.taken && seen.phase != Phase::Placing => Moving::Stuck(Part::Source, YARD_IS_TAKEN),
         _ if !seen.verified && seen.phase < Phase::Placing && copy.is_placed() => {
             not_written(seen, copy, COPY_IS_FURTHER)
         }
-        (_, Some(source)) if !seen.verified && source.is_gone() && !source.taken && !source.stray => {
-            without_source(source, copy)
-        }
+        (_, Some(source)) if !seen.verified && source.is_gone() && !source.stray => without_source(source, copy),
         (Phase::Closing, Some(source)) => to_close(source).unwrap_or(Moving::Enter(Phase::Waiting)),
         // Somebody in the member may have taken the mark off.
         (Phase::Waiting, Some(source)) => to_close(source).unwrap_or_else(|| freed(source)),
@@ -79,7 +79,6 @@ pub fn next(seen: &Seen) -> Moving {
 /// Once it was prepared: nobody would give its claim a volume, or nobody knows what is in the one that is there.
 fn is_of_no_use(phase: Phase, copy: &SeenLeaf) -> bool {
     match copy.volume {
-        _ if copy.taken => false,
         // Where nobody looks at it, that says nothing.
         None => copy.lost || phase.goes_by_copy(),
         // One that is lent then is as a backup of before it was placed has it.
@@ -89,7 +88,6 @@ fn is_of_no_use(phase: Phase, copy: &SeenLeaf) -> bool {
 
 fn prepared(copy: &SeenLeaf) -> Moving {
     match (copy.end, copy.volume) {
-        _ if copy.taken => Moving::Await("another move has a leaf in the yard of the copy's member"),
         _ if copy.stray => Moving::RemoveCopyStray,
         _ if copy.is_placed() && copy.has_end() => Moving::RemoveEnds,
         _ if copy.is_placed() => Moving::Stuck(Part::Copy, COPY_IS_FURTHER),
@@ -121,7 +119,6 @@ fn not_written(seen: &Seen, copy: &SeenLeaf, why: &'static str) -> Moving {
 /// What is to be done before the source is closed, and that; none once it is.
 fn to_close(source: &SeenLeaf) -> Option<Moving> {
     match source.mark {
-        _ if source.taken => Some(Moving::Await("another move has a leaf in the yard of the source's member")),
         _ if source.stray => Some(Moving::RemoveSourceStray),
         Mark::None => Some(Moving::CloseSource),
         Mark::Closed | Mark::Isolated => None,

@@ -37,8 +37,8 @@ pub struct Sight {
     pub volume: Option<PersistentVolume>,
     /// A claim in the yard that was made late, and is no leaf's.
     pub stray: Option<Stray>,
-    /// A leaf of another move is in the yard.
-    pub is_taken: bool,
+    /// What says that a leaf of another move is in the yard, where one is.
+    pub taken_by: Option<String>,
     /// UIDs of all volumes there that carry the labels of the leaf.
     labelled: Vec<String>,
 }
@@ -87,7 +87,7 @@ struct Claims {
     home: Option<PersistentVolumeClaim>,
     yard: Option<PersistentVolumeClaim>,
     stray: Option<PersistentVolumeClaim>,
-    is_taken: bool,
+    taken_by: Option<String>,
 }
 
 /// Claims and volume of a leaf, wherever they are of the two places, as a move sees them, for which it is source or copy; as any would,
@@ -101,7 +101,7 @@ pub async fn look(client: &MemberClient, hash: VolumeHash, home: &LeafPlace, of:
     let claims: Vec<_> = claims.into_iter().filter(is_leaf).collect();
     let listed = Api::<PersistentVolume>::all(client.client.clone()).list(&ours).await;
     let listed = listed.map_err(|error| client.outcome(&format!("list volumes of volume {hash}"), &error))?.items;
-    let Claims { home, yard, stray, is_taken } =
+    let Claims { home, yard, stray, taken_by } =
         Claims::of(&claims, &listed, home, [&yard(&client.host, hash), &former_yard(hash)], of);
     let stray = match stray {
         Some(claim) => {
@@ -112,14 +112,14 @@ pub async fn look(client: &MemberClient, hash: VolumeHash, home: &LeafPlace, of:
     };
     let labelled = listed.iter().filter_map(ResourceExt::uid).collect();
     let mut volume = volume_of(client, &listed, [yard.as_ref(), home.as_ref()]).await?;
-    if volume.is_none() && !is_taken {
+    if volume.is_none() && taken_by.is_none() {
         // That of a claim that is being made anew.
         let is_strays = |one: &PersistentVolume| stray.as_ref().is_some_and(|stray| is_bound(one, &stray.claim));
         let of_move = listed.into_iter().filter(|one| !is_strays(one) && is_of(one, of));
         // One that was given up says no more where its claim belongs.
         volume = of_move.min_by_key(|one| (place_told(one).is_none(), one.name_any()));
     }
-    Ok(Sight { home, yard, volume, stray, is_taken, labelled })
+    Ok(Sight { home, yard, volume, stray, taken_by, labelled })
 }
 
 impl Claims {
@@ -160,7 +160,7 @@ impl Claims {
             Some(_) => home.as_ref().is_some_and(|home| holds(home).is_some()),
             None => claims.iter().any(is_the_leaf),
         };
-        let none = Self { home, yard: None, stray: None, is_taken: false };
+        let none = Self { home, yard: None, stray: None, taken_by: None };
         let Some(claim) = in_yard else { return none };
         let is_own = match (of, mark_of(&claim)) {
             (None, _) => true,
@@ -170,7 +170,7 @@ impl Claims {
         };
         let is_leaf = holds(&claim).is_some_and(|volume| place_told(volume).is_some());
         match (is_leaf, is_own) {
-            (true, false) => Self { is_taken: true, ..none },
+            (true, false) => Self { taken_by: Some(whose(&claim)), ..none },
             (false, _) if is_elsewhere => Self { stray: Some(claim), ..none },
             // What a claim elsewhere says is nothing beside that.
             (_, true) if of.is_none() => Self { yard: Some(claim), home: None, ..none },
@@ -205,6 +205,12 @@ async fn volume_of(
 /// What a claim says of the move that has it, or the volume of a copy.
 pub(super) fn mark_of(object: &impl ResourceExt) -> Option<MoveMark> {
     MoveMark::parse(object.annotations().get(MOVE)?)
+}
+
+/// For people: of which move a claim in the yard is.
+fn whose(claim: &PersistentVolumeClaim) -> String {
+    let of = mark_of(claim).map_or_else(|| "it does not say of which move it is".to_owned(), |mark| mark.object());
+    format!("claim {YARD}/{} there ({of})", claim.name_any())
 }
 
 /// By our finalizer: a tool that restores claims leaves it out.
@@ -323,7 +329,7 @@ impl Sight {
             home: self.home.is_some(),
             yard: self.yard.is_some(),
             stray: self.stray.is_some(),
-            taken: self.is_taken,
+            taken: self.taken_by.is_some(),
             whole: self.is_whole(),
             lost: self.volume.is_none() && self.claim().is_some_and(|claim| ClaimRow::new(claim).is_lost()),
             had: self.was_had(),

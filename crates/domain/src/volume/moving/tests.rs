@@ -7,7 +7,7 @@ mod world;
 
 use std::collections::HashSet;
 
-use super::{End, Mark, Moving, Part, Phase, Seen, SeenLeaf, SeenVolume, forgotten, next};
+use super::{End, Mark, Moving, Part, Phase, Seen, SeenLeaf, SeenVolume, YARD_IS_TAKEN, forgotten, next};
 use world::{Bounds, World};
 
 /// More than a move takes when nothing is in its way.
@@ -167,6 +167,22 @@ fn copying(source: SeenLeaf, copy: SeenLeaf) -> Seen {
         copy: Some(copy),
         source_forgotten: false,
         copy_forgotten: false,
+    }
+}
+
+/// Whoever is on call hears of it.
+#[test]
+fn move_that_finds_the_leaf_of_another_one_among_the_movers_is_stalled_until_that_has_gone() {
+    let taken = SeenLeaf { taken: true, ..SeenLeaf::default() };
+    let kept = SeenLeaf { yard: true, whole: true, volume: Some(KEPT), ..SeenLeaf::default() };
+    for phase in [Phase::Preparing, Phase::Closing, Phase::Waiting, Phase::Isolating, Phase::Copying] {
+        let of_copy = Seen { phase, ..copying(kept, taken) };
+        assert_eq!(next(&of_copy), Moving::Stuck(Part::Copy, YARD_IS_TAKEN), "{of_copy:?}");
+        let of_source = Seen { phase, ..copying(taken, kept) };
+        let expected = Moving::Stuck(Part::Source, YARD_IS_TAKEN);
+        assert_eq!(next(&of_source) == expected, phase != Phase::Preparing, "{of_source:?}");
+        let called_off = Seen { called_off: true, ..of_copy };
+        assert_eq!(next(&called_off), Moving::Enter(Phase::Cancelling), "{called_off:?}");
     }
 }
 

@@ -1,6 +1,9 @@
 //! What people are told where a move waits until one of them has acted.
 
 pub(super) const HOME_IS_TAKEN: &str = "a claim that is where the leaf claim of the source was has to go";
+/// Whose it is, is told after this.
+pub(super) const YARD_IS_TAKEN: &str = "a leaf of another move is among the movers, where this one's has to be. Where that \
+    move is gone, its leaf goes by itself within some minutes";
 pub(super) const SOURCE_IS_FORGOTTEN: &str = "the host has forgotten the member of the source, and nothing more is \
     copied from there. Call the move off, by deleting it: what was copied so far is removed then, and the host has \
     nothing else of the data";

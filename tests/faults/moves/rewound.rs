@@ -73,10 +73,11 @@ fn copy_that_was_placed_since_the_backup_is_not_written_and_who_waits_is_told() 
     }
 }
 
-/// Its user would think that all was lost, or that the source is whole, which is older.
+/// Its user would think that all was lost, or that the source is whole, which is older; and in Preparing a second copy would be made beside
+/// the volume.
 #[test]
 fn copy_that_is_an_ordinary_leaf_since_the_backup_is_not_said_to_be_gone_and_stays() {
-    for phase in ["Waiting", "Copying", "Ready"] {
+    for phase in ["Preparing", "Waiting", "Copying", "Ready"] {
         virtual_time::run(1, async {
             let story = story_in(phase).await;
             let backup = story.bench.host.backup();

@@ -56,8 +56,8 @@ pub fn next(seen: &Seen) -> Moving {
     let source = if seen.verified { seen.left_of_source() } else { seen.source };
     match (seen.phase, &source) {
         _ if copy.taken => Moving::Stuck(Part::Copy, YARD_IS_TAKEN),
-        (Phase::Preparing, _) => prepared(copy),
         _ if copy.ordinary => not_written(seen, copy, COPY_IS_ORDINARY),
+        (Phase::Preparing, _) => prepared(copy),
         _ if is_of_no_use(seen.phase, copy) => without_its_volume(seen, copy),
         (_, None) if seen.source_forgotten => Moving::Stuck(Part::Source, SOURCE_IS_FORGOTTEN),
         (_, None) => Moving::AwaitMember(Part::Source),

@@ -289,12 +289,12 @@ fn seen_of(job: &Job, half: &Result<Box<Half>>, is_wanted: bool) -> Option<SeenL
     }
 }
 
-/// With what was pinned: who restores a backup may have made another volume in its place.
+/// With what was pinned, of the copy once it was prepared: who restores a backup may have made another volume in its place.
 fn compare(leaf: Option<&mut SeenLeaf>, half: &Result<Box<Half>>, pinned: Option<&PinnedLeaf>) {
-    let (Some(leaf), Ok(half), Some(pinned)) = (leaf, half, pinned) else { return };
+    let (Some(leaf), Ok(half)) = (leaf, half) else { return };
+    leaf.ordinary = pinned.map_or(half.sight.is_home_ordinary, |pinned| half.sight.has_as_ordinary(&pinned.uid));
     let live = half.sight.volume.as_ref().map(VolumeRow::new);
-    leaf.ordinary = half.sight.has_as_ordinary(&pinned.uid);
-    if let (Some(volume), Some(live)) = (&mut leaf.volume, live) {
+    if let (Some(pinned), Some(volume), Some(live)) = (pinned, &mut leaf.volume, live) {
         volume.pinned = live.uid() == pinned.uid;
         volume.remade = !volume.pinned;
     }

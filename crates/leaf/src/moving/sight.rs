@@ -39,6 +39,8 @@ pub struct Sight {
     pub stray: Option<Stray>,
     /// What says that a leaf of another move is in the yard, where one is.
     pub taken_by: Option<String>,
+    /// An ordinary leaf is where that of the copy belongs.
+    pub is_home_ordinary: bool,
     /// UIDs of all volumes there that carry the labels of the leaf.
     labelled: Vec<String>,
 }
@@ -101,6 +103,7 @@ pub async fn look(client: &MemberClient, hash: VolumeHash, home: &LeafPlace, of:
     let claims: Vec<_> = claims.into_iter().filter(is_leaf).collect();
     let listed = Api::<PersistentVolume>::all(client.client.clone()).list(&ours).await;
     let listed = listed.map_err(|error| client.outcome(&format!("list volumes of volume {hash}"), &error))?.items;
+    let is_home_ordinary = has_ordinary(&claims, &listed, home, of);
     let Claims { home, yard, stray, taken_by } =
         Claims::of(&claims, &listed, home, [&yard(&client.host, hash), &former_yard(hash)], of);
     let stray = match stray {
@@ -119,7 +122,7 @@ pub async fn look(client: &MemberClient, hash: VolumeHash, home: &LeafPlace, of:
         // One that was given up says no more where its claim belongs.
         volume = of_move.min_by_key(|one| (place_told(one).is_none(), one.name_any()));
     }
-    Ok(Sight { home, yard, volume, stray, taken_by, labelled })
+    Ok(Sight { home, yard, volume, stray, taken_by, is_home_ordinary, labelled })
 }
 
 impl Claims {
@@ -233,6 +236,18 @@ fn is_for(volume: &PersistentVolume, claim: &PersistentVolumeClaim) -> bool {
 fn is_of(volume: &PersistentVolume, of: Option<&MoveMark>) -> bool {
     let mark = mark_of(volume).or_else(|| Saved::of(volume)?.mark());
     place_told(volume).is_some() || mark.is_some_and(|mark| of.is_none_or(|of| of.uid == mark.uid))
+}
+
+/// Copies that people make of it carry no finalizer of ours.
+fn has_ordinary(
+    claims: &[PersistentVolumeClaim],
+    volumes: &[PersistentVolume],
+    home: &LeafPlace,
+    of: Option<&MoveMark>,
+) -> bool {
+    let is_there = |claim: &&PersistentVolumeClaim| is_held(claim) && ClaimRow::new(claim).place == *home;
+    let has_volume = |claim| volumes.iter().any(|volume| is_bound(volume, claim) && !is_of(volume, None));
+    of.is_some_and(|of| of.part == Part::Copy) && claims.iter().filter(is_there).any(has_volume)
 }
 
 fn is_bound(volume: &PersistentVolume, claim: &PersistentVolumeClaim) -> bool {

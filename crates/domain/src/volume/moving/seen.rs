@@ -40,7 +40,7 @@ pub struct SeenLeaf {
     pub taken: bool,
     /// Its volume has gone, and nobody gives its claim another one.
     pub lost: bool,
-    /// Its volume on record says no more that it is of this move.
+    /// Its volume on record says no more that it is of this move; or none is on record yet, and an ordinary leaf is where its own belongs.
     pub ordinary: bool,
     /// A volume of the host led to it, or a node of the host has it.
     pub had: bool,

@@ -171,7 +171,8 @@ fn copy_that_was_placed_although_its_move_says_less_is_not_written() {
 #[test]
 fn copy_that_is_an_ordinary_leaf_already_although_its_move_says_less_is_said_to_be_one() {
     let ordinary = SeenLeaf { ordinary: true, ..SeenLeaf::default() };
-    for phase in [Phase::Closing, Phase::Waiting, Phase::Isolating, Phase::Copying, Phase::Placing, Phase::Ready] {
+    let early = [Phase::Preparing, Phase::Closing, Phase::Waiting, Phase::Isolating];
+    for phase in early.into_iter().chain([Phase::Copying, Phase::Placing, Phase::Ready]) {
         for source in [Some(LENT), Some(SeenLeaf::default()), None] {
             let seen = Seen { phase, verified: phase >= Phase::Placing, source, ..copying(LENT, ordinary) };
             assert_eq!(next(&seen), Moving::Stuck(Part::Copy, COPY_IS_ORDINARY), "{seen:?}");

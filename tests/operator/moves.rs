@@ -150,10 +150,13 @@ async fn what_becomes_of_the_source_is_told_as_it_is() {
         (told("False", "Kept"), "is kept until 2099-01-04T00:00:00Z, and then removed with its data"),
         (told("False", "Deleting"), "is being removed: volume pv-db"),
         (told("True", "Deleted"), "is gone: volume pv-db"),
+        (told("False", "Back"), "volume pv-db"),
     ] {
+        let is_back = condition[0]["reason"] == "Back";
         has(condition);
         let details = clusters.does("volume status shop/db").await;
         assert!(details.contains(words), "{words}: {details}");
+        assert_ne!(details.contains("is listed by `kosmos-csi volume discard`"), is_back, "{details}");
     }
 }
 

@@ -7,7 +7,7 @@ use simulate::{faults::Action, text};
 use tokio::time::{sleep, timeout};
 
 use super::{CLAIM, CLAIMS, DATA, MOVES, REMOVED, STEP, Story, VOLUMES, at_the_end};
-use crate::{bench::SHOP, caller::Script, fixture::OTHER_HOST, virtual_time};
+use crate::{bench::SHOP, caller::Script, fixture::OTHER_HOST, reclaim::events, rolled_back::roll_back, virtual_time};
 
 /// After which what is due was looked at, and the member has removed what it was told to.
 const SETTLED: Duration = Duration::from_mins(5);
@@ -298,4 +298,29 @@ fn source_of_a_volume_that_has_moved_back_and_there_again_goes_too() {
         assert_eq!(story.found(), Ok((1, DATA.to_owned())));
         assert_eq!((story.kept(0), story.kept(1)), (vec![DATA.to_owned()], vec![DATA.to_owned()]));
     });
+}
+
+/// Its user looks at the move and at his claim, and not at what strays in members.
+#[test]
+fn source_that_is_a_leaf_again_as_its_member_was_restored_is_told_of_by_its_move_and_by_an_event() {
+    for has_moved_back in [false, true] {
+        virtual_time::run(1, async {
+            let story = Story::new(Script { places: vec![0], ..Script::new(CLAIM) }).await;
+            let backup = story.bench.members[0].backup();
+            story.asks(1, &json!({}));
+            story.comes_to("Succeeded").await;
+            if has_moved_back {
+                moves_on(&story, "back", 0).await;
+            }
+            roll_back(&story.bench, &backup);
+            sleep(SETTLED).await;
+            let words = format!("claim {SHOP}/{CLAIM} of member m0 has volume {}", source(&story));
+            let (status, message) = told(&story);
+            assert!(status == "False" && message.contains(&words), "{status} {message}\n{}", story.trace());
+            assert!(events(&story.bench).contains("SourceBack: "), "{}", events(&story.bench));
+            is_due(&story);
+            sleep(SETTLED).await;
+            assert_eq!((in_source_member(&story), told(&story).1), (1, message), "{}", story.trace());
+        });
+    }
 }

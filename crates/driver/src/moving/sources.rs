@@ -8,7 +8,7 @@ use tokio::time::{Instant, timeout};
 use super::{Job, LATE, Movers, ROUND, look::Looked, tell};
 use domain::{
     error::{Error, Result},
-    volume::{VolumeHash, VolumeId},
+    volume::{VolumeHash, VolumeId, moving::Phase},
 };
 use host::moves::{self, PinnedLeaf, VolumeMove};
 use leaf::{
@@ -25,7 +25,8 @@ pub(super) async fn delete(movers: &Movers) {
     let mut told = movers.known.told();
     loop {
         told.mark_unchanged();
-        let due = movers.known.all().into_iter().filter(|(_, of)| is_due(of) || is_known_again(movers, of));
+        let is_news = |of: &VolumeMove| is_known_again(movers, of) || is_back(movers, of);
+        let due = movers.known.all().into_iter().filter(|(_, of)| is_due(of) || is_news(of));
         let due: BTreeMap<String, VolumeMove> = due.collect();
         pauses.retain(|uid, _| due.contains_key(uid));
         for (uid, of) in due {
@@ -60,10 +61,21 @@ fn is_known_again(movers: &Movers, of: &VolumeMove) -> bool {
     is_left_there(of) && member.is_some_and(|member| member.leaf().is_ok())
 }
 
+/// It was said to be a leaf again, or its member shows it as one where it was before the move. By what is in memory.
+fn is_back(movers: &Movers, of: &VolumeMove) -> bool {
+    let Some(status) = of.status.as_ref().filter(|status| status.phase == Some(Phase::Succeeded)) else { return false };
+    let (Some(pinned), Some(source), Some(from)) = (&status.volume, &status.source, &status.from) else { return false };
+    let (members, hash) = (movers.members.all().ok(), VolumeHash::new(&movers.host.id, &pinned.name));
+    let leaf = members.as_ref().and_then(|members| members.get(&from.member)?.leaf().ok());
+    let row = leaf.map(|leaf| leaf.rows.row_at(hash, &from.home())).unwrap_or_default();
+    let is_leaf = row.claim.is_some() && row.volume.is_some_and(|volume| volume.uid() == source.uid);
+    moves::is_over(of) && (is_leaf || moves::source_is_back(of))
+}
+
 /// It is removed, or the move says why it is not.
 async fn settle(movers: &Movers, of: &VolumeMove) -> Result<()> {
     // Its user may have changed his mind.
-    let is_meant = |now: &VolumeMove| is_due(now) || is_left_there(now);
+    let is_meant = |now: &VolumeMove| is_due(now) || is_left_there(now) || is_back(movers, now);
     let Some(now) = moves::read(&movers.host, of).await?.filter(is_meant) else { return Ok(()) };
     let is_due = is_due(&now);
     let (reason, message) = match Box::pin(give_up(movers, &now)).await {
@@ -83,6 +95,7 @@ async fn settle(movers: &Movers, of: &VolumeMove) -> Result<()> {
     moves::change_status(&movers.host, &now, change).await?;
     match reason {
         moves::KEPT | moves::FORGOTTEN if is_due => tell::tell(&movers.host, &now, "SourceKept", message, true).await,
+        moves::BACK => tell::tell(&movers.host, &now, "SourceBack", message, true).await,
         _ if is_gone => tell::tell(&movers.host, &now, "SourceDeleted", message, false).await,
         _ => {}
     }
@@ -129,6 +142,19 @@ async fn give_up(movers: &Movers, of: &VolumeMove) -> Result<(&'static str, Stri
     if VolumeRow::new(&volume).uid() != source.uid {
         let message = format!("the source is kept: {of_member} was made again by somebody, and may hold anything");
         return Ok((moves::KEPT, message));
+    }
+    let home = from.home();
+    if kept::is_leaf_of(leaf, &volume, &home) {
+        let message = format!(
+            "the source is a leaf again, and is not kept: claim {home} of member {} has volume {}, as where that member was restored from a \
+             backup of before the move. What was written since is not in it. Where the volume of now leads elsewhere, nobody needs that \
+             claim: `kosmos-csi doctor` names it",
+            from.member, source.name
+        );
+        return Ok((moves::BACK, message));
+    }
+    if !moves::source_is_due(of) && moves::source_is_back(of) {
+        return Ok((moves::KEPT, format!("the source is kept again: {of_member}")));
     }
     if !moves::source_is_due(of) {
         return Ok((moves::KEPT, format!("the source is kept, in a member that the host knows again: {of_member}")));

@@ -13,6 +13,8 @@ pub const DELETED: &str = "Deleted";
 pub const GONE: &str = "Gone";
 /// The host was told that its member is gone for good, and asks nobody there any more.
 pub const FORGOTTEN: &str = "MemberForgotten";
+/// It is a leaf where it was before the move, as where its member was restored from a backup.
+pub const BACK: &str = "Back";
 
 /// Whether the time has passed for which its source was to be kept, and it is not seen to be gone yet.
 pub fn source_is_due(of: &VolumeMove) -> bool {
@@ -33,6 +35,15 @@ pub fn source_is_gone(of: &VolumeMove) -> bool {
 /// It stays where nobody looks for it.
 pub fn source_is_forgotten(of: &VolumeMove) -> bool {
     told_of_source(of).is_some_and(|told| told.reason == FORGOTTEN)
+}
+
+pub fn source_is_back(of: &VolumeMove) -> bool {
+    told_of_source(of).is_some_and(|told| told.reason == BACK)
+}
+
+/// It is among what its member keeps, as far as is known.
+pub fn source_is_kept(of: &VolumeMove) -> bool {
+    !source_is_forgotten(of) && !source_is_back(of)
 }
 
 /// What it is in its member, for people; none before the move has begun.
@@ -64,6 +75,7 @@ pub fn fate_of_source(of: &VolumeMove) -> String {
     match (told_of_source(of), source_is_kept_until(of)) {
         (Some(told), _) if told.status == "True" => format!("is gone: {}", told.message),
         (Some(told), _) if told.reason == DELETING => format!("is being removed: {}", told.message),
+        (Some(told), _) if told.reason == BACK => told_now(told),
         (Some(told), Some(until)) if told.reason == FORGOTTEN => {
             let now = told_now(told);
             format!("{now}; where the host knows that member again, it is removed with its data from {until:.0} on")

@@ -15,7 +15,7 @@ use crate::{
 };
 use domain::{
     error::{Error, Result},
-    volume::DRIVER,
+    volume::{DRIVER, LeafPlace},
 };
 
 fn volumes(client: &MemberClient) -> Api<PersistentVolume> {
@@ -39,6 +39,16 @@ pub fn is_given_up(client: &MemberClient, volume: &PersistentVolume) -> bool {
     let label = |key: &str| volume.labels().get(key).map(String::as_str);
     let is_kept = label(MOVED).is_some() && label(HOST) == Some(&*client.host.0) && label(VOLUME).is_none();
     is_kept && (policy_of(volume) == "Delete" || volume.metadata.deletion_timestamp.is_some())
+}
+
+/// It is the leaf volume of the claim there, while what a move keeps is nobody's.
+pub fn is_leaf_of(client: &MemberClient, volume: &PersistentVolume, place: &LeafPlace) -> bool {
+    let label = |key: &str| volume.labels().get(key).map(String::as_str);
+    let claim = volume.spec.as_ref().and_then(|spec| spec.claim_ref.as_ref());
+    let is_there = claim.is_some_and(|claim| {
+        claim.namespace.as_ref() == Some(&place.namespace) && claim.name.as_ref() == Some(&place.claim)
+    });
+    is_there && label(VOLUME).is_some() && label(HOST) == Some(&*client.host.0)
 }
 
 /// What the member says of it, as why it cannot be removed.

@@ -168,7 +168,7 @@ fn end(of: &VolumeMove, goal: Goal) -> Option<Report> {
             "The volume of claim {claim} is in member {}. What was in member {from} {}{}.\n",
             of.spec.to.member,
             moves::fate_of_source(of),
-            if moves::source_is_forgotten(of) { "" } else { " (`kosmos-csi volume discard` lists it)" }
+            if moves::source_is_kept(of) { " (`kosmos-csi volume discard` lists it)" } else { "" }
         ),
         Phase::Refused => {
             let why = of.status.iter().flat_map(|status| &status.conditions).map(|one| one.message.as_str()).next();

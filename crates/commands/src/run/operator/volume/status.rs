@@ -146,7 +146,7 @@ fn next(of: &VolumeMove) -> String {
                 "`kosmos-csi volume approve {place}` switches to the copy, `kosmos-csi volume cancel {place}` calls it off."
             )
         }
-        Some(Phase::Succeeded) if !moves::source_is_forgotten(of) => {
+        Some(Phase::Succeeded) if moves::source_is_kept(of) => {
             format!("What is kept in member {} is listed by `kosmos-csi volume discard`.", from_of(of))
         }
         Some(phase) if phase < Phase::Switching => format!("`kosmos-csi volume cancel {place}` calls it off."),

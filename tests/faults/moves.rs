@@ -12,6 +12,7 @@ mod killed;
 mod late;
 mod lost;
 mod permitted;
+mod pinned;
 mod play;
 mod refused;
 mod restored;

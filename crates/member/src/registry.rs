@@ -123,10 +123,11 @@ impl Registry {
         }
     }
 
-    /// By the record of which name means which cluster, which outlives who is silent. Where the host has none, nobody was forgotten.
+    /// By the record of which name means which cluster, which outlives who is silent. Where that says nothing of one that is a member, it
+    /// was deleted, or who was forgotten is back and has not said yet who he is: that nobody is known for is no word that he is gone for good.
     async fn means_another(&self, name: &str, cluster: &str) -> Result<bool> {
         let record = host::pins::pins(&self.host).await?;
-        Ok(!record.is_empty() && record.get(name).is_none_or(|pinned| pinned != cluster))
+        Ok(record.get(name).is_some_and(|pinned| pinned != cluster))
     }
 
     /// Whether the host's administrator has said that it is gone for good.

@@ -9,13 +9,13 @@ use fastrand::Rng;
 use serde_json::json;
 use simulate::faults::Action;
 
-use super::{CLAIM, MOVES, SOME, Story, at_the_end, none_is_wrong, play::Mood, users::stranger};
+use super::{CLAIM, MOVES, SOME, STEP, Story, at_the_end, none_is_wrong, play::Mood, users::stranger};
 use crate::{
     bench::SHOP,
     caller::Script,
     crash::{Point, after_writes, is_a_write, points},
     extent::{drawn, is_thorough},
-    virtual_time,
+    fixture, virtual_time,
 };
 
 /// How far a move has come when it is called off.
@@ -49,7 +49,13 @@ struct Shown {
 
 /// A move that has come there, and stays or is about to go on.
 pub(super) async fn story_in(phase: &str) -> Story {
-    let story = Story::new(Script { places: vec![0], ..Script::new(CLAIM) }).await;
+    story_among(2, phase).await
+}
+
+/// The same between the first two of so many members.
+pub(super) async fn story_among(members: usize, phase: &str) -> Story {
+    let script = Script { places: vec![0], ..Script::new(CLAIM) };
+    let story = Story::in_members(members, &fixture::steady(STEP), script).await;
     match phase {
         "Waiting" => drop(story.bench.members[0].create("pods", stranger("theirs")).unwrap()),
         "Copying" => story.play.is(Mood::Linger),

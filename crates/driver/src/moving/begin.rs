@@ -109,8 +109,8 @@ async fn plan(job: &Job) -> Result<Plan> {
             attributes_class: subject.attributes_class().map(str::to_owned),
         },
         source,
-        from: side(&from, handle.to_owned(), &home),
-        to: side(&to, spec.id(&to.name, &host.id, &place).to_string(), &place),
+        from: side(&from, handle.to_owned(), &home)?,
+        to: side(&to, spec.id(&to.name, &host.id, &place).to_string(), &place)?,
     })
 }
 
@@ -242,14 +242,16 @@ fn movable(subject: &Subject) -> Result<&str> {
     }
 }
 
-fn side(member: &Member, handle: String, home: &LeafPlace) -> Side {
-    Side {
+/// Without its UID on record, any cluster that has the name later would be taken for it.
+fn side(member: &Member, handle: String, home: &LeafPlace) -> Result<Side> {
+    let unsaid = || Error::InProgress(format!("member {} is asked again which cluster it is", member.name));
+    Ok(Side {
         member: member.name.clone(),
-        cluster: member.cluster_uid().unwrap_or_default(),
+        cluster: member.cluster_uid().ok_or_else(unsaid)?,
         handle,
         namespace: home.namespace.clone(),
         claim_name: home.claim.clone(),
-    }
+    })
 }
 
 /// As if it were made new, with the size that it has.

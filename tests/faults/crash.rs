@@ -355,6 +355,11 @@ pub fn after_writes(writes: u64) -> impl Iterator<Item = Point> {
     (1..=writes).map(|request| Point { request, when: When::Applied })
 }
 
+/// Before each of so many requests, reads as well: whoever was waited for may have gone on since the last write.
+pub fn before_requests(requests: u64) -> impl Iterator<Item = Point> {
+    (1..=requests).map(|request| Point { request, when: When::Before })
+}
+
 pub fn points(requests: u64) -> impl Iterator<Item = Point> {
     let whens = [When::Before, When::Applied, When::Answered];
     (1..=requests).flat_map(move |request| whens.map(|when| Point { request, when }))

@@ -13,7 +13,7 @@ use super::{CLAIM, MOVES, SOME, STEP, Story, at_the_end, none_is_wrong, play::Mo
 use crate::{
     bench::SHOP,
     caller::Script,
-    crash::{Point, after_writes, is_a_write, points},
+    crash::{Point, after_writes, before_requests, is_a_write, kill, points},
     extent::{drawn, is_thorough},
     fixture, virtual_time,
 };
@@ -22,6 +22,10 @@ use crate::{
 pub(super) const PHASES: [&str; 5] = ["Preparing", "Waiting", "Copying", "Placing", "Ready"];
 /// Of the first points at which the driver is killed, of a whole move or one that is called off.
 const SOME_FIRST: usize = 4;
+/// The same where reads are counted too.
+const FEW_FIRST: usize = 2;
+/// Of the second points for each of these, where all first ones are played.
+const SOME_SECOND: usize = 6;
 
 /// What is under way while the driver dies.
 #[derive(Clone, Copy, Debug)]
@@ -34,8 +38,9 @@ enum Course {
 #[derive(Debug)]
 enum Kills {
     None,
-    Once(Point),
-    /// One after the other, where nothing but writes is counted.
+    /// One after the other.
+    AtRequests(Vec<Point>),
+    /// The same, where nothing but writes is counted.
     AtWrites(Vec<Point>),
 }
 
@@ -43,6 +48,8 @@ enum Kills {
 struct Shown {
     requests: u64,
     /// From the last time that the driver was started.
+    since: u64,
+    /// Likewise.
     writes: u64,
     wrong: Vec<String>,
 }
@@ -98,7 +105,7 @@ fn play(course: Course, kills: Kills) -> Shown {
         let killer = tokio::spawn(async move {
             match kills {
                 Kills::None => {}
-                Kills::Once(point) => return point.strike(bench).await,
+                Kills::AtRequests(points) => return kill(bench, points, || {}).await,
                 Kills::AtWrites(points) => {
                     for point in points {
                         point.strike_at_a_write(Arc::clone(&bench)).await;
@@ -111,10 +118,11 @@ fn play(course: Course, kills: Kills) -> Shown {
             });
         });
         let wrong = course.ends(&story).await;
-        let requests = story.bench.guard.sent() - sent;
+        let all = story.bench.guard.sent();
         story.bench.guard.heal();
         killer.abort();
-        Shown { requests, writes: writes.load(Ordering::Relaxed), wrong }
+        let (requests, since) = (all - sent, all - story.bench.sent_before_start());
+        Shown { requests, since, writes: writes.load(Ordering::Relaxed), wrong }
     })
 }
 
@@ -131,7 +139,7 @@ fn move_that_is_called_off_is_undone_wherever_the_driver_is_killed() {
         let shown = play(course, Kills::None);
         assert!(shown.wrong.is_empty() && shown.requests >= 10, "{phase} {} {:#?}", shown.requests, shown.wrong);
         none_is_wrong(&virtual_time::each(virtual_time::THREADS, drawn(points(shown.requests), SOME), |point| {
-            complaint(course, Kills::Once(point))
+            complaint(course, Kills::AtRequests(vec![point]))
         }));
     }
 }
@@ -162,5 +170,34 @@ fn volume_moves_wherever_the_driver_is_killed_twice() {
 fn move_that_is_called_off_is_undone_wherever_the_driver_is_killed_twice() {
     for phase in PHASES {
         ends_wherever_the_driver_is_killed_twice(Course::CalledOff(phase));
+    }
+}
+
+/// At reads as well: they find what others have done since the last write, as movers and the member's own controllers. Each first point
+/// where the environment asks for them, with some second ones; else a few pairs.
+fn ends_wherever_the_driver_is_killed_twice_before_any_request(course: Course) {
+    let shown = play(course, Kills::None);
+    assert!(shown.wrong.is_empty() && shown.requests >= 10, "{course:?} {} {:#?}", shown.requests, shown.wrong);
+    let mut chance = Rng::with_seed(2);
+    let firsts = drawn(before_requests(shown.requests), FEW_FIRST).into_iter();
+    let firsts = firsts.map(|first| (first, chance.fork())).collect();
+    let bad = virtual_time::each(virtual_time::THREADS, firsts, |(first, mut chance)| {
+        let mut seconds: Vec<Point> = before_requests(play(course, Kills::AtRequests(vec![first])).since).collect();
+        chance.shuffle(&mut seconds);
+        seconds.truncate(if is_thorough() { SOME_SECOND } else { 1 });
+        seconds.into_iter().find_map(|second| complaint(course, Kills::AtRequests(vec![first, second])))
+    });
+    none_is_wrong(&bad);
+}
+
+#[test]
+fn volume_moves_wherever_the_driver_is_killed_twice_before_any_request() {
+    ends_wherever_the_driver_is_killed_twice_before_any_request(Course::Whole);
+}
+
+#[test]
+fn move_that_is_called_off_is_undone_wherever_the_driver_is_killed_twice_before_any_request() {
+    for phase in PHASES {
+        ends_wherever_the_driver_is_killed_twice_before_any_request(Course::CalledOff(phase));
     }
 }

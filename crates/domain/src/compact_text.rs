@@ -1,10 +1,6 @@
 //! Strings of which many are kept, in little room: names that repeat are kept once, and UIDs take sixteen bytes. Pure.
 
-use std::{
-    collections::HashSet,
-    fmt::{self, Write as _},
-    sync::Arc,
-};
+use std::{collections::HashSet, fmt, sync::Arc};
 
 /// Names that many volumes share: namespaces, classes, drivers.
 #[derive(Debug, Default)]
@@ -43,8 +39,7 @@ const PVC: &str = "pvc-";
 /// Letters of a UUID.
 const UUID: usize = 36;
 const DASHES: [usize; 4] = [8, 13, 18, 23];
-/// The last of a UUID's five parts.
-const LAST: u128 = (1 << 48) - 1;
+const DIGITS: &[u8; 16] = b"0123456789abcdef";
 
 impl From<&str> for CompactText {
     fn from(text: &str) -> Self {
@@ -60,17 +55,7 @@ impl From<&str> for CompactText {
 
 impl fmt::Display for CompactText {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let bytes = match self {
-            Self::Text(text) => return out.write_str(text),
-            Self::Uuid(bytes) => bytes,
-            Self::PvcUuid(bytes) => {
-                out.write_str(PVC)?;
-                bytes
-            }
-        };
-        let number = u128::from_be_bytes(*bytes);
-        let part = |from: u32| number >> from & 0xffff;
-        write!(out, "{:08x}-{:04x}-{:04x}-{:04x}-{:012x}", number >> 96, part(80), part(64), part(48), number & LAST)
+        out.write_str(&self.printed())
     }
 }
 
@@ -85,28 +70,49 @@ impl CompactText {
         self.printed().into_boxed_str()
     }
 
-    /// The same string. It has its room from the start: printing would have it grow part by part.
+    /// The same string. A row has six of them, and is made at each look.
     pub fn printed(&self) -> String {
-        let letters = match self {
-            Self::Text(text) => text.len(),
-            Self::Uuid(_) => UUID,
-            Self::PvcUuid(_) => PVC.len() + UUID,
+        let (before, bytes) = match self {
+            Self::Text(text) => return (**text).to_owned(),
+            Self::Uuid(bytes) => ("", bytes),
+            Self::PvcUuid(bytes) => (PVC, bytes),
         };
-        let mut printed = String::with_capacity(letters);
-        let _ = write!(printed, "{self}");
+        let mut printed = String::with_capacity(before.len() + UUID);
+        printed.push_str(before);
+        printed.push_str(str::from_utf8(&letters(*bytes)).unwrap_or_default());
         printed
     }
 }
 
+/// A UUID as it is written.
+fn letters(bytes: [u8; 16]) -> [u8; UUID] {
+    let mut letters = [b'-'; UUID];
+    let mut at = 0;
+    for byte in bytes {
+        if DASHES.contains(&at) {
+            at += 1;
+        }
+        letters[at] = DIGITS[usize::from(byte >> 4)];
+        letters[at + 1] = DIGITS[usize::from(byte & 0xf)];
+        at += 2;
+    }
+    letters
+}
+
 /// Lower case with dashes, and nothing else, so that the same string comes out again.
 fn uuid(text: &str) -> Option<[u8; 16]> {
-    let lower = |(at, byte): (usize, u8)| match byte {
-        b'-' => DASHES.contains(&at),
-        b'0'..=b'9' | b'a'..=b'f' => !DASHES.contains(&at),
-        _ => false,
-    };
-    let fits = text.len() == UUID && text.bytes().enumerate().all(lower);
-    fits.then(|| u128::from_str_radix(&text.replace('-', ""), 16).ok().map(u128::to_be_bytes))?
+    let letters: &[u8; UUID] = text.as_bytes().try_into().ok()?;
+    let mut number = 0_u128;
+    for (at, letter) in letters.iter().enumerate() {
+        let digit = match (letter, DASHES.contains(&at)) {
+            (b'-', true) => continue,
+            (b'0'..=b'9', false) => letter - b'0',
+            (b'a'..=b'f', false) => letter - b'a' + 10,
+            _ => return None,
+        };
+        number = (number << 4) | u128::from(digit);
+    }
+    Some(number.to_be_bytes())
 }
 
 #[cfg(test)]
@@ -122,6 +128,18 @@ mod tests {
         assert!(matches!(CompactText::from(UID), CompactText::Uuid(_)));
         assert!(matches!(CompactText::from(format!("pvc-{UID}").as_str()), CompactText::PvcUuid(_)));
         assert_eq!(size_of::<CompactText>(), 24);
+    }
+
+    #[test]
+    fn uuid_is_kept_as_the_number_that_it_is() {
+        let (first, all) = (CompactText::from("0123456789abcdef"), "01234567-89ab-cdef-fedc-ba9876543210");
+        assert!(matches!(first, CompactText::Text(_)), "half of one is none");
+        let bytes = 0x0123_4567_89ab_cdef_fedc_ba98_7654_3210_u128.to_be_bytes();
+        assert_eq!(CompactText::from(all), CompactText::Uuid(bytes));
+        assert_eq!(CompactText::PvcUuid(bytes).to_string(), format!("pvc-{all}"));
+        for other in [all.to_uppercase(), all.replace("89ab", "89ag"), all.replacen('-', "0", 1)] {
+            assert!(matches!(CompactText::from(other.as_str()), CompactText::Text(_)), "{other}");
+        }
     }
 
     #[test]

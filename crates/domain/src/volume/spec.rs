@@ -65,10 +65,31 @@ pub struct Request {
 pub struct Fingerprint([u8; 16]);
 
 impl Request {
+    /// Over all parts, each text after its length and each list after its count: none runs into the next.
     pub fn fingerprint(&self) -> Fingerprint {
-        let digest = Sha256::digest(format!("{self:?}"));
+        let Self { required, limit, access, mode, parameters, source } = self;
+        let mut digest = Sha256::new();
+        digest.update(required.to_be_bytes());
+        digest.update(limit.to_be_bytes());
+        add_length(&mut digest, access.len());
+        for mode in access {
+            digest.update([*mode as u8]);
+        }
+        digest.update([*mode as u8]);
+        add_length(&mut digest, parameters.len());
+        for (key, value) in parameters {
+            add_text(&mut digest, key);
+            add_text(&mut digest, value);
+        }
+        let (kind, handle) = match source {
+            None => (0_u8, ""),
+            Some(Source::Snapshot(handle)) => (1, handle.as_str()),
+            Some(Source::Volume(handle)) => (2, handle.as_str()),
+        };
+        digest.update([kind]);
+        add_text(&mut digest, handle);
         let mut first = [0; 16];
-        first.copy_from_slice(&digest[..16]);
+        first.copy_from_slice(&digest.finalize()[..16]);
         Fingerprint(first)
     }
 
@@ -91,6 +112,15 @@ impl Request {
             .find(|(_, then, now)| then != now)
             .map(|(what, then, now)| format!("{what} was {then} then and is {now} now"))
     }
+}
+
+fn add_length(digest: &mut Sha256, length: usize) {
+    digest.update((length as u64).to_be_bytes());
+}
+
+fn add_text(digest: &mut Sha256, text: &str) {
+    add_length(digest, text.len());
+    digest.update(text);
 }
 
 /// A node of a member, as the topology names it.

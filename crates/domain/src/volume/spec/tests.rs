@@ -102,3 +102,27 @@ fn a_replay_differs_in_whatever_was_asked_differently() {
         assert_ne!(request().fingerprint(), other.fingerprint());
     }
 }
+
+#[test]
+fn no_two_requests_have_one_fingerprint_because_their_texts_run_together() {
+    let with = |parameters: &[(&str, &str)], source: Option<Source>| {
+        let parameters = parameters.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
+        Request { parameters, source, ..request() }.fingerprint()
+    };
+    let handle = || "x".to_owned();
+    let all = [
+        with(&[], None),
+        with(&[("", "")], None),
+        with(&[("a", "bc")], None),
+        with(&[("ab", "c")], None),
+        with(&[("a", "b"), ("c", "d")], None),
+        with(&[("a", "bcd")], None),
+        with(&[], Some(Source::Snapshot(handle()))),
+        with(&[], Some(Source::Volume(handle()))),
+        with(&[("x", "")], None),
+    ];
+    for (at, one) in all.iter().enumerate() {
+        assert!(all[at + 1..].iter().all(|other| other != one), "{at}");
+    }
+    assert_eq!(request().fingerprint(), request().fingerprint());
+}

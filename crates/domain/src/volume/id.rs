@@ -6,6 +6,8 @@ use sha2::{Digest, Sha256};
 
 /// The longest id the interface allows, in bytes.
 const LONGEST_ID: usize = 128;
+/// Digits of a hash that a readable handle carries.
+const PREFIX: usize = 16;
 /// The longest name of a member.
 const LONGEST_MEMBER: usize = 40;
 
@@ -67,7 +69,7 @@ impl VolumeHash {
 
     /// The half that a readable handle carries.
     pub fn prefix(self) -> String {
-        self.to_string()[..16].to_owned()
+        format!("{:016x}", self.seed())
     }
 }
 
@@ -96,18 +98,15 @@ pub enum LeafName {
 
 impl VolumeId {
     pub fn new(member: &str, namespace: &str, claim: &str, hash: VolumeHash) -> Self {
-        let readable = Self {
-            member: member.to_owned(),
-            leaf: LeafName::Readable {
-                namespace: namespace.to_owned(),
-                claim: claim.to_owned(),
-                prefix: hash.prefix(),
-            },
+        // With three slashes between.
+        let length = member.len() + namespace.len() + claim.len() + PREFIX + 3;
+        let leaf = if length <= LONGEST_ID {
+            let (namespace, claim) = (namespace.to_owned(), claim.to_owned());
+            LeafName::Readable { namespace, claim, prefix: hash.prefix() }
+        } else {
+            LeafName::Hashed(hash)
         };
-        if readable.to_string().len() <= LONGEST_ID {
-            return readable;
-        }
-        Self { member: member.to_owned(), leaf: LeafName::Hashed(hash) }
+        Self { member: member.to_owned(), leaf }
     }
 
     /// Nothing is an error here: what is not one of our handles is simply not one of our volumes.
@@ -115,14 +114,17 @@ impl VolumeId {
         if text.len() > LONGEST_ID {
             return None;
         }
-        let parts: [&str; 4] = text.split('/').collect::<Vec<_>>().try_into().ok()?;
-        let [member, namespace, claim, hash] = parts;
+        let mut parts = text.split('/');
+        let (member, namespace, claim, hash) = (parts.next()?, parts.next()?, parts.next()?, parts.next()?);
+        if parts.next().is_some() {
+            return None;
+        }
         let leaf = match (namespace, claim) {
             ("", "") => LeafName::Hashed(VolumeHash::parse(hash)?),
             _ if is_label(namespace, 63) && is_subdomain(claim) => LeafName::Readable {
                 namespace: namespace.to_owned(),
                 claim: claim.to_owned(),
-                prefix: hex(hash, 16).map(|_| hash.to_owned())?,
+                prefix: hex(hash, PREFIX).map(|_| hash.to_owned())?,
             },
             _ => return None,
         };
@@ -152,7 +154,7 @@ impl VolumeId {
         match &self.leaf {
             LeafName::Hashed(hash) => *hash..=*hash,
             LeafName::Readable { prefix, .. } => {
-                let first = hex(prefix, 16).unwrap_or_default() << 64;
+                let first = hex(prefix, PREFIX).unwrap_or_default() << 64;
                 VolumeHash(first)..=VolumeHash(first | u128::from(u64::MAX))
             }
         }
@@ -260,6 +262,9 @@ mod tests {
     fn handle_that_would_be_too_long_carries_the_whole_hash_instead() {
         let id = VolumeId::new("cluster38", "n", &"c".repeat(120), hash("pvc-1"));
         assert_eq!(id.to_string(), format!("cluster38///{}", hash("pvc-1")));
+        let [longest, longer] =
+            [99, 100].map(|length| VolumeId::new("cluster38", "n", &"c".repeat(length), hash("pvc-1")));
+        assert_eq!((longest.to_string().len(), longer.to_string().len()), (LONGEST_ID, 44));
     }
 
     #[test]

@@ -96,12 +96,14 @@ impl InFlight {
         F: Future<Output = ()> + Send + 'static,
     {
         let mut works = lock(&self.0);
-        let is_waited_for = |(key, work): &(&String, &Work)| instead_of(key) && work.caller.strong_count() > 0;
-        if let Some((key, _)) = works.iter().find(is_waited_for) {
+        // Each key is looked at once: with a thousand callers there are a million such looks.
+        let meant: Vec<(&String, &Work)> = works.iter().filter(|(key, _)| instead_of(key)).collect();
+        if let Some((key, _)) = meant.iter().find(|(_, work)| work.caller.strong_count() > 0) {
             return Err(Error::InProgress(format!("another call for {key} is under way")));
         }
+        let meant: Vec<String> = meant.into_iter().map(|(key, _)| key.clone()).collect();
         let (mut before, writes) = (Vec::new(), Writes::default());
-        for (_, earlier) in works.extract_if(|key, _| instead_of(key)) {
+        for earlier in meant.iter().filter_map(|key| works.remove(key)) {
             writes.include(earlier.writes);
             before.push(earlier.task);
         }
@@ -131,7 +133,10 @@ fn lock(works: &RunningCalls) -> std::sync::MutexGuard<'_, HashMap<String, Work>
 
 #[cfg(test)]
 mod tests {
-    use std::future::pending;
+    use std::{
+        future::pending,
+        sync::atomic::{AtomicUsize, Ordering},
+    };
 
     use super::*;
 
@@ -209,6 +214,19 @@ mod tests {
         assert_eq!(all().await, Ok(2));
         assert!(ended.await.is_err(), "the earlier work has ended");
         assert_eq!(calls.under_way(), ["b on 1"]);
+    }
+
+    #[tokio::test]
+    async fn call_looks_at_each_key_at_work_once() {
+        let calls = InFlight::default();
+        let _at_work = [abandoned(&calls, "a").await, abandoned(&calls, "b").await];
+        let looks = AtomicUsize::new(0);
+        let of_none = |_: &str| {
+            looks.fetch_add(1, Ordering::Relaxed);
+            false
+        };
+        assert_eq!(calls.run_instead("c", of_none, soon(), async |_| Ok(1)).await, Ok(1));
+        assert_eq!(looks.load(Ordering::Relaxed), 2);
     }
 
     #[tokio::test]

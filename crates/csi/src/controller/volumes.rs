@@ -27,7 +27,8 @@ pub(super) async fn create(
     }
     let (provisioner, key) = (Arc::clone(&controller.provisioner), format!("volume {name}"));
     let hash = VolumeHash::new(&provisioner.host.id, &name);
-    let is_meant = |other: &str| other == key || is_by_handle(other, hash);
+    let by_handle = ByHandle::of(hash);
+    let is_meant = |other: &str| other == key || by_handle.is(other);
     let work = |deadline| async move {
         match convert::volume_spec(request) {
             Ok(spec) => Box::pin(driver::provision::create::create(&provisioner, &spec, &deadline)).await,
@@ -43,9 +44,22 @@ pub(super) async fn create(
 
 /// Work on the same volume, as a removal that was asked for before the host was restored from a backup: it would take the leaf that is
 /// given out now.
-fn is_by_handle(key: &str, hash: VolumeHash) -> bool {
-    let id = key.strip_prefix("volume ").and_then(VolumeId::parse);
-    id.is_some_and(|id| id.names(hash))
+struct ByHandle {
+    hash: VolumeHash,
+    /// A handle of the volume ends with one of these, and what does not is not taken apart.
+    endings: [String; 2],
+}
+
+impl ByHandle {
+    fn of(hash: VolumeHash) -> Self {
+        Self { hash, endings: [hash.prefix(), hash.to_string()] }
+    }
+
+    fn is(&self, key: &str) -> bool {
+        let may_be = self.endings.iter().any(|ending| key.ends_with(ending.as_str()));
+        let id = key.strip_prefix("volume ").filter(|_| may_be).and_then(VolumeId::parse);
+        id.is_some_and(|id| id.names(self.hash))
+    }
 }
 
 pub(super) async fn delete(
@@ -97,9 +111,10 @@ mod tests {
             (format!("volume {id} on node "), false),
             (format!("volume {id} on node virtual/m"), false),
             (format!("snapshot {id}"), false),
+            (format!("volume m/shop/data/{}", hash("pvc-1")), false),
             ("volume pvc-1".to_owned(), false),
         ] {
-            assert_eq!(is_by_handle(&key, hash("pvc-1")), is_it, "{key}");
+            assert_eq!(ByHandle::of(hash("pvc-1")).is(&key), is_it, "{key}");
         }
     }
 }

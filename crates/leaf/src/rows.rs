@@ -286,20 +286,19 @@ impl Rows {
     /// A change that concerns one volume.
     fn write(&self, hash: VolumeHash, change: impl FnOnce(&mut Table)) {
         let mut table = self.lock();
-        let (was_remarkable, before) = (table.is_remarkable(hash), table.extent_of(hash));
-        let (versions, settled) = (table.versions_of(hash), table.settled_of(hash));
+        let before = table.sight_of(hash);
         change(&mut table);
-        let is_news = table.versions_of(hash) != versions;
+        let after = table.sight_of(hash);
+        let is_news = after.versions != before.versions;
         if is_news {
             table.note_change(hash);
         }
-        let after = table.extent_of(hash);
-        table.extent.change(before, after);
-        if table.count_anew(hash, settled) {
+        table.extent.change(before.extent, after.extent);
+        if table.count_anew(hash, before.settled) {
             self.waits.notify_one();
         }
         // Whoever reads one to look at it puts in what is known.
-        let is_remarkable = is_news && (was_remarkable || table.is_remarkable(hash));
+        let is_remarkable = is_news && (before.is_remarkable || after.is_remarkable);
         if is_remarkable && table.remarkable.len() < NOTICED {
             table.remarkable.insert(hash);
         }

@@ -4,22 +4,24 @@ use super::{Kind, NOTICED, Table};
 use crate::limits::Extent;
 use domain::volume::VolumeHash;
 
-impl Table {
+/// Of one volume, what a change of it may change among all.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Sight {
     /// Something may have become of its leaf that nobody asked for.
-    pub(super) fn is_remarkable(&self, hash: VolumeHash) -> bool {
-        self.rows.get(&hash).is_some_and(|entry| entry.is_unwell() || entry.follows() || entry.is_moving())
-    }
+    pub(super) is_remarkable: bool,
+    pub(super) versions: (usize, u64),
+    pub(super) extent: Extent,
+    pub(super) settled: Option<u64>,
+}
 
-    pub(super) fn versions_of(&self, hash: VolumeHash) -> (usize, u64) {
-        self.rows.get(&hash).map(|entry| entry.versions()).unwrap_or_default()
-    }
-
-    pub(super) fn extent_of(&self, hash: VolumeHash) -> Extent {
-        self.rows.get(&hash).map(|entry| entry.extent()).unwrap_or_default()
-    }
-
-    pub(super) fn settled_of(&self, hash: VolumeHash) -> Option<u64> {
-        self.rows.get(&hash)?.settled()
+impl Table {
+    pub(super) fn sight_of(&self, hash: VolumeHash) -> Sight {
+        self.rows.get(&hash).map_or_else(Sight::default, |entry| Sight {
+            is_remarkable: entry.is_unwell() || entry.follows() || entry.is_moving(),
+            versions: entry.versions(),
+            extent: entry.extent(),
+            settled: entry.settled(),
+        })
     }
 
     pub(super) fn count_anew(&mut self, hash: VolumeHash, settled: Option<u64>) -> bool {

@@ -22,7 +22,7 @@ use super::{
 };
 use cluster::Relist;
 use domain::{
-    compact_text::Interner,
+    compact_text::{CompactText, Interner},
     volume::{HostId, VolumeHash},
 };
 use tally::Tally;
@@ -72,7 +72,7 @@ struct Table {
 /// A claim that has gone, and as of which version: older news of it may still be on its way.
 #[derive(Debug)]
 struct Removed {
-    uid: Box<str>,
+    uid: CompactText,
     as_of: u64,
     /// The list that was there then, or under way.
     round: u32,
@@ -161,8 +161,8 @@ impl Rows {
     /// Takes in a claim of a list. One that had gone before the list began is back: the member was restored from a backup.
     pub fn put_listed_claim(&self, claim: &PersistentVolumeClaim) {
         let mut table = self.lock();
-        let round = table.claim_round;
-        table.removed.retain(|removed| removed.round == round || Some(&*removed.uid) != claim.metadata.uid.as_deref());
+        let (round, uid) = (table.claim_round, claim.metadata.uid.as_deref().map(CompactText::from));
+        table.removed.retain(|removed| removed.round == round || Some(&removed.uid) != uid.as_ref());
         drop(table);
         self.put_claim(claim);
     }
@@ -173,8 +173,9 @@ impl Rows {
             return;
         };
         let mut new = ClaimRow::new(claim);
+        let uid = CompactText::from(&*new.uid);
         self.write(hash, |table| {
-            if table.removed.iter().any(|removed| removed.uid == new.uid && new.version <= removed.as_of) {
+            if table.removed.iter().any(|removed| removed.uid == uid && new.version <= removed.as_of) {
                 return;
             }
             new.round = table.claim_round;

@@ -1,7 +1,6 @@
 //! Changes of a leaf claim that lives: its size, its VolumeAttributesClass and the nodes it is published on. Each is one
 //! PATCH that tests whose claim it is.
 
-use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use kube::{
     Api,
     api::{ApiResource, DynamicObject, PatchParams},
@@ -51,7 +50,7 @@ pub async fn record_published(
     hash: VolumeHash,
     published: &Published,
 ) -> Result<()> {
-    change_claim(client, row, hash, "publish", record_of(row, published)).await.map(drop)
+    change_claim(client, row, hash, "publish", record_of(row, published)).await
 }
 
 /// The same, and that a volume of the host has it, as is known by the handle: that is told also when no node is on record any more.
@@ -59,7 +58,7 @@ pub async fn record_used(client: &MemberClient, row: &ClaimRow, hash: VolumeHash
     let handle = row.id(&client.member, hash).to_string();
     let mut changes = record_of(row, published);
     changes.push(json!({"op": "add", "path": path_of(ownership::HAD_VOLUME), "value": handle}));
-    change_claim(client, row, hash, "publish", changes).await.map(drop)
+    change_claim(client, row, hash, "publish", changes).await
 }
 
 fn record_of(row: &ClaimRow, published: &Published) -> Vec<Value> {
@@ -74,13 +73,13 @@ fn record_of(row: &ClaimRow, published: &Published) -> Vec<Value> {
 /// Nothing that was decided on the version that was read, and is still on its way, is carried out any more: the claim has
 /// another one.
 pub async fn outdate(client: &MemberClient, row: &ClaimRow, hash: VolumeHash) -> Result<()> {
-    change_claim(client, row, hash, "unpublish", vec![as_seen(row), newer(row, ownership::UNPUBLISHED)]).await.map(drop)
+    change_claim(client, row, hash, "unpublish", vec![as_seen(row), newer(row, ownership::UNPUBLISHED)]).await
 }
 
 /// A claim that names its volume is bound when the member's controller looks at it: when the claim changes, and else with all that
 /// there is, after 15 s.
 pub async fn wake(client: &MemberClient, row: &ClaimRow, hash: VolumeHash) -> Result<()> {
-    change_claim(client, row, hash, "wake", vec![as_seen(row), newer(row, ownership::WOKEN)]).await.map(drop)
+    change_claim(client, row, hash, "wake", vec![as_seen(row), newer(row, ownership::WOKEN)]).await
 }
 
 /// None: the member has no such class. One for another driver than the volume's is as good as none.
@@ -133,7 +132,7 @@ async fn change_as_seen(
             let now = claim::read(client, &row.place).await?;
             if now.is_some_and(|now| version(&now) == row.version) { Err(Error::Refused(reason)) } else { Ok(false) }
         }
-        changed => changed.map(|_| true),
+        changed => changed.map(|()| true),
     }
 }
 
@@ -144,18 +143,18 @@ async fn change_claim(
     hash: VolumeHash,
     doing: &str,
     changes: Vec<Value>,
-) -> Result<PersistentVolumeClaim> {
+) -> Result<()> {
     let labels = ownership::labels(&client.host, hash);
     let labelled = labels.iter().map(|(key, value)| json!({"op": "test", "path": label_path(key), "value": value}));
     let same = json!({"op": "test", "path": "/metadata/uid", "value": row.uid});
     let operations: Vec<Value> = std::iter::once(same).chain(labelled).chain(changes).collect();
     let patch = json_patch(json!(operations))?;
-    let claims = Api::<PersistentVolumeClaim>::namespaced(client.client.clone(), &row.place.namespace);
+    let claims = claim::claims(client, &row.place.namespace);
     let patched = claims.patch(&row.place.claim, &PatchParams::default(), &patch).await;
     match patched.map_err(|error| client.outcome(&format!("{doing} claim {}", row.place), &error)) {
         Ok(claim) => {
             client.rows.put_claim(&claim);
-            Ok(claim)
+            Ok(())
         }
         Err(Error::NotFound(reason)) => {
             client.rows.drop_claim(hash, &row.uid, u64::MAX);

@@ -122,7 +122,7 @@ impl LeafSpec<'_> {
     }
 }
 
-fn claims(client: &MemberClient, namespace: &str) -> Api<Trimmed<PersistentVolumeClaim>> {
+pub(super) fn claims(client: &MemberClient, namespace: &str) -> Api<Trimmed<PersistentVolumeClaim>> {
     Api::namespaced(client.client.clone(), namespace)
 }
 

@@ -1,7 +1,7 @@
 //! Whether a leaf was ever given out to the host as a volume, by what it and its volume say, and the marks that tell.
 
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
-use kube::{Api, ResourceExt, api::PatchParams};
+use kube::{ResourceExt, api::PatchParams};
 use serde_json::{Value, json};
 
 use super::{
@@ -109,7 +109,7 @@ async fn mark(client: &MemberClient, claim: &ClaimRow, hash: VolumeHash, changes
     operations.extend_from_slice(changes);
     let patch = json_patch(json!(operations))?;
     let doing = format!("mark claim {}", claim.place);
-    let claims = Api::<PersistentVolumeClaim>::namespaced(client.client.clone(), &claim.place.namespace);
+    let claims = claim::claims(client, &claim.place.namespace);
     let marked = claims.patch(&claim.place.claim, &PatchParams::default(), &patch).await;
     match marked.map_err(|error| client.outcome(&doing, &error)) {
         Ok(claim) => {

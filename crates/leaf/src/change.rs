@@ -148,7 +148,7 @@ async fn change_claim(
     let labelled = labels.iter().map(|(key, value)| json!({"op": "test", "path": label_path(key), "value": value}));
     let same = json!({"op": "test", "path": "/metadata/uid", "value": row.uid});
     let operations: Vec<Value> = std::iter::once(same).chain(labelled).chain(changes).collect();
-    let patch = json_patch(json!(operations))?;
+    let patch = json_patch(operations.into())?;
     let claims = claim::claims(client, &row.place.namespace);
     let patched = claims.patch(&row.place.claim, &PatchParams::default(), &patch).await;
     match patched.map_err(|error| client.outcome(&format!("{doing} claim {}", row.place), &error)) {

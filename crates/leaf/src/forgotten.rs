@@ -107,7 +107,7 @@ pub async fn mark_withdrawn(client: &MemberClient, claim: &ClaimRow, hash: Volum
 async fn mark(client: &MemberClient, claim: &ClaimRow, hash: VolumeHash, changes: &[Value]) -> Result<()> {
     let mut operations = vec![json!({"op": "test", "path": "/metadata/uid", "value": claim.uid})];
     operations.extend_from_slice(changes);
-    let patch = json_patch(json!(operations))?;
+    let patch = json_patch(operations.into())?;
     let doing = format!("mark claim {}", claim.place);
     let claims = claim::claims(client, &claim.place.namespace);
     let marked = claims.patch(&claim.place.claim, &PatchParams::default(), &patch).await;

@@ -56,7 +56,7 @@ pub async fn label(client: &MemberClient, name: &str, hash: VolumeHash, claim_ui
     let bound = json!({"op": "test", "path": "/spec/claimRef/uid", "value": claim_uid});
     let unlabelled = json!({"op": "test", "path": "/metadata/labels", "value": null});
     let all = json!({"op": "add", "path": "/metadata/labels", "value": labels});
-    match patch(client, name, json!([bound, unlabelled, all]), "label").await {
+    match patch(client, name, vec![bound.clone(), unlabelled, all].into(), "label").await {
         Ok(volume) => Ok(Labelled::Ours(VolumeRow::new(&volume))),
         Err(Error::Refused(_)) => Box::pin(label_beside_others(client, name, hash, bound)).await,
         Err(error) => Err(error),
@@ -77,7 +77,7 @@ async fn label_beside_others(client: &MemberClient, name: &str, hash: VolumeHash
         labels.keys().map(|key| json!({"op": "test", "path": label_path(key), "value": read.labels().get(key)}));
     let each = labels.iter().map(|(key, value)| json!({"op": "add", "path": label_path(key), "value": value}));
     let operations: Vec<Value> = std::iter::once(bound).chain(as_read).chain(each).collect();
-    patch(client, name, json!(operations), "label").await.map(|volume| Labelled::Ours(VolumeRow::new(&volume)))
+    patch(client, name, operations.into(), "label").await.map(|volume| Labelled::Ours(VolumeRow::new(&volume)))
 }
 
 /// Its removal begins. It carries our labels, so there is a place for one more.
@@ -131,7 +131,7 @@ async fn change_observed(
         operations.push(json!({"op": "test", "path": "/spec/claimRef/uid", "value": volume.claim_uid}));
     }
     operations.extend(changes);
-    match patch(client, &volume.name, json!(operations), what).await {
+    match patch(client, &volume.name, operations.into(), what).await {
         Ok(_) => Ok(true),
         Err(Error::NotFound(_)) => {
             client.rows.drop_volume(hash, &volume.uid);

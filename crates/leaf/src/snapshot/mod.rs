@@ -305,11 +305,11 @@ async fn label_content(
     let bound = json!({"op": "test", "path": "/spec/volumeSnapshotRef/uid", "value": snapshot_uid});
     let unlabelled = json!({"op": "test", "path": "/metadata/labels", "value": null});
     let all = json!({"op": "add", "path": "/metadata/labels", "value": labels});
-    match patch_content(client, content, json!([bound, unlabelled, all]), "label").await {
+    match patch_content(client, content, vec![bound.clone(), unlabelled, all].into(), "label").await {
         Err(Error::Refused(_)) => {
             let each = labels.iter().map(|(key, value)| json!({"op": "add", "path": label_path(key), "value": value}));
             let operations: Vec<_> = std::iter::once(bound).chain(each).collect();
-            patch_content(client, content, json!(operations), "label").await
+            patch_content(client, content, operations.into(), "label").await
         }
         done => done,
     }

@@ -10,9 +10,11 @@ use k8s_openapi::{
     apimachinery::pkg::{api::resource::Quantity, apis::meta::v1::ObjectMeta},
 };
 use kube::{
-    Api,
+    Api, Resource,
     api::{DeleteParams, ListParams, PatchParams, PostParams, Preconditions},
+    core::Request,
 };
+use serde::Deserialize;
 use serde_json::json;
 
 use super::{
@@ -203,10 +205,9 @@ pub async fn delete(client: &MemberClient, row: &ClaimRow, hash: VolumeHash) -> 
     let seen = Preconditions { uid: Some(row.uid.to_string()), resource_version: Some(row.version.to_string()) };
     let parameters = DeleteParams { preconditions: Some(seen), ..DeleteParams::default() };
     let doing = format!("delete claim {}", row.place);
-    let deleted = claims(client, &row.place.namespace).delete(&row.place.claim, &parameters).await;
-    match deleted.map_err(|error| client.outcome(&doing, &error)) {
-        Ok(answer) => {
-            if let Some(claim) = answer.left() {
+    match left_by(client, &row.place, &parameters).await.map_err(|error| client.outcome(&doing, &error)) {
+        Ok(left) => {
+            if let Some(claim) = left {
                 client.rows.put_claim(&claim);
             }
             Ok(())
@@ -217,6 +218,29 @@ pub async fn delete(client: &MemberClient, row: &ClaimRow, hash: VolumeHash) -> 
         }
         Err(error) => Err(error),
     }
+}
+
+/// What an answer is.
+#[derive(Deserialize)]
+struct Answer {
+    kind: Option<String>,
+}
+
+/// Deletes, and tells what is left of the claim; none where nobody holds it. `Api::delete` makes a tree of the whole answer before it is
+/// decoded.
+async fn left_by(
+    client: &MemberClient,
+    place: &LeafPlace,
+    parameters: &DeleteParams,
+) -> Result<Option<Trimmed<PersistentVolumeClaim>>, kube::Error> {
+    let all = Request::new(PersistentVolumeClaim::url_path(&(), Some(&place.namespace)));
+    let request = all.delete(&place.claim, parameters).map_err(kube::Error::BuildRequest)?;
+    let text = client.client.request_text(request).await?;
+    let Answer { kind } = serde_json::from_str(&text).map_err(kube::Error::SerdeError)?;
+    if kind.as_deref() == Some("Status") {
+        return Ok(None);
+    }
+    serde_json::from_str(&text).map(Some).map_err(kube::Error::SerdeError)
 }
 
 /// Writes on a claim that waits for which node it is, if nobody has done so meanwhile.

@@ -266,10 +266,11 @@ impl Drop for Asked {
 fn route(path: &str) -> (&str, bool) {
     let mut parts = path.split('/').filter(|part| !part.is_empty());
     let group_and_version = if parts.next() == Some("apis") { 2 } else { 1 };
-    let rest: Vec<&str> = parts.skip(group_and_version).collect();
-    match rest.as_slice() {
-        ["namespaces", _, kind, more @ ..] | [kind, more @ ..] => (kind, !more.is_empty()),
-        [] => ("", true),
+    let mut rest = parts.skip(group_and_version);
+    let rest: [Option<&str>; 4] = std::array::from_fn(|_| rest.next());
+    match rest {
+        [Some("namespaces"), Some(_), Some(kind), more] | [Some(kind), more, _, _] => (kind, more.is_some()),
+        [None, ..] => ("", true),
     }
 }
 
@@ -317,6 +318,9 @@ mod tests {
             (Method::GET, "/api/v1/namespaces/x", "get", "namespaces"),
             (Method::POST, "/apis/storage.k8s.io/v1/storageclasses?", "create", "storageclasses"),
             (Method::PATCH, "/api/v1/persistentvolumes/y?", "patch", "persistentvolumes"),
+            (Method::GET, "/apis/storage.k8s.io/v1/namespaces/x/csistoragecapacities", "list", "csistoragecapacities"),
+            (Method::GET, "/api/v1/namespaces/x/pods/y/log", "get", "pods"),
+            (Method::GET, "/api/v1/namespaces", "list", "namespaces"),
             (Method::GET, "/version", "get", ""),
         ] {
             let uri: Uri = address.parse().unwrap();

@@ -2,7 +2,7 @@
 
 use http::Response;
 use tower::BoxError;
-use tracing::{Span, field::Empty};
+use tracing::{Span, field::Empty, level_filters::LevelFilter};
 
 /// The target of what only traces tell, at the level `TRACE`: no filter that logs have by themselves lets it pass, and then such a span
 /// is one comparison and no field of it is looked at.
@@ -26,7 +26,8 @@ pub fn round(name: &'static str, member: &str, count: usize) -> Span {
 
 /// A request to a cluster, as part of the work that makes it; none where it is part of none, as the renewal of a lease.
 pub(super) fn request(cluster: &str, verb: &'static str, resource: &str) -> Span {
-    if verb == "watch" || Span::current().is_none() {
+    // The span that is current is looked up, and held meanwhile.
+    if verb == "watch" || LevelFilter::current() != LevelFilter::TRACE || Span::current().is_none() {
         return Span::none();
     }
     tracing::trace_span!(

@@ -63,7 +63,7 @@ impl SharedHandles {
         if let Some(have) = self.says(handle) {
             return Some(have);
         }
-        if !self.volumes.synced() || self.volumes.with(handle).is_empty() {
+        if !self.volumes.synced() || self.volumes.count_with(handle) == 0 {
             return None;
         }
         let (until, news) = (Instant::now() + MOMENT, self.volumes.listen(member_of(handle)));

@@ -61,11 +61,14 @@ impl HostVolumes {
     /// The volumes with this handle, by their names.
     pub fn with(&self, handle: &str) -> Vec<HostVolume> {
         let table = self.lock();
-        let volumes = table.volumes.get(member_of(handle)).into_iter();
-        let there = volumes.flat_map(|volumes| volumes.range(Key::before(handle)..Key::after(handle)));
-        let mut found: Vec<HostVolume> = there.map(|(key, packed)| packed.volume(key)).collect();
+        let mut found: Vec<HostVolume> = table.with(handle).map(|(key, packed)| packed.volume(key)).collect();
         found.sort_by(|one, other| one.name.cmp(&other.name));
         found
+    }
+
+    /// How many there are of them: to know that, none is unpacked.
+    pub fn count_with(&self, handle: &str) -> usize {
+        self.lock().with(handle).count()
     }
 
     /// Those whose claim has gone, and that are to go with it.
@@ -174,6 +177,12 @@ impl HostVolumes {
 }
 
 impl Table {
+    fn with(&self, handle: &str) -> impl Iterator<Item = (&Key, &PackedVolume)> {
+        let volumes = self.volumes.get(member_of(handle)).into_iter();
+        let there = volumes.flat_map(move |volumes| volumes.range(Key::before(handle)..Key::after(handle)));
+        there.map(|(key, packed)| (key, &**packed))
+    }
+
     fn get(&self, key: &Key) -> Option<&PackedVolume> {
         self.volumes.get(member_of(&key.handle))?.get(key).map(|packed| &**packed)
     }
@@ -232,6 +241,10 @@ mod tests {
         volumes.put(&volume("c", "m1/n/c/1"));
         volumes.put(&volume("d", "no handle of ours"));
         assert_eq!(names(&volumes, "m0/n/c/1"), ["a", "b"]);
+        assert_eq!(
+            ["m0/n/c/1", "m1/n/c/1", "m0/n/c/2", "m0/n/c/"].map(|handle| volumes.count_with(handle)),
+            [2, 1, 0, 0]
+        );
         assert_eq!(news.take().len(), 1);
         assert!(news.take().is_empty(), "told once");
         volumes.put(&volume("a", "m0/n/c/1"));

@@ -184,7 +184,7 @@ pub(super) async fn heal(
 
 /// No volume of the host has this handle, and that of the name on the claim is there: the claim is a copy of a leaf.
 async fn is_of_another_handle(reconciler: &Reconciler, repair: &Repair<'_>, pair: &LeafPair) -> Result<bool> {
-    match pair.volume_name().filter(|_| reconciler.volumes.with(&repair.handle).is_empty()) {
+    match pair.volume_name().filter(|_| reconciler.volumes.count_with(&repair.handle) == 0) {
         Some(name) => host::volume::exists(&reconciler.host, name).await,
         None => Ok(false),
     }

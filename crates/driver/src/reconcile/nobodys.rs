@@ -71,7 +71,7 @@ impl Allowance {
     /// Whether it may be looked at now. Who waits for a list takes no look from others until there is one.
     pub(super) fn permits_look(&mut self, reconciler: &Reconciler, repair: &Repair<'_>) -> bool {
         // What a move has asks nothing of the host.
-        let is_nobodys = !repair.row().is_moving() && reconciler.volumes.with(repair.handle()).is_empty();
+        let is_nobodys = !repair.row().is_moving() && reconciler.volumes.count_with(repair.handle()) == 0;
         let now = Instant::now();
         let waits = is_nobodys && self.unlisted.contains(&repair.hash()) && !self.lists.has_some(now);
         let permits = !waits && (!is_nobodys || self.looks.take(now));

@@ -111,7 +111,7 @@ impl<'a> Repair<'a> {
 /// leaf says: one that an earlier version made anew at another place says nothing.
 pub(super) fn repairs<'a>(reconciler: &Reconciler, leaf: &'a MemberClient, hash: VolumeHash) -> Vec<Repair<'a>> {
     let hashed = VolumeId { member: leaf.member.clone(), leaf: LeafName::Hashed(hash) };
-    if !reconciler.volumes.with(&hashed.to_string()).is_empty() {
+    if reconciler.volumes.count_with(&hashed.to_string()) > 0 {
         return vec![Repair::of(leaf, hashed, hash)];
     }
     leaf.rows.ids(&leaf.member, hash).into_iter().map(|id| Repair::of(leaf, id, hash)).collect()

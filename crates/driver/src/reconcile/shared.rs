@@ -22,7 +22,7 @@ use leaf::{
 const NAMED: usize = 3;
 
 pub(super) fn is_shared(reconciler: &Reconciler, handle: &str) -> bool {
-    reconciler.volumes.with(handle).len() > 1
+    reconciler.volumes.count_with(handle) > 1
 }
 
 fn is_wanted(volumes: &[HostVolume]) -> bool {

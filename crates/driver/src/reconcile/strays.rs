@@ -109,7 +109,7 @@ pub(super) async fn count(reconciler: &Reconciler, leaf: &MemberClient, strays: 
         after = some.last().copied();
         let used = |hash: &VolumeHash| {
             let is_used =
-                |repair: &Repair<'_>| repair.row().is_moving() || !reconciler.volumes.with(repair.handle()).is_empty();
+                |repair: &Repair<'_>| repair.row().is_moving() || reconciler.volumes.count_with(repair.handle()) > 0;
             repairs(reconciler, leaf, *hash).iter().any(is_used)
         };
         found.extend(some.into_iter().filter(|hash| !used(hash)));

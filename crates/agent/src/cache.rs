@@ -13,7 +13,7 @@ use kube::runtime::{
 use serde_json::Value;
 use tokio::sync::watch;
 
-use super::object::{Objects, Place, whole};
+use super::object::{Object, Objects, Place, whole};
 use cluster::{Relist, pauses, with_causes};
 
 /// What one member's pods, or its nodes, may take of memory: its administrator decides what it says, and one process serves
@@ -243,7 +243,7 @@ impl<T: Cached> ObjectCache<T> {
     }
 
     /// What was in the way is so no more, whatever is told; that a list begins is told before it is asked for.
-    pub(super) fn take(&self, event: Event<kube::api::DynamicObject>, keeps: fn(&mut Value) -> bool) -> Vec<Change<T>> {
+    pub(super) fn take(&self, event: Event<Object>, keeps: fn(&mut Value) -> bool) -> Vec<Change<T>> {
         let judged = |object| {
             let mut object = whole(object);
             (keeps(&mut object), object)
@@ -300,7 +300,7 @@ mod tests {
 
     use super::{super::object, *};
 
-    fn object(name: &str, kept: bool) -> kube::api::DynamicObject {
+    fn object(name: &str, kept: bool) -> Object {
         object::parsed(json!({"metadata": {"namespace": "shop", "name": name}, "kept": kept})).unwrap()
     }
 

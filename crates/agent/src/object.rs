@@ -13,6 +13,7 @@ use kube::{
 use serde_json::Value;
 
 use super::HOST;
+use cluster::unmanaged::Unmanaged;
 pub(super) use domain::printable::short;
 
 /// Namespace and name; no namespace where the kind has none.
@@ -76,7 +77,9 @@ pub(super) fn is_ready(object: &Value) -> bool {
     items(object, "/status/conditions").any(|one| one["type"] == "Ready" && one["status"] == "True")
 }
 
-pub(super) type Objects = Api<DynamicObject>;
+/// In host and members anybody may write some of them.
+pub(super) type Object = Unmanaged<DynamicObject>;
+pub(super) type Objects = Api<Object>;
 
 fn everywhere<K: Resource<DynamicType = ()>>(client: &Client) -> Objects {
     Api::all_with(client.clone(), &ApiResource::erase::<K>(&()))
@@ -136,9 +139,9 @@ pub(super) async fn read(objects: &Objects, name: &str) -> kube::Result<Option<V
     Ok(cluster::read(objects.get(name).await, name)?.map(whole))
 }
 
-/// With its kind left out: it is known; and without who has written which field, which is more than all the rest and read by nobody.
-pub(super) fn whole(mut object: DynamicObject) -> Value {
-    object.metadata.managed_fields = None;
+/// With its kind left out: it is known.
+pub(super) fn whole(object: Object) -> Value {
+    let object = object.into_object();
     let mut whole = object.data;
     if !whole.is_object() {
         whole = Value::Object(serde_json::Map::new());
@@ -152,7 +155,7 @@ pub(super) fn unpacked(text: &str) -> Arc<Value> {
     Arc::new(serde_json::from_str(text).unwrap_or_default())
 }
 
-pub(super) fn parsed(object: Value) -> kube::Result<DynamicObject> {
+pub(super) fn parsed(object: Value) -> kube::Result<Object> {
     serde_json::from_value(object).map_err(kube::Error::SerdeError)
 }
 

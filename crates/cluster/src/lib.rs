@@ -16,6 +16,7 @@ mod relist;
 mod restored;
 pub mod traces;
 pub mod trimmed;
+pub mod unmanaged;
 mod writes;
 
 use std::{

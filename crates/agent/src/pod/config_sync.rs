@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use kube::api::{DynamicObject, Patch, PatchParams, PostParams};
+use kube::api::{Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 
 use super::{
@@ -174,8 +174,7 @@ impl Pods<'_> {
     }
 
     async fn create_kept(&self, kind: Kind, namespace: &str, wanted: Value) -> kube::Result<()> {
-        let wanted: DynamicObject = parsed(wanted)?;
-        self.of_kind(kind, namespace, false).create(&PostParams::default(), &wanted).await.map(drop)
+        self.of_kind(kind, namespace, false).create(&PostParams::default(), &parsed(wanted)?).await.map(drop)
     }
 
     pub(super) fn marked(&self, name: &str, namespace: &str, annotations: &Value) -> Value {

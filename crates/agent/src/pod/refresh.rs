@@ -6,8 +6,11 @@ use std::{
     time::Duration,
 };
 
-use kube::api::ListParams;
-use serde_json::{Value, json};
+use kube::{
+    api::{ListParams, ObjectList},
+    core::Request,
+};
+use serde_json::Value;
 use tokio::time::{Instant, sleep};
 
 use super::{
@@ -17,7 +20,7 @@ use super::{
         host_pod::HostPod,
         member_pod::MemberPod,
         node::ignore_conflict,
-        object::{Place, is_leaving, mark, text},
+        object::{Object, Place, is_leaving, mark, text, whole},
     },
     Pods,
     account_tokens::{self, RENEW_AT, is_due},
@@ -300,9 +303,11 @@ impl Pods<'_> {
     /// Without what is in them.
     async fn ours_in(&self, kind: Kind, namespace: &str) -> kube::Result<Vec<(SyncedObject, Value)>> {
         let ours = ListParams::default().labels(&format!("{MANAGED_BY}={DRIVER},{HOST}={}", self.host.id));
-        let listed = self.of_kind(kind, namespace, false).list_metadata(&ours).await?;
-        let objects = listed.items.into_iter().map(|object| json!({"metadata": object.metadata}));
-        Ok(objects.filter(|object| self.is_ours(object)).map(|object| ((kind, Place::of(&object)), object)).collect())
+        let request = Request::new(self.of_kind(kind, namespace, false).resource_url()).list_metadata(&ours);
+        let request = request.map_err(kube::Error::BuildRequest)?;
+        let listed = self.client.request::<ObjectList<Object>>(request).await?;
+        let objects = listed.items.into_iter().map(whole).filter(|object| self.is_ours(object));
+        Ok(objects.map(|object| ((kind, Place::of(&object)), object)).collect())
     }
 
     /// `there`: none where somebody in the member has removed it. `pod`: one of the host's that names it.

@@ -4,13 +4,17 @@ use std::sync::Arc;
 
 use k8s_openapi::jiff::Timestamp;
 use kube::{
-    api::{DynamicObject, ListParams, ObjectList},
+    api::{ListParams, ObjectList},
     core::Request,
 };
 use tokio::time::{Instant, timeout};
 
 use super::{
-    super::{HOST, object::whole, view::HostCache},
+    super::{
+        HOST,
+        object::{Object, whole},
+        view::HostCache,
+    },
     PATIENCE,
     counters::{Counters, STALE},
     reading,
@@ -72,7 +76,7 @@ async fn said(member: &Member, host: &HostId) -> Result<Vec<serde_json::Value>, 
     let ours = ListParams::default().labels(&format!("{HOST}={}", host.0));
     let mut request = Request::new(METRICS).list(&ours).map_err(|error| error.to_string())?;
     request.extensions_mut().insert(Aside);
-    let listed = timeout(PATIENCE, client.request::<ObjectList<DynamicObject>>(request)).await;
+    let listed = timeout(PATIENCE, client.request::<ObjectList<Object>>(request)).await;
     let listed = listed.map_err(|_| format!("list pods.metrics.k8s.io: no answer within {} s", PATIENCE.as_secs()))?;
     let listed = listed.map_err(|error| match &error {
         kube::Error::Api(status) if status.code == 404 => {

@@ -1,0 +1,56 @@
+//! Whoever may write an object may have it say that it was written at a time that nobody here can read. He hides no other one by that.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tokio::time::sleep;
+
+use super::{SHOP, World, give_secrets, run_with_secret, standing, story, until};
+
+const ATTIC: &str = "attic";
+
+/// Kubernetes takes times of the last day of the year 9999, and hardly anybody else does.
+fn written_in_9999(name: &str) -> Value {
+    let written = json!([{"manager": "m", "operation": "Update", "apiVersion": "v1", "time": "9999-12-31T23:59:59Z",
+        "fieldsType": "FieldsV1", "fieldsV1": {"f:metadata": {}}}]);
+    json!({"namespace": ATTIC, "name": name, "managedFields": written})
+}
+
+#[test]
+fn pod_that_was_written_at_a_time_nobody_reads_hides_no_other_in_host_or_member() {
+    for in_host in [true, false] {
+        story(1, async {
+            let world = World::new(1).await;
+            let cluster = if in_host { &world.host } else { &world.member };
+            cluster.create("namespaces", json!({"metadata": {"name": ATTIC}})).unwrap();
+            let mut spec = json!({"containers": [{"name": "c", "image": "i:1"}]});
+            if in_host {
+                spec["nodeName"] = json!("worker");
+            }
+            cluster.create("pods", json!({"metadata": written_in_9999("theirs"), "spec": spec})).unwrap();
+            world.start("first");
+            until("the node is ready", || world.is_ready()).await;
+            world.run_pod("web", None);
+            until("it runs", || world.phase("web") == "Running").await;
+        });
+    }
+}
+
+/// Else whoever may write ConfigMaps in any namespace of a member keeps there what the host gives no more.
+#[test]
+fn config_map_that_was_written_at_a_time_nobody_reads_keeps_no_secret_in_a_member() {
+    story(1, async {
+        let world = standing(1).await;
+        give_secrets(&world, "true");
+        run_with_secret(&world);
+        until("it runs", || world.phase("web") == "Running").await;
+        world.member.create("namespaces", json!({"metadata": {"name": ATTIC}})).unwrap();
+        let mut metadata = written_in_9999("theirs");
+        metadata["labels"] =
+            json!({"app.kubernetes.io/managed-by": "kosmos.csi.io", "kosmos.csi.io/host": world.host_id()});
+        world.member.create("configmaps", json!({"metadata": metadata})).unwrap();
+        sleep(Duration::from_mins(2)).await;
+        give_secrets(&world, "false");
+        until("nothing is left of it", || world.member.get("secrets", SHOP, "keys").is_none()).await;
+    });
+}

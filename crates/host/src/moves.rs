@@ -44,7 +44,7 @@ pub use self::{
 };
 
 use super::{Host, outcome, unread};
-use cluster::{metrics::MovesNow, pauses, with_causes};
+use cluster::{metrics::MovesNow, pauses, unmanaged::Unmanaged, with_causes};
 use domain::{
     error::{Error, Result},
     volume::{
@@ -236,22 +236,27 @@ pub fn resource() -> ApiResource {
     ApiResource::from_gvk(&GroupVersionKind::gvk("kosmos.csi.io", "v1alpha1", KIND))
 }
 
-fn moves_in(host: &Host, namespace: &str) -> Api<VolumeMove> {
+/// Users write them: whatever one of them is, all others go on.
+type AnyMove = Unmanaged<VolumeMove>;
+
+fn moves_in(host: &Host, namespace: &str) -> Api<AnyMove> {
     Api::namespaced_with(host.client.clone(), namespace, &resource())
 }
 
 /// Keeps them true, until it is dropped.
 pub async fn keep(host: &Host, moves: &Moves) {
-    let all = Api::<VolumeMove>::all_with(host.client.clone(), &resource());
+    let all = Api::<AnyMove>::all_with(host.client.clone(), &resource());
     let events = watcher(all, watcher::Config::default()).backoff(ExponentialBackoff::from(pauses()));
     let (mut events, mut listed) = (std::pin::pin!(events), BTreeMap::new());
     let _forgets = Forgets(moves);
     while let Some(event) = events.next().await {
         match event {
             Ok(Event::Init) => listed.clear(),
-            Ok(Event::InitApply(found)) => drop(listed.insert(found.uid().unwrap_or_default(), found)),
+            Ok(Event::InitApply(found)) => drop(listed.insert(found.uid().unwrap_or_default(), found.into_object())),
             Ok(Event::InitDone) => moves.write(|known| *known = std::mem::take(&mut listed)),
-            Ok(Event::Apply(found)) => moves.write(|known| drop(known.insert(found.uid().unwrap_or_default(), found))),
+            Ok(Event::Apply(found)) => {
+                moves.write(|known| drop(known.insert(found.uid().unwrap_or_default(), found.into_object())));
+            }
             Ok(Event::Delete(gone)) => moves.write(|known| drop(known.remove(&gone.uid().unwrap_or_default()))),
             Err(error) => tracing::debug!(error = with_causes(&error), "the watch of moves was interrupted"),
         }
@@ -264,7 +269,7 @@ pub async fn read(host: &Host, of: &VolumeMove) -> Result<Option<VolumeMove>> {
     let answer = moves_in(host, &namespace).get(&name).await;
     let found =
         cluster::read(answer, &name).map_err(|error| unread(&format!("get volumemove {namespace}/{name}"), &error))?;
-    Ok(found.filter(|found| found.uid() == of.uid()))
+    Ok(found.map(AnyMove::into_object).filter(|found| found.uid() == of.uid()))
 }
 
 /// The one that a leaf says has it.
@@ -276,9 +281,10 @@ pub async fn is_under_way(host: &Host, mark: &MoveMark) -> Result<bool> {
 
 /// All of the host's, as they are now.
 pub async fn list(host: &Host) -> Result<Vec<VolumeMove>> {
-    let all = Api::<VolumeMove>::all_with(host.client.clone(), &resource());
+    let all = Api::<AnyMove>::all_with(host.client.clone(), &resource());
     let listed = all.list(&ListParams::default()).await;
-    Ok(listed.map_err(|error| unread("list volumemoves", &error))?.items)
+    let listed = listed.map_err(|error| unread("list volumemoves", &error))?;
+    Ok(listed.items.into_iter().map(AnyMove::into_object).collect())
 }
 
 /// Another move of the same claim, or of its volume under another claim, which has begun or comes first.
@@ -332,9 +338,9 @@ async fn write_finalizers(host: &Host, of: &VolumeMove, finalizers: &[String]) -
     changed(of, answer)
 }
 
-fn changed(of: &VolumeMove, answer: Result<VolumeMove, kube::Error>) -> Result<VolumeMove> {
+fn changed(of: &VolumeMove, answer: Result<AnyMove, kube::Error>) -> Result<VolumeMove> {
     let doing = format!("change volumemove {}/{}", of.namespace().unwrap_or_default(), of.name_any());
-    answer.map_err(|error| match outcome(&doing, &error) {
+    answer.map(AnyMove::into_object).map_err(|error| match outcome(&doing, &error) {
         Error::NotFound(reason) => Error::InProgress(reason),
         other => other,
     })

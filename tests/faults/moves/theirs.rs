@@ -164,3 +164,20 @@ fn volume_that_somebody_makes_in_the_host_while_its_own_makes_way_is_told_of_and
         assert_eq!(at_the_end(&story, &[true]).await, [""; 0]);
     });
 }
+
+/// Kubernetes takes times of the last day of the year 9999, and hardly anybody else does.
+#[test]
+fn move_that_was_written_at_a_time_nobody_reads_keeps_no_other_from_going_on() {
+    virtual_time::run(1, async {
+        let story = Story::new(Script { places: vec![0], ..Script::new(CLAIM) }).await;
+        let written = json!([{"manager": "m", "operation": "Update", "apiVersion": "kosmos.csi.io/v1alpha1",
+            "time": "9999-12-31T23:59:59Z", "fieldsType": "FieldsV1", "fieldsV1": {"f:spec": {"f:claimName": {}}}}]);
+        let metadata = json!({"name": "theirs", "namespace": SHOP, "managedFields": written});
+        let spec = json!({"claimName": "another", "to": {"member": "m1"}});
+        story.bench.host.create(MOVES, json!({"metadata": metadata, "spec": spec})).unwrap();
+        story.asks(1, &json!({}));
+        story.comes_to("Succeeded").await;
+        let theirs = story.bench.host.get(MOVES, SHOP, "theirs").unwrap();
+        assert_eq!(text(&theirs, "/status/phase"), "Refused", "{theirs:#}");
+    });
+}

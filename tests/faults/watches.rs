@@ -3,12 +3,13 @@
 use std::time::Duration;
 
 use csi::v1::{self, controller_server::Controller as _};
+use serde_json::json;
 use simulate::faults::{Action, Verb};
 use tokio::time::{sleep, timeout};
 use tonic::Code;
 
 use crate::{
-    bench::{Bench, SHOP, with_deadline},
+    bench::{Bench, SHOP, lock, with_deadline},
     caller::Script,
     fixture::{self, Planted},
     invariants::violations,
@@ -137,5 +138,29 @@ fn snapshot_that_no_watch_shows_is_found_by_its_id() {
             }
         }
         assert_eq!(bench.guard.wrong(), Vec::<String>::new());
+    });
+}
+
+/// Kubernetes takes times of the last day of the year 9999, and hardly anybody else does.
+#[test]
+fn snapshot_that_was_written_at_a_time_nobody_reads_hides_no_other() {
+    virtual_time::run(1, async {
+        let (bench, caller) = late_snapshots::volume().await;
+        let mut snapshot = Snapshotter::new(&bench, Wish::photo(Kind::Snapshot, caller.handle().unwrap(), USUAL));
+        assert!(snapshot.make().await, "{}", bench.guard.trace().join("\n"));
+        let labels = json!({"app.kubernetes.io/managed-by": "kosmos.csi.io", "kosmos.csi.io/host": bench.host_id()});
+        let written = json!([{"manager": "m", "operation": "Update", "apiVersion": "snapshot.storage.k8s.io/v1",
+            "time": "9999-12-31T23:59:59Z", "fieldsType": "FieldsV1", "fieldsV1": {"f:spec": {"f:source": {}}}}]);
+        let metadata = json!({"name": "a", "namespace": SHOP, "labels": labels, "managedFields": written});
+        let spec = json!({"source": {"persistentVolumeClaimName": "none"}});
+        let theirs = bench.members[0].create(SNAPSHOTS, json!({"metadata": metadata, "spec": spec})).unwrap();
+        lock(&bench.guard.history).plant(&theirs);
+        bench.start();
+        bench.serves().await;
+        let request = v1::ListSnapshotsRequest::default();
+        let listed = bench.call(|driver| async move { driver.list_snapshots(with_deadline(request)).await }).await;
+        let listed = listed.unwrap().entries.into_iter().filter_map(|entry| entry.snapshot);
+        let listed: Vec<String> = listed.map(|snapshot| snapshot.snapshot_id).collect();
+        assert_eq!(listed, [snapshot.handle().unwrap()]);
     });
 }

@@ -22,6 +22,7 @@ use self::{
     row::SnapshotRow,
 };
 use super::{MemberClient, claim::Made, json_patch, marks::label_path, ownership};
+use cluster::unmanaged::Unmanaged;
 use domain::{
     error::{Error, Result},
     volume::{LeafPlace, VolumeHash, snapshot::leaf_name},
@@ -194,7 +195,7 @@ pub async fn read(client: &MemberClient, place: &LeafPlace) -> Result<Option<(Vo
 pub async fn has_any(client: &MemberClient) -> Result<bool> {
     let one = ListParams::default().labels(&ownership::selector(&client.host)).limit(1);
     for namespace in client.namespaces.each() {
-        match client.within::<VolumeSnapshot>(namespace).list_metadata(&one).await {
+        match client.within::<Unmanaged<VolumeSnapshot>>(namespace).list(&one).await {
             Ok(list) if list.items.is_empty() => {}
             Ok(_) => return Ok(true),
             Err(error) => {

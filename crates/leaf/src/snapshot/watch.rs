@@ -11,7 +11,7 @@ use kube::runtime::{
 
 use super::kinds::VolumeSnapshot;
 use crate::{MemberClient, ownership};
-use cluster::{AFTER_TOO_MUCH, pauses, with_causes};
+use cluster::{AFTER_TOO_MUCH, pauses, unmanaged::Unmanaged, with_causes};
 
 /// Before what was lost is listed anew, or a kind that is not served is looked for again.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -32,7 +32,7 @@ async fn follow(cluster: &MemberClient) {
     let ours = watcher::Config::default().labels(&ownership::selector(&cluster.host));
     let namespaces = cluster.namespaces.each();
     let watches = namespaces.iter().map(|&namespace| {
-        let events = watcher(cluster.within::<VolumeSnapshot>(namespace), ours.clone());
+        let events = watcher(cluster.within::<Unmanaged<VolumeSnapshot>>(namespace), ours.clone());
         events.backoff(ExponentialBackoff::from(pauses())).boxed()
     });
     let mut events = select_all(watches);

@@ -10,6 +10,7 @@ use simulate::{
     text,
 };
 use tokio::time::{Instant, sleep};
+use tonic::Code;
 
 use crate::{
     bench::{Bench, SHOP, lock},
@@ -112,6 +113,30 @@ fn event_with_a_time_that_cannot_be_read_silences_no_other() {
         bench.members[0].create("events", event).unwrap();
         provision(&bench, Script::new("data"));
         until(&bench, SOON * 2, || told(&bench, "data").join("\n").contains("the storage failed")).await;
+    });
+}
+
+/// Whoever may write events in one namespace closes no member by that.
+#[test]
+fn events_of_great_length_about_a_leaf_claim_close_no_member() {
+    virtual_time::run(1, async {
+        let bench = bench(&broken()).await;
+        let caller = Caller::new(&bench, Script::new("data"));
+        let waits = caller.create().await.unwrap_err();
+        assert_eq!(waits.code(), Code::Aborted, "{waits}");
+        let leaf = bench.members[0].get("persistentvolumeclaims", SHOP, "data").unwrap();
+        let about = json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "namespace": SHOP, "name": "data",
+            "uid": text(&leaf, "/metadata/uid")});
+        for number in 0..40 {
+            let message = "<".repeat(2 << 20);
+            let event = json!({"metadata": {"name": format!("data.{number}"), "namespace": SHOP}, "involvedObject": about,
+                "reason": "Theirs", "message": message, "type": "Warning"});
+            bench.members[0].create("events", event).unwrap();
+        }
+        for _ in 0..3 {
+            let waits = caller.create().await.unwrap_err();
+            assert_eq!(waits.code(), Code::Aborted, "{waits}");
+        }
     });
 }
 

@@ -1,13 +1,21 @@
 //! The member's own words on why something waits.
 
-use std::time::Duration;
+use std::{pin::pin, time::Duration};
 
+use futures::AsyncReadExt;
 use k8s_openapi::{api::core::v1::Event, apimachinery::pkg::apis::meta::v1::Time};
-use kube::{Api, api::ListParams};
+use kube::{
+    Resource,
+    api::{ListParams, ObjectList},
+    core::Request,
+};
 
 use super::MemberClient;
+use cluster::Reading;
 
 const QUICK: Duration = Duration::from_millis(400);
+/// In bytes: what those about one object may take together. Whoever may write events in its namespace decides how long they are.
+const LONGEST: u64 = 1 << 20;
 
 /// The newest warning about an object, if there is one and the member can be asked.
 pub async fn newest_warning(client: &MemberClient, namespace: &str, uid: &str) -> Option<String> {
@@ -39,14 +47,27 @@ pub async fn newest_of(
 }
 
 async fn events(client: &MemberClient, namespace: &str, fields: &str) -> Option<Vec<Event>> {
-    let about = ListParams::default().fields(fields);
-    let events = Api::<Event>::namespaced(client.client.clone(), namespace);
     // The caller's own deadline is near: a reason is worth little time.
-    let events = tokio::time::timeout(QUICK, events.list(&about)).await.ok()?;
+    let events = tokio::time::timeout(QUICK, list(client, namespace, fields)).await.ok()?;
     let events = events.inspect_err(|error| {
         tracing::debug!(member = %client.member, %error, "the member's events cannot be read");
     });
-    Some(events.ok()?.items)
+    events.ok()
+}
+
+/// That they are long says nothing of the member, which other answers of that length would close.
+async fn list(client: &MemberClient, namespace: &str, fields: &str) -> kube::Result<Vec<Event>> {
+    let request = Request::new(Event::url_path(&(), Some(namespace))).list(&ListParams::default().fields(fields));
+    let mut request = request.map_err(kube::Error::BuildRequest)?;
+    request.extensions_mut().insert(Reading::InPieces);
+    let text = pin!(client.client.request_stream(request).await?);
+    let (mut text, mut whole) = (text.take(LONGEST), Vec::new());
+    text.read_to_end(&mut whole).await.map_err(kube::Error::ReadEvents)?;
+    if text.limit() == 0 {
+        return Err(kube::Error::Service("they are longer than is read".into()));
+    }
+    let listed: ObjectList<Event> = serde_json::from_slice(&whole).map_err(kube::Error::SerdeError)?;
+    Ok(listed.items)
 }
 
 /// As the provisioners write it who call a CSI driver and pass on its answer.

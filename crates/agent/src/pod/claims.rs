@@ -19,9 +19,12 @@ use super::{
     Pods,
     rejection::PodRejection,
 };
-use domain::volume::{
-    DRIVER, HostId, LeafName, LeafPlace, VolumeHash, VolumeId,
-    moving::{MoveMark, Part},
+use domain::{
+    some_of::some_of,
+    volume::{
+        DRIVER, HostId, LeafName, LeafPlace, VolumeHash, VolumeId,
+        moving::{MoveMark, Part},
+    },
 };
 use host::{
     replacement::REPLACES,
@@ -35,6 +38,8 @@ use leaf::{
 
 /// Why a pod that waits for a volume can never run where it is.
 pub(super) const MOVED: &str = "VolumeMoved";
+/// As many copies of a leaf are named.
+const NAMED: usize = 5;
 
 /// What stands behind the volumes of a pod.
 #[derive(Debug, Default)]
@@ -135,7 +140,7 @@ fn only_leaf(claim: &str, id: &VolumeId, namespace: &str, leaves: Vec<ObjectMeta
         Err(several) if !several.is_empty() => format!(
             "claims {} of namespace {namespace} of member {member} all carry the labels of its volume: take the label {VOLUME} \
              off the copies",
-            several.iter().filter_map(|leaf| leaf.name.as_deref()).collect::<Vec<_>>().join(", ")
+            some_of(several.iter().filter_map(|leaf| leaf.name.as_deref()), NAMED)
         ),
         Err(_) => without_leaf(id, namespace),
     };

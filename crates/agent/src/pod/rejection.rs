@@ -4,6 +4,7 @@ use kube::core::Status;
 
 use super::{
     super::object::{Place, short},
+    bounds::line,
     names::Kind,
 };
 use cluster::{exceeds_quota, is_of_what_ends, with_causes};
@@ -18,8 +19,9 @@ pub(super) struct PodRejection {
 }
 
 impl PodRejection {
+    /// What somebody in the member has called something may be in it, and the host keeps it with the pod.
     pub(super) fn new(reason: &'static str, message: impl Into<String>) -> Self {
-        Self { reason, message: message.into() }
+        Self { reason, message: line(&message.into()) }
     }
 
     /// What a member answers is as long as it likes, and stands in the host's pod.
@@ -126,6 +128,17 @@ mod tests {
             let why = PodRejection::not_copied("m", &without_words(error));
             assert!(why.message.contains(words) && !why.message.contains("canary"), "{}", why.message);
         }
+    }
+
+    /// Its administrator decides what the API server of a member says.
+    #[test]
+    fn why_a_pod_waits_is_told_in_a_short_line_whatever_its_member_answers() {
+        let reason = format!("a\n\u{1b}[2J{}", "x".repeat(1 << 20));
+        let status = serde_json::json!({"code": 409, "reason": reason});
+        let error = kube::Error::Api(Box::new(serde_json::from_value(status).unwrap()));
+        let why = denied::<()>(error, Kind::ConfigMap, "shop", "m").unwrap().unwrap_err();
+        assert!(why.message.contains("in namespace shop: a \u{fffd}[2Jx"), "{why:?}");
+        assert!(why.message.len() <= 4 << 10, "{}", why.message.len());
     }
 
     #[test]

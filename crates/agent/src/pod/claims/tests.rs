@@ -89,6 +89,16 @@ fn leaf_is_proved_by_what_it_carries_and_not_by_its_name() {
     }
 }
 
+/// Whoever may write claims there makes as many as he likes, and the host keeps what its pod is told.
+#[test]
+fn of_many_copies_of_a_leaf_some_are_named() {
+    let id = VolumeId::parse("m/shop/data/0123456789abcdef").unwrap();
+    let name = |number: u32| Some(format!("{number}-{}", "x".repeat(200)));
+    let copies = (0..2000).map(|number| ObjectMeta { name: name(number), ..ObjectMeta::default() });
+    let why = only_leaf("c", &id, "shop", copies.collect()).unwrap_err();
+    assert!(why.message.contains("and 1995 more of namespace shop") && why.message.len() < 2000, "{}", why.message);
+}
+
 #[test]
 fn claim_made_for_a_pod_is_called_after_it() {
     let volumes = json!([{"name": "a", "persistentVolumeClaim": {"claimName": "x"}}, {"name": "b", "ephemeral": {}}, {"name": "c"}]);

@@ -69,7 +69,9 @@ fn leaves(copy: &Value) -> Vec<String> {
     let handles: BTreeMap<String, String> = serde_json::from_str(mark(copy, "annotations", MOUNTS)).unwrap_or_default();
     let claims = items(copy, "/spec/volumes").map(|volume| text(volume, "/persistentVolumeClaim/claimName"));
     let place = |claim: &str| format!("{}/{claim}", text(copy, "/metadata/namespace"));
-    let leaf = |claim: &str| handles.get(claim).cloned().unwrap_or_else(|| place(claim));
+    // A place that is said there would be one in any namespace; half of the hash in a handle only who has the volume knows.
+    let handle = |claim: &str| handles.get(claim).filter(|handle| VolumeId::parse(handle).is_some()).cloned();
+    let leaf = |claim: &str| handle(claim).unwrap_or_else(|| place(claim));
     claims.filter(|claim| !claim.is_empty()).map(leaf).collect()
 }
 
@@ -175,6 +177,17 @@ mod tests {
         assert_eq!(says(&node("kosmos-m-a", &[], &[theirs]), &planted), Vec::<String>::new());
         assert_eq!(says(&node("kosmos-m-a", &[theirs], &[]), &planted), [theirs], "it is not ours to take away");
         assert!(has_any(&node("n", &[], &[NAME])) && !has_any(&node("n", &[], &[theirs])));
+    }
+
+    /// Else he would keep attached what is another namespace's, and no other node would get it.
+    #[test]
+    fn who_makes_pods_in_one_namespace_of_a_member_names_no_place_in_another() {
+        for (said, in_use) in [("shop/data", false), (HANDLE, true)] {
+            let mut planted = copy("x", "Pending", "bait", &json!({"bait": said}).to_string());
+            planted["metadata"]["namespace"] = json!("attic");
+            let expected = if in_use { vec![NAME] } else { vec![] };
+            assert_eq!(says(&node("kosmos-m-a", &[NAME], &[NAME]), &planted), expected, "{said}");
+        }
     }
 
     #[test]

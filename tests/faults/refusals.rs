@@ -11,7 +11,7 @@ use simulate::{
     storage::Settings,
     text,
 };
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 use tonic::{Code, Request};
 
 use crate::{
@@ -338,6 +338,22 @@ fn pod(bench: &Bench, claims: &[&str]) {
     let pod = json!({"metadata": {"name": "web", "namespace": SHOP},
         "spec": {"containers": [{"name": "c", "image": "i"}], "volumes": volumes}});
     bench.host.create("pods", pod).unwrap();
+}
+
+/// Of a pod that runs in a member the host says what that says, also times of the last day of the year 9999, which hardly anybody but
+/// Kubernetes takes.
+#[test]
+fn pod_of_which_is_said_what_nobody_reads_keeps_no_volume_of_its_namespace_from_being_made() {
+    virtual_time::run(1, async {
+        let (bench, mut callers) = two_nodes(&["data"]).await;
+        let theirs = json!({"metadata": {"name": "theirs", "namespace": SHOP}, "spec": {"containers": [{"name": "c", "image": "i"}]}});
+        bench.host.create("pods", theirs).unwrap();
+        let conditions = json!([{"type": "Ready", "status": "False", "lastTransitionTime": "9999-12-31T23:59:59Z"}]);
+        let said = json!({"phase": "Running", "startTime": "9999-12-31T23:59:59Z", "conditions": conditions});
+        bench.host.change("pods", SHOP, "theirs", |pod| pod["status"] = said.clone()).unwrap();
+        let made = timeout(Duration::from_mins(2), callers[0].provision()).await;
+        assert_eq!(made.ok(), Some(Ending::Provisioned), "{}", bench.guard.trace().join("\n"));
+    });
 }
 
 fn node_of_leaf(member: &Cluster, claim: &str) -> String {

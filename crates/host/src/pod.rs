@@ -5,11 +5,27 @@ use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod, PodSpec};
 use kube::{Api, ResourceExt, api::ListParams};
 
 use super::{Host, unread};
-use cluster::events;
+use cluster::{
+    events,
+    trimmed::{Reads, Trimmed},
+};
 use domain::{error::Result, volume::Claim};
 
 /// The scheduler's words for pods whose volumes are where they may not go; they differ between its releases.
 const KEPT_FROM_VOLUME: [&str; 2] = ["volume node affinity conflict", "match PersistentVolume's node affinity"];
+
+/// Nobody goes by labels and annotations of pods.
+#[derive(Clone, Debug)]
+enum OfPods {}
+
+impl Reads for OfPods {
+    fn reads(_: &str) -> bool {
+        false
+    }
+}
+
+/// Whatever is said of one, all others of its namespace are read.
+type SeenPod = Trimmed<Pod, OfPods>;
 
 /// A pod that mounts a claim, and all the claims it mounts.
 #[derive(Clone, Debug)]
@@ -66,12 +82,12 @@ pub async fn stranded(host: &Host) -> Result<impl Stream<Item = Result<StrandedP
 pub async fn bound_claims(host: &Host, pod: &StrandedPod) -> Result<Vec<BoundClaim>> {
     let (namespace, name) = (&pod.namespace, &pod.name);
     let named = ListParams::default().fields(&format!("metadata.name={name}"));
-    let pods = Api::<Pod>::namespaced(host.client.clone(), namespace).list(&named).await;
+    let pods = Api::<SeenPod>::namespaced(host.client.clone(), namespace).list(&named).await;
     let pods = pods.map_err(|error| unread(&format!("list pods in {namespace}"), &error))?;
     let there = pods.items.into_iter().find(|there| there.uid().as_ref() == Some(&pod.uid));
     let claims = Api::<PersistentVolumeClaim>::namespaced(host.client.clone(), namespace);
     let mut bound = Vec::new();
-    for name in there.iter().flat_map(claims_of) {
+    for name in there.iter().flat_map(|pod| claims_of(pod)) {
         let found = cluster::read(claims.get(&name).await, &name);
         let found = found.map_err(|error| unread(&format!("get claim {namespace}/{name}"), &error))?;
         let Some(claim) = found else { continue };
@@ -83,10 +99,10 @@ pub async fn bound_claims(host: &Host, pod: &StrandedPod) -> Result<Vec<BoundCla
 }
 
 pub async fn placed(host: &Host, namespace: &str, name: &str) -> Result<Option<PlacedPod>> {
-    let pods = Api::<Pod>::namespaced(host.client.clone(), namespace);
+    let pods = Api::<SeenPod>::namespaced(host.client.clone(), namespace);
     let found = cluster::read(pods.get(name).await, name);
     let found = found.map_err(|error| unread(&format!("get pod {namespace}/{name}"), &error))?;
-    Ok(found.map(|pod| PlacedPod {
+    Ok(found.map(SeenPod::into_object).map(|pod| PlacedPod {
         uid: pod.uid().unwrap_or_default(),
         node: pod.spec.and_then(|spec| spec.node_name).filter(|node| !node.is_empty()),
     }))
@@ -94,10 +110,10 @@ pub async fn placed(host: &Host, namespace: &str, name: &str) -> Result<Option<P
 
 /// The pod that uses the claim: the one that still waits for a node, where several do.
 pub async fn of(host: &Host, claim: &Claim) -> Result<Option<HostPod>> {
-    let pods = Api::<Pod>::namespaced(host.client.clone(), &claim.namespace);
+    let pods = Api::<SeenPod>::namespaced(host.client.clone(), &claim.namespace);
     let doing = format!("list pods in {}", claim.namespace);
     let pods = pods.list(&ListParams::default()).await.map_err(|error| unread(&doing, &error))?;
-    Ok(choose(pods.items, &claim.name))
+    Ok(choose(pods.items.into_iter().map(SeenPod::into_object).collect(), &claim.name))
 }
 
 fn choose(pods: Vec<Pod>, claim: &str) -> Option<HostPod> {
@@ -115,7 +131,7 @@ fn choose(pods: Vec<Pod>, claim: &str) -> Option<HostPod> {
 
 /// Whether a pod on this node that has not ended mounts a claim.
 pub async fn has_user(host: &Host, claim: &Claim, node: &str) -> Result<bool> {
-    let pods = Api::<Pod>::namespaced(host.client.clone(), &claim.namespace).list(&ListParams::default()).await;
+    let pods = Api::<SeenPod>::namespaced(host.client.clone(), &claim.namespace).list(&ListParams::default()).await;
     let pods = pods.map_err(|error| unread(&format!("list pods in {}", claim.namespace), &error))?;
     Ok(pods.items.iter().any(|pod| {
         !has_ended(pod)

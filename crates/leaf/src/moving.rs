@@ -21,7 +21,7 @@ pub use self::{
     sight::{Leaving, Sight, look},
     write::{Moved, Written},
 };
-use super::{MemberClient, consumer::has_node, ownership::POLICY_BEFORE, row::Row, saved::policy_of};
+use super::{MemberClient, consumer::has_node, ownership::POLICY_BEFORE, row::Row, saved::policy_of, trimmed::Trimmed};
 use domain::{
     error::{Error, Result},
     volume::{HostId, LeafPlace, VolumeHash, moving::YARD},
@@ -47,7 +47,8 @@ pub fn row_in_yard(client: &MemberClient, hash: VolumeHash) -> Row {
 /// The member's pods that keep the claim, as people are told of them. One that has ended and had a node keeps it until it is deleted,
 /// as the member protects the claim for it; one without a node keeps it from being deleted, and not once it is.
 pub async fn pods_with(client: &MemberClient, place: &LeafPlace, is_leaving: bool) -> Result<Vec<String>> {
-    let pods = Api::<Pod>::namespaced(client.client.clone(), &place.namespace).list(&ListParams::default()).await;
+    let pods = Api::<Trimmed<Pod>>::namespaced(client.client.clone(), &place.namespace);
+    let pods = pods.list(&ListParams::default()).await;
     let pods = pods.map_err(|error| client.outcome(&format!("list pods in {}", place.namespace), &error))?;
     let mut told: Vec<String> = pods.items.iter().filter_map(|pod| told_of(client, place, pod, is_leaving)).collect();
     told.sort();

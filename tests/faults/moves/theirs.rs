@@ -166,18 +166,35 @@ fn volume_that_somebody_makes_in_the_host_while_its_own_makes_way_is_told_of_and
 }
 
 /// Kubernetes takes times of the last day of the year 9999, and hardly anybody else does.
+fn written_in_9999() -> Value {
+    let written = json!([{"manager": "m", "operation": "Update", "apiVersion": "v1", "time": "9999-12-31T23:59:59Z",
+        "fieldsType": "FieldsV1", "fieldsV1": {"f:spec": {}}}]);
+    json!({"name": THEIRS, "namespace": SHOP, "managedFields": written})
+}
+
+/// Nor is its user told that the member does not answer, and how to say that it is gone for good.
+#[test]
+fn pod_of_the_member_that_was_written_at_a_time_nobody_reads_holds_up_no_move() {
+    virtual_time::run(1, async {
+        let story = Story::new(Script { places: vec![0], ..Script::new(CLAIM) }).await;
+        let spec = json!({"containers": [{"name": "c", "image": "i"}]});
+        let pod = json!({"metadata": written_in_9999(), "spec": spec});
+        story.bench.members[0].create("pods", pod).unwrap();
+        story.asks(1, &json!({}));
+        story.comes_to("Succeeded").await;
+    });
+}
+
 #[test]
 fn move_that_was_written_at_a_time_nobody_reads_keeps_no_other_from_going_on() {
     virtual_time::run(1, async {
         let story = Story::new(Script { places: vec![0], ..Script::new(CLAIM) }).await;
-        let written = json!([{"manager": "m", "operation": "Update", "apiVersion": "kosmos.csi.io/v1alpha1",
-            "time": "9999-12-31T23:59:59Z", "fieldsType": "FieldsV1", "fieldsV1": {"f:spec": {"f:claimName": {}}}}]);
-        let metadata = json!({"name": "theirs", "namespace": SHOP, "managedFields": written});
+        let metadata = written_in_9999();
         let spec = json!({"claimName": "another", "to": {"member": "m1"}});
         story.bench.host.create(MOVES, json!({"metadata": metadata, "spec": spec})).unwrap();
         story.asks(1, &json!({}));
         story.comes_to("Succeeded").await;
-        let theirs = story.bench.host.get(MOVES, SHOP, "theirs").unwrap();
+        let theirs = story.bench.host.get(MOVES, SHOP, THEIRS).unwrap();
         assert_eq!(text(&theirs, "/status/phase"), "Refused", "{theirs:#}");
     });
 }

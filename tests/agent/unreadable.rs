@@ -1,4 +1,5 @@
-//! Whoever may write an object may have it say that it was written at a time that nobody here can read. He hides no other one by that.
+//! Whoever may write an object may have it say that it was written at a time that nobody here can read, or very much. He hides no other one by
+//! that.
 
 use std::time::Duration;
 
@@ -36,6 +37,10 @@ fn pod_that_was_written_at_a_time_nobody_reads_hides_no_other_in_host_or_member(
     }
 }
 
+fn our_labels(world: &World) -> Value {
+    json!({"app.kubernetes.io/managed-by": "kosmos.csi.io", "kosmos.csi.io/host": world.host_id()})
+}
+
 /// Else whoever may write ConfigMaps in any namespace of a member keeps there what the host gives no more.
 #[test]
 fn config_map_that_was_written_at_a_time_nobody_reads_keeps_no_secret_in_a_member() {
@@ -46,11 +51,35 @@ fn config_map_that_was_written_at_a_time_nobody_reads_keeps_no_secret_in_a_membe
         until("it runs", || world.phase("web") == "Running").await;
         world.member.create("namespaces", json!({"metadata": {"name": ATTIC}})).unwrap();
         let mut metadata = written_in_9999("theirs");
-        metadata["labels"] =
-            json!({"app.kubernetes.io/managed-by": "kosmos.csi.io", "kosmos.csi.io/host": world.host_id()});
+        metadata["labels"] = our_labels(&world);
         world.member.create("configmaps", json!({"metadata": metadata})).unwrap();
         sleep(Duration::from_mins(2)).await;
         give_secrets(&world, "false");
         until("nothing is left of it", || world.member.get("secrets", SHOP, "keys").is_none()).await;
+    });
+}
+
+/// They are listed with all that there is of this host.
+#[test]
+fn config_maps_of_great_length_close_no_member_and_keep_no_secret_in_it() {
+    story(1, async {
+        let world = standing(1).await;
+        give_secrets(&world, "true");
+        run_with_secret(&world);
+        until("it runs", || world.phase("web") == "Running").await;
+        world.member.create("namespaces", json!({"metadata": {"name": ATTIC}})).unwrap();
+        for number in 0..40 {
+            let notes = json!({"kosmos.csi.io/version": "x", "theirs": "<".repeat(2 << 20)});
+            let name = format!("theirs-{number}");
+            let metadata =
+                json!({"namespace": ATTIC, "name": name, "labels": our_labels(&world), "annotations": notes});
+            world.member.create("configmaps", json!({"metadata": metadata})).unwrap();
+        }
+        give_secrets(&world, "false");
+        until("nothing is left of it", || {
+            assert!(world.is_ready(), "the member is closed");
+            world.member.get("secrets", SHOP, "keys").is_none()
+        })
+        .await;
     });
 }

@@ -8,13 +8,18 @@ use k8s_openapi::api::{
 };
 use kube::{
     Api, Client, Resource,
-    api::{ApiResource, DynamicObject},
+    api::{ApiResource, DynamicObject, ListParams},
+    core::Request,
 };
 use serde_json::Value;
 
 use super::HOST;
-use cluster::unmanaged::Unmanaged;
+use cluster::{items::Items, read_list, unmanaged::Unmanaged};
 pub(super) use domain::printable::short;
+
+/// Of a list that is taken as it comes, in bytes, what is not whole yet; and how many things are kept of one.
+const LONGEST: usize = 10 << 20;
+const MOST: usize = 100_000;
 
 /// Namespace and name; no namespace where the kind has none.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -137,6 +142,28 @@ pub(super) fn pods(client: &Client, namespace: &str) -> Objects {
 /// A quorum read; none where the cluster itself says that there is none of this name.
 pub(super) async fn read(objects: &Objects, name: &str) -> kube::Result<Option<Value>> {
     Ok(cluster::read(objects.get(name).await, name)?.map(whole))
+}
+
+/// What there is, by its metadata, as far as it is kept. It is taken one by one as it comes: whoever may write some of it decides how long that
+/// is, and closes no member by it.
+pub(super) async fn listed(
+    client: &Client,
+    objects: &Objects,
+    which: &ListParams,
+    keep: impl Fn(Value) -> Option<Value>,
+) -> kube::Result<Vec<Value>> {
+    let request = Request::new(objects.resource_url()).list_metadata(which).map_err(kube::Error::BuildRequest)?;
+    let mut kept = Vec::new();
+    let head = read_list(client, request, Items::of_list(), |items, piece| {
+        let mut take = |item: &[u8]| serde_json::from_slice(item).map(|object| kept.extend(keep(whole(object))));
+        items.feed(piece, &mut take).map_err(kube::Error::SerdeError)?;
+        if items.unfinished() > LONGEST || kept.len() > MOST {
+            return Err(kube::Error::Service("more is listed than is read".into()));
+        }
+        Ok(())
+    });
+    head.await?;
+    Ok(kept)
 }
 
 /// With its kind left out: it is known.

@@ -12,7 +12,7 @@ use super::{
     super::{
         HOST, MANAGED_BY,
         node::ignore_conflict,
-        object::{self, Objects, items, mark, parsed, read, text, way_out},
+        object::{self, Objects, items, mark, parsed, read, short, text, way_out},
         open_namespaces::OPEN,
     },
     Pods,
@@ -24,6 +24,8 @@ use domain::volume::DRIVER;
 
 /// On a copy: the object of the host, and its version, that it is a copy of.
 const VERSION: &str = "kosmos.csi.io/version";
+/// In bytes, of what a copy says of itself: a UID and a version.
+const LONGEST_NOTE: usize = 200;
 /// A Secret of this type is given a token by the cluster that it is in, of the account there that it names.
 const ACCOUNT_TOKEN: &str = "kubernetes.io/service-account-token";
 /// What marks were called when all hosts had one name for theirs. They begin with it.
@@ -227,6 +229,19 @@ fn refused_type(name: &str, original: &Value) -> Option<PodRejection> {
          account projected (serviceAccountToken), or give the Secret another type"
     );
     (text(original, "/type") == ACCOUNT_TOKEN).then(|| PodRejection::new("ObjectNotGiven", message))
+}
+
+/// What is gone by of an object of ours that is there: somebody there may have noted very much on it.
+pub(super) fn seen(object: &Value) -> Value {
+    let metadata = &object["metadata"];
+    let note = |key| short(mark(object, "annotations", key), LONGEST_NOTE);
+    json!({"metadata": {
+        "namespace": metadata["namespace"],
+        "name": metadata["name"],
+        "uid": metadata["uid"],
+        "deletionTimestamp": metadata["deletionTimestamp"],
+        "annotations": {VERSION: note(VERSION), RENEW_AT: note(RENEW_AT)},
+    }})
 }
 
 fn pulls(pod: &Value) -> bool {

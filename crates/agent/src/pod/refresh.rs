@@ -6,10 +6,7 @@ use std::{
     time::Duration,
 };
 
-use kube::{
-    api::{ListParams, ObjectList},
-    core::Request,
-};
+use kube::api::ListParams;
 use serde_json::Value;
 use tokio::time::{Instant, sleep};
 
@@ -20,11 +17,11 @@ use super::{
         host_pod::HostPod,
         member_pod::MemberPod,
         node::ignore_conflict,
-        object::{Object, Place, is_leaving, mark, text, whole},
+        object::{Place, is_leaving, listed, mark, text},
     },
     Pods,
     account_tokens::{self, RENEW_AT, is_due},
-    config_sync::{FORMER_MARK, rewritten},
+    config_sync::{FORMER_MARK, rewritten, seen},
     names::{Kind, named, token_secret, tokens},
     refusal::refusal,
     rejection::without_words,
@@ -300,14 +297,12 @@ impl Pods<'_> {
         has_copy && self.serves(pod) && refusal(pod, self.here()).is_none()
     }
 
-    /// Without what is in them.
+    /// What is gone by of them.
     async fn ours_in(&self, kind: Kind, namespace: &str) -> kube::Result<Vec<(SyncedObject, Value)>> {
         let ours = ListParams::default().labels(&format!("{MANAGED_BY}={DRIVER},{HOST}={}", self.host.id));
-        let request = Request::new(self.of_kind(kind, namespace, false).resource_url()).list_metadata(&ours);
-        let request = request.map_err(kube::Error::BuildRequest)?;
-        let listed = self.client.request::<ObjectList<Object>>(request).await?;
-        let objects = listed.items.into_iter().map(whole).filter(|object| self.is_ours(object));
-        Ok(objects.map(|object| ((kind, Place::of(&object)), object)).collect())
+        let keep = |object: Value| self.is_ours(&object).then(|| seen(&object));
+        let objects = listed(self.client, &self.of_kind(kind, namespace, false), &ours, keep).await?;
+        Ok(objects.into_iter().map(|object| ((kind, Place::of(&object)), object)).collect())
     }
 
     /// `there`: none where somebody in the member has removed it. `pod`: one of the host's that names it.

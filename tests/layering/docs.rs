@@ -167,6 +167,51 @@ fn event_has_its_words_where_the_page_says_and_a_row_for_who_meets_it() {
     }
 }
 
+/// Where reasons of events and conditions on pods, claims, volumes and moves stand: files below a folder whose path begins so, and what comes
+/// before the reason, or before the name of a constant that holds it.
+const REASONS: [(&str, &str, &[&str]); 3] = [
+    ("crates/agent/src/pod", "", &["PodRejection::new(", "Self::new(", "of_former("]),
+    ("crates/driver/src", "", &["News { reason: ", ".told(", "tell_event(", "&now, "]),
+    ("crates/driver/src", "moving", &["(", ": &str = "]),
+];
+
+/// A word such as `LeafStuck` at the beginning of a text, or by the name of a constant there.
+fn reason(begins: &str, file: &str) -> Option<String> {
+    let begins = begins.trim_start();
+    let word = if let Some(rest) = begins.strip_prefix('"') {
+        rest.split('"').next()?
+    } else {
+        let is_other = |letter: char| !letter.is_ascii_uppercase() && letter != '_';
+        let (name, _) = begins.split_once(is_other).filter(|(name, _)| !name.is_empty())?;
+        file.split_once(&format!("const {name}: &str = \""))?.1.split('"').next()?
+    };
+    let is_reason = word.starts_with(|first: char| first.is_ascii_uppercase())
+        && word.chars().all(|letter| letter.is_ascii_alphabetic())
+        && word.contains(|letter: char| letter.is_ascii_lowercase());
+    is_reason.then(|| word.to_owned())
+}
+
+#[test]
+fn every_reason_that_is_told_of_a_pod_a_claim_a_volume_or_a_move_has_a_row_for_who_meets_it() {
+    let page = fs::read_to_string(root().join("docs/troubleshooting.md")).unwrap();
+    let cells = page.lines().filter(|line| line.starts_with("| ")).filter_map(|line| line.split('|').nth(1));
+    let told: BTreeSet<&str> = cells.flat_map(quoted).collect();
+    let mut said = BTreeSet::new();
+    for (folder, begins, marks) in REASONS {
+        let files = super::files(folder).into_iter().filter(|file| file.to_string_lossy().starts_with(begins));
+        for file in files.filter(|file| !file.ends_with("tests.rs")) {
+            let text = fs::read_to_string(root().join(folder).join(file)).unwrap();
+            let rules = text.split("#[cfg(test)]").next().unwrap_or_default();
+            said.extend(marks.iter().flat_map(|mark| rules.split(mark).skip(1)).filter_map(|rest| reason(rest, rules)));
+        }
+    }
+    for known in ["NameTaken", "VolumeMoved", "LeafPending", "LeafStuck", "MoveCancelled", "SourceKept"] {
+        assert!(said.contains(known), "{known} is not found in the code");
+    }
+    let lacking: Vec<&String> = said.iter().filter(|reason| !told.contains(reason.as_str())).collect();
+    assert!(lacking.is_empty(), "docs/troubleshooting.md has no row for {lacking:?}");
+}
+
 /// What stands in backticks.
 fn quoted(text: &str) -> impl Iterator<Item = &str> {
     text.split('`').skip(1).step_by(2)

@@ -137,6 +137,50 @@ fn object_that_is_called_like_what_agents_make_for_themselves_is_put_into_no_mem
     });
 }
 
+/// As a kubelet runs one whose optional object is not there.
+#[test]
+fn pod_runs_without_what_is_optional_and_called_like_what_agents_make_for_themselves() {
+    story(1, async {
+        let world = standing(1).await;
+        world.open_namespace(SHOP);
+        give_secrets(&world, "true");
+        run_with_secret(&world);
+        let (mark, theirs, token) = (
+            format!("kosmos-csi.secrets.{}", world.host_id()),
+            "kosmos-csi.kube-root-ca.crt.another",
+            "kosmos-csi-token-0123456789abcdef",
+        );
+        for (kind, name) in [("configmaps", mark.as_str()), ("configmaps", theirs), ("secrets", token)] {
+            let object = json!({"metadata": {"namespace": SHOP, "name": name}, "data": {"a": "YQ=="}});
+            world.host.create(kind, object).unwrap();
+        }
+        let key = json!({"name": theirs, "key": "a", "optional": true});
+        let containers = json!([{"name": "c", "image": "i:1", "env": [{"name": "A", "valueFrom": {"configMapKeyRef": key}}],
+            "envFrom": [{"configMapRef": {"name": mark, "optional": true}}]}]);
+        let sources = json!([{"configMap": {"name": theirs, "optional": true}}]);
+        let secret = json!({"secretName": token, "optional": true});
+        let volumes = json!([{"name": "a", "secret": secret}, {"name": "b", "projected": {"sources": sources}}]);
+        let spec = json!({"nodeName": NODE, "containers": containers, "volumes": volumes, "imagePullSecrets": [{"name": token}],
+            "automountServiceAccountToken": false});
+        world.host.create("pods", json!({"metadata": {"namespace": SHOP, "name": "maybe"}, "spec": spec})).unwrap();
+        until("both run", || ["web", "maybe"].iter().all(|pod| world.phase(pod) == "Running")).await;
+        let copy = world.copy("maybe").unwrap()["spec"].to_string();
+        assert!(!copy.contains("kosmos-csi"), "it names what is not its own there: {copy}");
+        sleep(Duration::from_mins(2)).await;
+        for (kind, name) in [("configmaps", theirs), ("secrets", token)] {
+            assert!(world.member.get(kind, SHOP, name).is_none(), "{name} is put into the member");
+        }
+        assert!(
+            world.member.get("configmaps", SHOP, &mark).unwrap().get("data").is_none(),
+            "the mark is the agent's own"
+        );
+        world.host.delete("pods", SHOP, "web").unwrap();
+        sleep(Duration::from_mins(5)).await;
+        assert!(world.copy("maybe").is_some());
+        assert!(world.member.get("configmaps", SHOP, &mark).is_none(), "it stays for who was not given it");
+    });
+}
+
 #[test]
 fn secret_goes_also_where_the_mark_of_its_namespace_is_another_hosts() {
     story(1, async {

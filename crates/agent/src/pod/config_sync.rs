@@ -62,7 +62,9 @@ impl Pods<'_> {
         }
         let mut kept = Synced { secrets: open, left_out: Vec::new() };
         for (name, needed) in in_copy(pod, open, &self.host.id.0) {
-            if name.0 == Kind::Secret && !open {
+            // No member is given it: a kubelet runs a pod without what is optional and not there.
+            let is_not_there = !needed && refused_name((name.0, &name.1), &self.host.id.0).is_some();
+            if is_not_there || name.0 == Kind::Secret && !open {
                 kept.left_out.push(name);
                 continue;
             }
@@ -97,7 +99,10 @@ impl Pods<'_> {
         namespace: &str,
         there: Option<&Value>,
     ) -> kube::Result<Result<bool, PodRejection>> {
-        if let Some(why) = refused_name((*kind, name), &self.host.id.0) {
+        // What was given under such a name before that was refused, copies that run have still.
+        if there.is_none()
+            && let Some(why) = refused_name((*kind, name), &self.host.id.0)
+        {
             return Ok(Err(why));
         }
         let original = match read(&self.of_kind(*kind, namespace, true), in_host(name, &self.host.id.0)).await {
@@ -213,7 +218,7 @@ pub(super) fn rewritten(pod: &Value, secrets: bool, host: &str) -> Value {
 }
 
 /// Why an object of the host is given to no member: another host's agent, or this one, may make its own of that name there.
-fn refused_name((kind, name): (Kind, &str), host: &str) -> Option<PodRejection> {
+pub(super) fn refused_name((kind, name): (Kind, &str), host: &str) -> Option<PodRejection> {
     let is_root_ca = kind == Kind::ConfigMap && name == host_root_ca(host);
     (is_of_an_agent(name) && !is_root_ca).then(|| {
         let message =

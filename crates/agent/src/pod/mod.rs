@@ -28,6 +28,7 @@ mod retold;
 mod status;
 mod step;
 mod told;
+mod wanted;
 mod work_queue;
 
 use std::time::Duration;

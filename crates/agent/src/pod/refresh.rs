@@ -21,11 +21,12 @@ use super::{
     },
     Pods,
     account_tokens::{self, RENEW_AT, is_due},
-    config_sync::{FORMER_MARK, rewritten, seen},
-    names::{Kind, named, token_secret, tokens},
+    config_sync::{FORMER_MARK, seen},
+    names::{Kind, token_secret, tokens},
     refusal::refusal,
     rejection::without_words,
     removal::with_uid,
+    wanted::{SyncedObject, things, to_have},
 };
 use cluster::with_causes;
 use domain::{some_of::some_of, volume::DRIVER};
@@ -45,8 +46,6 @@ const ASKED_AT_ONCE: usize = 100;
 /// Of the namespaces that could not be looked at, how many are named in the log.
 const NAMED: usize = 5;
 
-/// Where a thing is, by its kind.
-type SyncedObject = (Kind, Place);
 /// One that is to be looked at, as it is there.
 type Due = (SyncedObject, Option<Value>);
 /// What keeps a namespace from being looked at.
@@ -131,7 +130,7 @@ impl Pods<'_> {
         let is_known = |thing: &SyncedObject| is_there.contains(thing) || failures.contains_key(&thing.1.namespace);
         past.unused.retain(|thing, _| is_known(thing) && !named_by_copies.contains(thing));
         let (unused, asked) = (&mut past.unused, BTreeMap::new());
-        let mut look = Look { wanted: self.wanted(), named_by_copies, open, asked, unused };
+        let mut look = Look { wanted: self.wanted(&named_by_copies), named_by_copies, open, asked, unused };
         let there = there.into_iter().map(|(thing, object)| (thing, Some(object)));
         let lacking = look.lacking(&is_there).into_iter().map(|thing| (thing, None));
         let due = after(past.silent.as_ref(), there.chain(lacking).collect());
@@ -276,15 +275,22 @@ impl Pods<'_> {
         named.collect()
     }
 
-    /// What the host's pods name that run there, each with one of them. They are read one by one: all of them as trees would take
-    /// several times what they are kept in.
-    fn wanted(&self) -> BTreeMap<SyncedObject, (Place, Arc<HostPod>)> {
+    /// What the host's pods name that run there, each with one of them: tokens with the pod whose they are. They are read one by one: all of
+    /// them as trees would take several times what they are kept in.
+    fn wanted(&self, named_by_copies: &BTreeSet<SyncedObject>) -> BTreeMap<SyncedObject, (Place, Arc<HostPod>)> {
         let mut wanted = BTreeMap::new();
         for (place, kept) in self.view.kept_pods_for(&self.member.name) {
             let pod = HostPod::read(&kept, &place);
             if self.runs(&pod) {
-                let named = things(&pod, &rewritten(&pod, true, &self.host.id.0)).into_iter();
-                wanted.extend(named.map(|thing| (thing, (place.clone(), Arc::clone(&kept)))));
+                let own = token_secret(kept.uid());
+                for thing in to_have(&pod, &self.host.id.0, named_by_copies) {
+                    let by = (place.clone(), Arc::clone(&kept));
+                    if thing.1.name == own {
+                        wanted.insert(thing, by);
+                    } else {
+                        wanted.entry(thing).or_insert(by);
+                    }
+                }
             }
         }
         wanted
@@ -376,9 +382,4 @@ fn with_secrets(
     let named = named.iter().filter(|(kind, _)| *kind == Kind::Secret).map(|(_, place)| &place.namespace);
     let marked = marks.own.iter().chain(&marks.former);
     open.into_iter().flatten().chain(marked).chain(holding).chain(named).cloned().collect()
-}
-
-fn things(pod: &Value, spec: &Value) -> Vec<SyncedObject> {
-    let place = |name| Place { namespace: text(pod, "/metadata/namespace").to_owned(), name };
-    named(spec).into_keys().map(|(kind, name)| (kind, place(name))).collect()
 }

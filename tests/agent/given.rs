@@ -114,6 +114,38 @@ fn hosts_that_share_a_namespace_have_each_its_own_authority_there() {
     });
 }
 
+/// A copy that an earlier version has made mounts it by the name that it had then.
+#[test]
+fn authority_that_a_copy_has_by_its_former_name_follows_the_hosts_until_that_copy_is_gone() {
+    story(1, async {
+        let world = standing(1).await;
+        let (root, former) = ("kube-root-ca.crt", "kosmos-csi.kube-root-ca.crt");
+        let map = json!({"metadata": {"namespace": SHOP, "name": root}, "data": {"a": "old"}});
+        world.host.create("configmaps", map).unwrap();
+        for pod in ["web", "new"] {
+            let volumes = json!([{"name": "ca", "configMap": {"name": root}}]);
+            let spec = json!({"nodeName": NODE, "containers": [{"name": "c", "image": "i:1"}], "volumes": volumes,
+                "automountServiceAccountToken": false});
+            world.host.create("pods", json!({"metadata": {"namespace": SHOP, "name": pod}, "spec": spec})).unwrap();
+            until("it runs", || world.phase(pod) == "Running").await;
+        }
+        let own = format!("{former}.{}", world.host_id());
+        let mut of_then = Value::clone(&world.member.get("configmaps", SHOP, &own).unwrap());
+        of_then["metadata"] = json!({"namespace": SHOP, "name": former, "labels": of_then["metadata"]["labels"],
+            "annotations": of_then["metadata"]["annotations"]});
+        world.member.create("configmaps", of_then).unwrap();
+        let mount = |pod: &mut Value| pod["spec"]["volumes"][0]["configMap"]["name"] = json!(former);
+        world.member.change("pods", SHOP, "web", mount).unwrap();
+        sleep(Duration::from_mins(5)).await;
+        world.host.change("configmaps", SHOP, root, |map| map["data"] = json!({"a": "new"})).unwrap();
+        let has = |name: &str| world.member.get("configmaps", SHOP, name).map(|map| map["data"]["a"].clone());
+        until("both follow", || [own.as_str(), former].iter().all(|name| has(name) == Some(json!("new")))).await;
+        world.host.delete("pods", SHOP, "web").unwrap();
+        sleep(Duration::from_mins(5)).await;
+        assert_eq!((has(former), has(&own)), (None, Some(json!("new"))));
+    });
+}
+
 /// Else a pod of one host takes from another host's what that cannot do without.
 #[test]
 fn object_that_is_called_like_what_agents_make_for_themselves_is_put_into_no_member() {

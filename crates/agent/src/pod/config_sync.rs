@@ -17,7 +17,7 @@ use super::{
     },
     Pods,
     account_tokens::{self, RENEW_AT},
-    names::{Given, Kind, Name, ROOT_CA, host_root_ca, is_of_an_agent, named, token_secret, tokens},
+    names::{FORMER_ROOT_CA, Given, Kind, Name, ROOT_CA, host_root_ca, is_of_an_agent, named, token_secret, tokens},
     rejection::{PodRejection, denied},
 };
 use domain::volume::DRIVER;
@@ -254,7 +254,7 @@ fn pulls(pod: &Value) -> bool {
 }
 
 fn in_host<'a>(name: &'a str, host: &str) -> &'a str {
-    if name == host_root_ca(host) { ROOT_CA } else { name }
+    if name == host_root_ca(host) || name == FORMER_ROOT_CA { ROOT_CA } else { name }
 }
 
 /// From what is there to what is wanted, as long as it is as it was seen.
@@ -293,7 +293,9 @@ mod tests {
         };
         assert_eq!(named(true), ["ConfigMap kosmos-csi.kube-root-ca.crt.h"]);
         assert!(named(false).is_empty());
-        assert_eq!(in_host("kosmos-csi.kube-root-ca.crt.h", "h"), ROOT_CA);
+        for name in ["kosmos-csi.kube-root-ca.crt.h", "kosmos-csi.kube-root-ca.crt"] {
+            assert_eq!(in_host(name, "h"), ROOT_CA);
+        }
     }
 
     #[test]

@@ -9,9 +9,11 @@ use super::super::object::{items, text};
 
 /// The ConfigMap in which every namespace of a cluster is given that cluster's certificate authority.
 pub(super) const ROOT_CA: &str = "kube-root-ca.crt";
+/// What a host's was called in a member when all hosts had one name for theirs. Copies of then mount it for as long as they run.
+pub(super) const FORMER_ROOT_CA: &str = "kosmos-csi.kube-root-ca.crt";
 /// What that of this host is called in a member, which has its own, and where other hosts may use the same namespaces.
 pub(super) fn host_root_ca(host: &str) -> String {
-    format!("kosmos-csi.{ROOT_CA}.{host}")
+    format!("{FORMER_ROOT_CA}.{host}")
 }
 
 /// What agents make for themselves in members has names that begin with one of these.

@@ -7,17 +7,21 @@ use serde_json::Value;
 use super::{
     super::object::{Place, text},
     config_sync::{refused_name, rewritten},
-    names::{Kind, named, token_secret},
+    names::{FORMER_ROOT_CA, Kind, host_root_ca, named, token_secret},
 };
 
 /// Where a thing is, by its kind.
 pub(super) type SyncedObject = (Kind, Place);
 
 /// By the names that they have there. What agents make for themselves is not for a pod to name, but where a copy has it that was made before
-/// that was refused.
+/// that was refused; nor is it given the authority of the host by its former name, but where a copy of then has that.
 pub(super) fn to_have(pod: &Value, host: &str, named_by_copies: &BTreeSet<SyncedObject>) -> Vec<SyncedObject> {
     let own = token_secret(text(pod, "/metadata/uid"));
     let mut all = things(pod, &rewritten(pod, true, host));
+    let root_ca = host_root_ca(host);
+    let authority = all.iter().find(|(_, place)| place.name == root_ca);
+    let former = authority.map(|(kind, place)| (*kind, Place { name: FORMER_ROOT_CA.to_owned(), ..place.clone() }));
+    all.extend(former);
     all.retain(|thing| {
         let (kind, place) = thing;
         place.name == own || refused_name((*kind, &place.name), host).is_none() || named_by_copies.contains(thing)
@@ -61,7 +65,14 @@ mod tests {
     #[test]
     fn what_is_called_like_what_agents_make_is_kept_for_copies_that_have_it_alone() {
         let (theirs, tokens) = ("kosmos-csi.settings", format!("Secret {}", token_secret("u")));
-        assert_eq!(had(&[theirs], &[]), [tokens.clone()]);
+        assert_eq!(had(&[theirs], &[]), [tokens.as_str()]);
         assert_eq!(had(&[theirs], &[theirs]), [format!("ConfigMap {theirs}"), tokens]);
+    }
+
+    #[test]
+    fn authority_is_kept_by_its_former_name_for_copies_that_have_it_by_that() {
+        let by = |copies: &[&str]| had(&["kube-root-ca.crt"], copies).contains(&format!("ConfigMap {FORMER_ROOT_CA}"));
+        assert!(by(&[FORMER_ROOT_CA]) && !by(&[]) && !by(&["kosmos-csi.kube-root-ca.crt.h"]));
+        assert!(!had(&["settings"], &[FORMER_ROOT_CA]).contains(&format!("ConfigMap {FORMER_ROOT_CA}")));
     }
 }

@@ -28,6 +28,7 @@ mod retold;
 mod status;
 mod step;
 mod told;
+mod unkept;
 mod wanted;
 mod work_queue;
 

@@ -24,12 +24,11 @@ use super::{
     config_sync::{FORMER_MARK, seen},
     names::{Kind, token_secret, tokens},
     refusal::refusal,
-    rejection::without_words,
     removal::with_uid,
+    unkept::{Failures, Unkept},
     wanted::{SyncedObject, things, to_have},
 };
-use cluster::with_causes;
-use domain::{some_of::some_of, volume::DRIVER};
+use domain::volume::DRIVER;
 
 /// How soon a change in the host is seen in the members, as with a kubelet.
 const LOOK: Duration = Duration::from_secs(30);
@@ -43,13 +42,8 @@ const EVERYWHERE: Duration = Duration::from_mins(10);
 /// Secrets of his own, in as many as he likes. The next look asks about others.
 const ASKED_AT_ONCE: usize = 100;
 
-/// Of the namespaces that could not be looked at, how many are named in the log.
-const NAMED: usize = 5;
-
 /// One that is to be looked at, as it is there.
 type Due = (SyncedObject, Option<Value>);
-/// What keeps a namespace from being looked at.
-type Failures = BTreeMap<String, kube::Error>;
 
 /// Namespaces of the member that are marked as having Secrets of this host.
 struct Marks {
@@ -68,6 +62,7 @@ struct Past {
     holding: BTreeSet<String>,
     /// Of which no answer came in time, as where a webhook is silent: the next look has all others before it.
     silent: Option<SyncedObject>,
+    unkept: Unkept,
 }
 
 /// What one look goes by.
@@ -80,6 +75,7 @@ struct Look<'a> {
     asked: BTreeMap<String, bool>,
     /// Since when nothing names what is there.
     unused: &'a mut HashMap<SyncedObject, Instant>,
+    unkept: &'a mut Unkept,
 }
 
 impl Pods<'_> {
@@ -89,36 +85,16 @@ impl Pods<'_> {
         let (mut past, mut last_thorough) = (Past::default(), None::<Instant>);
         loop {
             let is_thorough = last_thorough.is_none_or(|since| since.elapsed() >= EVERYWHERE);
-            match self.look_at_named(&mut past, is_thorough).await {
-                Ok(failures) => {
-                    if is_thorough {
-                        last_thorough = Some(Instant::now());
-                    }
-                    self.tell_of(failures);
-                }
-                Err(error) => tracing::warn!(
-                    member = self.member.name,
-                    error = with_causes(&error),
-                    "ConfigMaps and Secrets in the member are not kept up to date"
-                ),
+            let looked = self.look_at_named(&mut past, is_thorough).await;
+            past.unkept.tell_of_all(&self.member.name, looked.as_ref().err());
+            if is_thorough && looked.is_ok() {
+                last_thorough = Some(Instant::now());
             }
             sleep(LOOK).await;
         }
     }
 
-    fn tell_of(&self, failures: Failures) {
-        let namespaces = some_of(failures.keys(), NAMED);
-        if let Some(error) = failures.into_values().next().map(without_words) {
-            tracing::warn!(
-                member = self.member.name,
-                namespaces,
-                error = with_causes(&error),
-                "ConfigMaps and Secrets of these namespaces are not kept up to date: the first of them says why"
-            );
-        }
-    }
-
-    async fn look_at_named(&self, past: &mut Past, is_thorough: bool) -> kube::Result<Failures> {
+    async fn look_at_named(&self, past: &mut Past, is_thorough: bool) -> kube::Result<()> {
         let (mut failures, named_by_copies) = (Failures::new(), self.named_by_copies());
         let mut there = self.ours_in(Kind::ConfigMap, "").await?;
         let marks = self.marks(&there);
@@ -129,36 +105,62 @@ impl Pods<'_> {
         let is_there: BTreeSet<SyncedObject> = there.iter().map(|(thing, _)| thing.clone()).collect();
         let is_known = |thing: &SyncedObject| is_there.contains(thing) || failures.contains_key(&thing.1.namespace);
         past.unused.retain(|thing, _| is_known(thing) && !named_by_copies.contains(thing));
-        let (unused, asked) = (&mut past.unused, BTreeMap::new());
-        let mut look = Look { wanted: self.wanted(&named_by_copies), named_by_copies, open, asked, unused };
+        let (unused, unkept, asked) = (&mut past.unused, &mut past.unkept, BTreeMap::new());
+        let mut look = Look { wanted: self.wanted(&named_by_copies), named_by_copies, open, asked, unused, unkept };
         let there = there.into_iter().map(|(thing, object)| (thing, Some(object)));
         let lacking = look.lacking(&is_there).into_iter().map(|thing| (thing, None));
         let due = after(past.silent.as_ref(), there.chain(lacking).collect());
-        if let Some(silent) = self.attend_to_all(&mut look, due, &mut failures).await {
-            past.silent = Some(silent);
-        }
-        Ok(failures)
+        let unseen = match self.attend_to_all(&mut look, due, &mut failures).await {
+            Some((silent, unseen)) => {
+                past.silent = Some(silent);
+                unseen
+            }
+            None => BTreeSet::new(),
+        };
+        look.unkept.tell_of_namespaces(&self.member.name, failures, &unseen);
+        Ok(())
     }
 
-    /// Where no answer comes in time, nothing more is asked: it may be the cluster that does not answer. Which one that was of.
-    async fn attend_to_all(&self, look: &mut Look<'_>, due: Vec<Due>, failures: &mut Failures) -> Option<SyncedObject> {
-        for (thing, object) in due {
-            let Err(error) = self.attend_to(look, &thing, object.as_ref()).await else { continue };
+    /// Where no answer comes in time, nothing more is asked: it may be the cluster that does not answer. Which one that was of, and the
+    /// namespaces of what was left.
+    async fn attend_to_all(
+        &self,
+        look: &mut Look<'_>,
+        due: Vec<Due>,
+        failures: &mut Failures,
+    ) -> Option<(SyncedObject, BTreeSet<String>)> {
+        let is_due = |thing: &SyncedObject| due.iter().any(|(one, _)| one == thing);
+        let is_known = |thing: &SyncedObject| is_due(thing) || failures.contains_key(&thing.1.namespace);
+        look.unkept.end_all_but(&self.member.name, is_known);
+        let mut due = due.into_iter();
+        while let Some((thing, object)) = due.next() {
+            let error = match self.attend_to(look, &thing, object.as_ref()).await {
+                Ok(why) => {
+                    look.unkept.tell_of_object(&self.member.name, &thing, why);
+                    continue;
+                }
+                Err(error) => error,
+            };
             let is_silent = !matches!(error, kube::Error::Api(_) | kube::Error::SerdeError(_));
             failures.entry(thing.1.namespace.clone()).or_insert(error);
             if is_silent {
-                return Some(thing);
+                return Some((thing, due.map(|((_, place), _)| place.namespace).collect()));
             }
         }
         None
     }
 
-    /// `object`: none where somebody in the member has removed it.
-    async fn attend_to(&self, look: &mut Look<'_>, thing: &SyncedObject, object: Option<&Value>) -> kube::Result<()> {
+    /// Why it is not kept up to date; none where it is, or is not to be. `object`: none where somebody in the member has removed it.
+    async fn attend_to(
+        &self,
+        look: &mut Look<'_>,
+        thing: &SyncedObject,
+        object: Option<&Value>,
+    ) -> kube::Result<Option<String>> {
         let Some(object) = object else {
             return match look.wanted.get(thing) {
                 Some(pod) => self.refresh(thing, None, pod).await,
-                None => Ok(()),
+                None => Ok(None),
             };
         };
         let gives = if look.is_given(thing) {
@@ -172,12 +174,13 @@ impl Pods<'_> {
         let is_idle = gives == Some(true) && (self.is_mark(thing) || look.is_idle(thing));
         match (gives, look.wanted.get(thing)) {
             (Some(false), _) => {
-                self.remove(thing, object, "its namespace in the host gives members no Secrets any more").await
+                self.remove(thing, object, "its namespace in the host gives members no Secrets any more").await?;
             }
-            (Some(true), Some(pod)) => self.refresh(thing, Some(object), pod).await,
-            (Some(true), None) if is_idle => self.remove(thing, object, "no pod names it").await,
-            (Some(true) | None, _) => Ok(()),
+            (Some(true), Some(pod)) => return self.refresh(thing, Some(object), pod).await,
+            (Some(true), None) if is_idle => self.remove(thing, object, "no pod names it").await?,
+            (Some(true) | None, _) => {}
         }
+        Ok(None)
     }
 
     async fn secrets_there(
@@ -311,17 +314,17 @@ impl Pods<'_> {
         Ok(objects.into_iter().map(|object| ((kind, Place::of(&object)), object)).collect())
     }
 
-    /// `there`: none where somebody in the member has removed it. `pod`: one of the host's that names it.
+    /// Why it could not be. `there`: none where somebody in the member has removed it. `pod`: one of the host's that names it.
     async fn refresh(
         &self,
         (kind, place): &SyncedObject,
         there: Option<&Value>,
         (pod_place, pod): &(Place, Arc<HostPod>),
-    ) -> kube::Result<()> {
+    ) -> kube::Result<Option<String>> {
         let of_tokens = *kind == Kind::Secret && token_secret(pod.uid()) == place.name;
         let is_another = |there: &Value| mark(there, "annotations", RENEW_AT).is_empty() == of_tokens;
         if there.is_some_and(|there| is_another(there) || of_tokens && !is_due(there)) {
-            return Ok(());
+            return Ok(None);
         }
         let kept = if of_tokens {
             let pod = HostPod::read(pod, pod_place);
@@ -329,10 +332,7 @@ impl Pods<'_> {
         } else {
             self.sync_one(&(*kind, place.name.clone()), &place.namespace, there).await?.map(drop)
         };
-        if let Err(why) = kept {
-            tracing::warn!(member = self.member.name, %kind, object = %place, why.message, "an object in the member is not kept up to date");
-        }
-        Ok(())
+        Ok(kept.err().map(|why| why.message))
     }
 }
 

@@ -106,6 +106,38 @@ fn what_happens_in_the_host_is_heard_again_whatever_ended_the_watch() {
     }
 }
 
+/// Heard of by the watch, and by the list of a driver that begins then.
+#[test]
+fn leaf_claim_that_cannot_be_read_hides_no_other_and_is_not_taken_for_gone() {
+    virtual_time::run(1, async {
+        let bench = reclaim::bench().await;
+        let caller = reclaim::provisioned(&bench, Script::new(CLAIM)).await;
+        let handle = caller.handle().unwrap().to_owned();
+        let write = |modes: serde_json::Value| {
+            let change = |claim: &mut serde_json::Value| claim["spec"]["accessModes"] = modes;
+            bench.members[0].change("persistentvolumeclaims", SHOP, CLAIM, change).unwrap();
+        };
+        let modes = reclaim::leaf(&bench, CLAIM).unwrap()["spec"]["accessModes"].clone();
+        write(json!("ReadWriteOnce"));
+        let uid = reclaim::leaf(&bench, CLAIM).unwrap()["metadata"]["uid"].clone();
+        for begins in [false, true] {
+            if begins {
+                bench.start();
+                bench.serves().await;
+            }
+            sleep(OVER).await;
+            let other = timeout(OVER, prompt::volume(&bench, 0)).await;
+            assert!(other.is_ok(), "others are not served: {}", bench.guard.trace().join("\n"));
+            let leaf = reclaim::leaf(&bench, CLAIM).unwrap();
+            assert!(leaf["metadata"]["uid"] == uid && leaf["metadata"].get("deletionTimestamp").is_none(), "{leaf}");
+            assert!(!reclaim::events(&bench).contains("LeafLost"), "{}", reclaim::events(&bench));
+        }
+        write(modes);
+        sleep(OVER).await;
+        assert_eq!(caller.create().await.unwrap().volume_id, handle);
+    });
+}
+
 /// As where a member has too many snapshots to be followed.
 #[test]
 fn snapshot_that_no_watch_shows_is_found_by_its_id() {

@@ -17,6 +17,7 @@ mod restored;
 pub mod traces;
 pub mod trimmed;
 pub mod unmanaged;
+mod unread;
 mod writes;
 
 use std::{
@@ -40,10 +41,11 @@ use tower::{BoxError, util::BoxService};
 pub use self::{
     bounds::Aside,
     measure::{Answers, Reading},
-    named::object_in,
+    named::{field_in, metadata_in, object_in},
     pieces::read_list,
     relist::Relist,
     restored::{Versions, is_before, newest},
+    unread::Unread,
     writes::Writes,
 };
 use self::{

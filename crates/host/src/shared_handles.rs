@@ -63,7 +63,7 @@ impl SharedHandles {
         if let Some(have) = self.says(handle) {
             return Some(have);
         }
-        if !self.volumes.synced() || self.volumes.count_with(handle) == 0 {
+        if !self.volumes.whole() || self.volumes.count_with(handle) == 0 {
             return None;
         }
         let (until, news) = (Instant::now() + MOMENT, self.volumes.listen(member_of(handle)));
@@ -78,7 +78,7 @@ impl SharedHandles {
     /// None where the watch has not told that a volume with this handle is to go.
     fn says(&self, handle: &str) -> Option<bool> {
         match self.volumes.with(handle).as_slice() {
-            _ if !self.volumes.synced() => None,
+            _ if !self.volumes.whole() => None,
             [known] if known.wish() == Wish::Nothing => Some(false),
             [] | [_] => None,
             _ => Some(true),

@@ -16,7 +16,7 @@ use k8s_openapi::api::core::v1::PersistentVolume;
 use tokio::sync::watch;
 
 use super::volume::HostVolume;
-use cluster::Relist;
+use cluster::{Relist, Unread};
 use domain::{
     compact_text::CompactText,
     volume::{VolumeHash, VolumeId},
@@ -43,6 +43,8 @@ struct Table {
     /// By name.
     handles: HashMap<CompactText, Arc<str>>,
     relist: Relist<CompactText>,
+    /// What is there and cannot be read, which may be of this driver.
+    unread: Unread<()>,
     listeners: Listeners,
 }
 
@@ -50,6 +52,11 @@ impl HostVolumes {
     /// Whether all have been listed, and are followed since.
     pub fn synced(&self) -> bool {
         *self.synced.borrow()
+    }
+
+    /// The same, where each of them could be read.
+    pub fn whole(&self) -> bool {
+        self.synced() && self.lock().unread.is_empty()
     }
 
     /// Until all have been listed.
@@ -148,8 +155,20 @@ impl HostVolumes {
         table.insert(key, packed);
     }
 
+    /// One is there that cannot be read. False where that is known already.
+    fn put_unread(&self, name: &str, field: String) -> bool {
+        self.lock().unread.put(name, (), field)
+    }
+
+    /// This one can be read.
+    fn put_readable(&self, name: &str) {
+        self.lock().unread.remove(name);
+    }
+
     fn drop(&self, name: &str) {
-        self.lock().lose(&CompactText::from(name));
+        let mut table = self.lock();
+        table.unread.remove(name);
+        table.lose(&CompactText::from(name));
     }
 
     /// Nothing is to be believed until all have been listed anew.
@@ -158,14 +177,20 @@ impl HostVolumes {
     }
 
     fn begin(&self) {
-        self.lock().relist.begin();
+        let mut table = self.lock();
+        table.relist.begin();
+        table.unread.begin();
     }
 
     fn complete(&self) {
         let mut locked = self.lock();
         let table = &mut *locked;
-        for name in table.relist.end(table.handles.keys()) {
-            table.lose(&name);
+        table.unread.complete();
+        let gone = table.relist.end(table.handles.keys());
+        if table.unread.is_empty() {
+            for name in &gone {
+                table.lose(name);
+            }
         }
         drop(locked);
         self.synced.send_replace(true);
@@ -270,6 +295,20 @@ mod tests {
         assert_eq!(news.take(), BTreeSet::from([Arc::from("m0/n/a/1")]), "that it has gone is news");
         assert!(volumes.synced() && names(&volumes, "m0/n/a/1").is_empty());
         assert_eq!(names(&volumes, "m0/n/b/1"), ["b"]);
+    }
+
+    #[test]
+    fn nothing_has_gone_by_a_list_in_which_one_cannot_be_read() {
+        let volumes = HostVolumes::default();
+        volumes.put(&volume("a", "m0/n/a/1"));
+        volumes.begin();
+        assert!(volumes.put_unread("a", "spec.csi".to_owned()));
+        volumes.put(&volume("b", "m0/n/b/1"));
+        volumes.complete();
+        assert!(volumes.synced() && !volumes.whole());
+        assert_eq!([names(&volumes, "m0/n/a/1"), names(&volumes, "m0/n/b/1")], [["a"], ["b"]]);
+        volumes.put_readable("a");
+        assert!(volumes.whole());
     }
 
     #[test]

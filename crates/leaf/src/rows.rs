@@ -20,7 +20,7 @@ use super::{
     row::{ClaimRow, Consumer, VolumeRow},
     volume_objects::VolumeObjects,
 };
-use cluster::Relist;
+use cluster::{Relist, Unread};
 use domain::{
     compact_text::{CompactText, Interner},
     volume::{HostId, VolumeHash},
@@ -52,6 +52,8 @@ struct Table {
     extent: Extent,
     classes: BTreeMap<String, ClassRow>,
     relisted_classes: Relist<String>,
+    /// What is there of each kind and cannot be read, with the volume that it says it is of.
+    unread: [Unread<Option<VolumeHash>>; 3],
     claim_round: u32,
     volume_round: u32,
     synced: [bool; 3],
@@ -104,6 +106,33 @@ impl Rows {
     /// Whether everything has been listed, and is watched since.
     pub fn synced(&self) -> bool {
         self.lock().synced == [true; 3]
+    }
+
+    /// Whether all is known that there is of a volume. What cannot be read may be of any, where it does not say of which.
+    pub fn has_told(&self, hash: VolumeHash) -> bool {
+        let table = self.lock();
+        table.synced == [true; 3]
+            && !table.may_be_unread(Kind::Claims, hash)
+            && !table.may_be_unread(Kind::Volumes, hash)
+    }
+
+    /// Whether something is there that says that it is of this volume, and cannot be read.
+    pub fn has_unread(&self, hash: VolumeHash) -> bool {
+        self.lock().unread.iter().any(|unread| unread.any(|whose| *whose == Some(hash)))
+    }
+
+    /// An object is there that cannot be read. False where that is known already.
+    pub fn put_unread(&self, kind: Kind, object: &str, whose: Option<VolumeHash>, field: String) -> bool {
+        self.lock().unread[kind as usize].put(object, whose, field)
+    }
+
+    /// This one can be read.
+    pub fn put_readable(&self, kind: Kind, object: impl FnOnce() -> String) {
+        let mut table = self.lock();
+        let unread = &mut table.unread[kind as usize];
+        if !unread.is_empty() {
+            unread.remove(&object());
+        }
     }
 
     /// Nothing is to be believed until it has been listed anew.
@@ -254,6 +283,7 @@ impl Rows {
             Kind::Volumes => table.volume_round += 1,
             Kind::Classes => table.relisted_classes.begin(),
         }
+        table.unread[kind as usize].begin();
         std::mem::replace(&mut table.begun[kind as usize], true)
     }
 

@@ -1,13 +1,16 @@
 //! The standing watches on one member: claims and volumes with our labels, and the StorageClasses. Each resumes after
 //! an interruption and ends only when its future is dropped, or when it has lost its thread.
 
-use std::fmt::Debug;
+use std::{convert::Infallible, fmt::Debug};
 
 use backon::BackoffBuilder;
 use futures::{TryStreamExt, future::select_all};
-use k8s_openapi::api::{
-    core::v1::{PersistentVolume, PersistentVolumeClaim},
-    storage::v1::StorageClass,
+use k8s_openapi::{
+    api::{
+        core::v1::{PersistentVolume, PersistentVolumeClaim},
+        storage::v1::StorageClass,
+    },
+    apimachinery::pkg::apis::meta::v1::ObjectMeta,
 };
 use kube::{
     Resource, ResourceExt,
@@ -19,13 +22,15 @@ use tokio::time::{Instant, timeout};
 
 use super::{MemberClient, limits, ownership, row, rows::Kind, trimmed::Trimmed};
 use cluster::{
-    AFTER_TOO_MUCH, LONGEST_PAUSE, WATCH_SECONDS, WATCH_SILENCE, is_before, items::Items, object_in, pauses, read_list,
-    with_causes,
+    AFTER_TOO_MUCH, LONGEST_PAUSE, WATCH_SECONDS, WATCH_SILENCE, field_in, is_before, items::Items, metadata_in,
+    object_in, pauses, read_list, with_causes,
 };
-use domain::volume::VolumeHash;
+use domain::{printable::short, volume::VolumeHash};
 
 /// Where a list in one piece has failed before.
 const PAGE: u32 = 500;
+/// Of what is wrong with an object, in bytes.
+const LONGEST: usize = 200;
 
 /// Keeps the rows of a member true. Returns when a watch has lost its thread and would have to list anew: before that is
 /// believed, somebody has to ask again which cluster this is.
@@ -153,11 +158,14 @@ impl Watched<'_> {
         loop {
             let request = self.request::<K>().list(&wanted).map_err(kube::Error::BuildRequest)?;
             let head = read_list(&self.cluster.client, request, Items::of_list(), |items, piece| {
-                let decoded = items.feed(piece, &mut |item| {
+                let Ok(()): Result<(), Infallible> = items.feed(piece, &mut |item| {
                     *count += 1;
-                    serde_json::from_slice(item).map(|object| take(Change::Put { object, listing: true }))
+                    match serde_json::from_slice(item) {
+                        Ok(object) => take(Change::Put { object, listing: true }),
+                        Err(error) => self.note_unread(item, &error),
+                    }
+                    Ok(())
                 });
-                decoded.map_err(kube::Error::SerdeError)?;
                 self.bound(*count, items)
             });
             let head = head.await?;
@@ -255,9 +263,9 @@ impl Watched<'_> {
         loop {
             let event = match timeout(WATCH_SILENCE, events.try_next()).await {
                 Err(_) | Ok(Ok(None)) => return Ok(Ended::Over),
-                // One object that nobody understands does not hide the others.
+                // One object that nobody understands does not hide the others. Which one it is, the next list tells.
                 Ok(Err(kube::Error::SerdeError(error))) => {
-                    tracing::warn!(member = %self.cluster.member, %error, "an object cannot be read");
+                    self.tell_of_unread(&ObjectMeta::default(), "", &error);
                     continue;
                 }
                 Ok(Err(error)) => return Err(error),
@@ -265,10 +273,12 @@ impl Watched<'_> {
             };
             let (change, seen) = match event {
                 WatchEvent::Added(object) | WatchEvent::Modified(object) => {
+                    self.cluster.rows.put_readable(self.kind, || named(object.meta()));
                     let seen = object.resource_version();
                     (Some(Change::Put { object, listing: false }), seen)
                 }
                 WatchEvent::Deleted(object) => {
+                    self.cluster.rows.put_readable(self.kind, || named(object.meta()));
                     let seen = object.resource_version();
                     (Some(Change::Drop(object)), seen)
                 }
@@ -288,6 +298,32 @@ impl Watched<'_> {
     fn request<K: Resource<DynamicType = ()>>(self) -> Request {
         Request::new(K::url_path(&(), self.namespace))
     }
+
+    /// An object of a list that nobody understands hides no other, and is not gone.
+    fn note_unread(self, text: &[u8], error: &serde_json::Error) {
+        self.tell_of_unread(&metadata_in(text), &field_in(text, error), error);
+    }
+
+    fn tell_of_unread(self, metadata: &ObjectMeta, field: &str, error: &serde_json::Error) {
+        let (object, whose) = (named(metadata), ownership::volume_of(metadata, &self.cluster.host));
+        if self.cluster.rows.put_unread(self.kind, &object, whose, field.to_owned()) {
+            let (member, error) = (&*self.cluster.member, short(&error.to_string(), LONGEST));
+            tracing::warn!(
+                member,
+                kind = ?self.kind,
+                object,
+                field,
+                error,
+                "an object cannot be read: it is not taken for gone, and what was known of it stays"
+            );
+        }
+    }
+}
+
+/// `NAMESPACE/NAME`, or the name alone; nothing where it is not known.
+fn named(metadata: &ObjectMeta) -> String {
+    let words: Vec<&str> = [&metadata.namespace, &metadata.name].into_iter().flatten().map(String::as_str).collect();
+    words.join("/")
 }
 
 /// A right that is missing, in the member's words; other interruptions pass.

@@ -140,7 +140,7 @@ pub(super) fn leaf_volume_is_left(member: &Member, hash: VolumeHash) -> bool {
 /// Whether a volume may have been tried in a member: by what the requirement allows, because a leaf is seen there, or
 /// because nothing is seen there yet.
 pub(super) fn may_hold(member: &Member, spec: &VolumeSpec, hash: VolumeHash) -> bool {
-    let unseen = spec.claim.is_some() && !member.last_known().is_some_and(|leaf| leaf.rows.synced());
+    let unseen = spec.claim.is_some() && !member.last_known().is_some_and(|leaf| leaf.rows.has_told(hash));
     unseen || allows(spec, &member.name) || holds(member, hash)
 }
 

@@ -103,7 +103,7 @@ async fn may_be_in(provisioner: &Provisioner, name: &str, claim: Option<&Claim>)
     }
     let known = host::pins::known_members(&provisioner.host).await?.unwrap_or_default();
     let members = provisioner.members.all()?;
-    place::all_listed(members.values().filter(|member| known.contains(&member.name)))?;
+    place::all_listed(hash, members.values().filter(|member| known.contains(&member.name)))?;
     // Listed while the host was asked: the look before was one at nothing.
     Ok(seen_in(&members, hash))
 }

@@ -117,7 +117,7 @@ fn is_seen(provisioner: &Provisioner, hash: VolumeHash) -> Result<bool> {
 }
 
 fn has_some(member: &Member, hash: VolumeHash) -> bool {
-    member.last_known().is_some_and(|leaf| leaf.rows.row(hash).is_some())
+    member.last_known().is_some_and(|leaf| leaf.rows.row(hash).is_some() || leaf.rows.has_unread(hash))
 }
 
 /// The member of before, or a new choice, written down before anything is made.
@@ -204,7 +204,7 @@ async fn asked(
     let earlier = holder.clone().or_else(|| recorded.clone());
     if earlier.is_none() {
         // Its leaf claim may be on the list that has not come yet, and a host that was restored from a backup says nothing of it.
-        all_listed(members.values().filter(|member| has_some(member, hash)))?;
+        all_listed(hash, members.values().filter(|member| has_some(member, hash)))?;
     }
     let name = |name: &String| {
         let meant = earlier.as_ref().filter(|earlier| serving(members, name) == **earlier);
@@ -321,7 +321,7 @@ async fn none_holds(provisioner: &Provisioner, spec: &VolumeSpec, hash: VolumeHa
         return Err(registry::departed(departed));
     }
     let possible = members.values().filter(|member| may_hold(member, spec, hash));
-    all_listed(possible.filter(|member| known.contains(&member.name)))
+    all_listed(hash, possible.filter(|member| known.contains(&member.name)))
 }
 
 /// A member that was listed while the choice was written down has had no say in it, and may have the data: a host that was restored from a
@@ -385,8 +385,9 @@ fn on_wrong_node(
     !wanted.is_empty() && !bound_to.is_empty() && !wanted.contains(&&*bound_to)
 }
 
-pub(super) fn all_listed<'a>(mut members: impl Iterator<Item = &'a Arc<Member>>) -> Result<()> {
-    let unseen = members.find(|member| !member.last_known().is_some_and(|leaf| leaf.rows.synced()));
+/// Whether each has told all that it has of a volume.
+pub(super) fn all_listed<'a>(hash: VolumeHash, mut members: impl Iterator<Item = &'a Arc<Member>>) -> Result<()> {
+    let unseen = members.find(|member| !member.last_known().is_some_and(|leaf| leaf.rows.has_told(hash)));
     unseen.map_or(Ok(()), |member| {
         Err(Error::Unreachable {
             member: member.name.clone(),

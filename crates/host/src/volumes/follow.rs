@@ -19,7 +19,8 @@ use tokio::{
 use super::HostVolumes;
 use crate::{Host, volume::OfSpec};
 use cluster::{
-    Aside, LONGEST_PAUSE, WATCH_SECONDS, WATCH_SILENCE, items::Items, pauses, read_list, trimmed::Trimmed, with_causes,
+    Aside, LONGEST_PAUSE, WATCH_SECONDS, WATCH_SILENCE, field_in, items::Items, metadata_in, pauses, read_list,
+    trimmed::Trimmed, with_causes,
 };
 
 /// As it is listed and watched.
@@ -88,10 +89,15 @@ async fn read(host: &Host, volumes: &HostVolumes, in_pages: bool) -> Result<Stri
             // That it cannot write them all in time says nothing of whether it answers others.
             request.extensions_mut().insert(Aside);
         }
-        let head = read_list(&host.client, request, Items::of_list(), |items, piece| {
-            let decoded = items
-                .feed(piece, &mut |item| serde_json::from_slice::<Volume>(item).map(|volume| volumes.put(&volume)));
-            decoded.map_err(kube::Error::SerdeError)
+        let head = read_list(&host.client, request, Items::of_list(), |items, piece| -> kube::Result<()> {
+            let Ok(()): Result<(), Infallible> = items.feed(piece, &mut |item| {
+                match serde_json::from_slice::<Volume>(item) {
+                    Ok(volume) => volumes.put(&volume),
+                    Err(error) => tell_of_unread(volumes, metadata_in(item).name, &field_in(item, &error), &error),
+                }
+                Ok(())
+            });
+            Ok(())
         });
         let head = head.await?;
         if head.next.is_empty() {
@@ -149,7 +155,7 @@ async fn watch(host: &Host, volumes: &HostVolumes, version: &mut String) -> Resu
             Err(_) | Ok(Ok(None)) => return Ok(Ended::Over),
             // One object that nobody understands does not hide the others.
             Ok(Err(kube::Error::SerdeError(error))) => {
-                tracing::warn!(%error, "a volume of the host cannot be read");
+                tell_of_unread(volumes, None, "", &error);
                 continue;
             }
             Ok(Err(error)) => return Err(error),
@@ -157,6 +163,7 @@ async fn watch(host: &Host, volumes: &HostVolumes, version: &mut String) -> Resu
         };
         let seen = match event {
             WatchEvent::Added(volume) | WatchEvent::Modified(volume) => {
+                volumes.put_readable(&volume.name_any());
                 volumes.put(&volume);
                 volume.resource_version()
             }
@@ -172,6 +179,14 @@ async fn watch(host: &Host, volumes: &HostVolumes, version: &mut String) -> Resu
             Some(seen) => *version = seen,
             None => return Ok(Ended::Lost),
         }
+    }
+}
+
+/// One that nobody understands hides no other, and is not gone. `name`: none where only the next list tells it.
+fn tell_of_unread(volumes: &HostVolumes, name: Option<String>, field: &str, error: &serde_json::Error) {
+    let volume = name.unwrap_or_default();
+    if volumes.put_unread(&volume, field.to_owned()) {
+        tracing::warn!(volume, field, %error, "a volume of the host cannot be read: it is not taken for gone");
     }
 }
 

@@ -2,7 +2,12 @@
 
 use super::{Kind, NOTICED, Table};
 use crate::limits::Extent;
+use cluster::Unread;
 use domain::volume::VolumeHash;
+
+fn may_be_of(unread: &Unread<Option<VolumeHash>>, hash: VolumeHash) -> bool {
+    unread.any(|whose| whose.is_none_or(|whose| whose == hash))
+}
 
 /// Of one volume, what a change of it may change among all.
 #[derive(Clone, Copy, Debug, Default)]
@@ -39,13 +44,20 @@ impl Table {
         }
     }
 
-    /// The list of a kind has come to its end.
+    /// Something may be there of this volume that cannot be read.
+    pub(super) fn may_be_unread(&self, kind: Kind, hash: VolumeHash) -> bool {
+        may_be_of(&self.unread[kind as usize], hash)
+    }
+
+    /// The list of a kind has come to its end. What cannot be read is there: what it may be is kept as it was.
     pub(super) fn lose_unlisted(&mut self, kind: Kind) {
+        self.unread[kind as usize].complete();
         if kind == Kind::Classes {
             return self.lose_unlisted_classes();
         }
+        let unread = &self.unread[kind as usize];
         let (claims, volumes, mut changed) = (self.claim_round, self.volume_round, Vec::new());
-        for (hash, entry) in &mut self.rows {
+        for (hash, entry) in self.rows.iter_mut().filter(|(hash, _)| !may_be_of(unread, **hash)) {
             let before = entry.versions();
             if kind == Kind::Claims {
                 entry.keep_claims(claims);
@@ -63,8 +75,11 @@ impl Table {
     }
 
     fn lose_unlisted_classes(&mut self) {
-        for name in self.relisted_classes.end(self.classes.keys()) {
-            self.classes.remove(&name);
+        let gone = self.relisted_classes.end(self.classes.keys());
+        if self.unread[Kind::Classes as usize].is_empty() {
+            for name in &gone {
+                self.classes.remove(name);
+            }
         }
     }
 

@@ -2,6 +2,7 @@
 //! user's word, its status the driver's, and all that a later look needs to know of what was decided.
 
 mod change;
+mod follow;
 mod source;
 mod stall;
 pub mod subject;
@@ -12,7 +13,6 @@ use std::{
     time::Duration,
 };
 
-use futures::StreamExt;
 use k8s_openapi::{
     api::core::v1::PersistentVolume,
     apimachinery::pkg::apis::meta::v1::{Condition, Time},
@@ -22,10 +22,6 @@ use kube::{
     Api, ResourceExt,
     api::{ApiResource, GroupVersionKind, ListParams, Patch, PatchParams},
     core::Object,
-    runtime::{
-        WatchStreamExt,
-        watcher::{self, Event, ExponentialBackoff, watcher},
-    },
 };
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -36,6 +32,7 @@ pub use self::{
         StatusChange, attempt, begun, condition, phase, prepared, progress, refused, source_deleted, switching,
         verified,
     },
+    follow::keep,
     source::{
         BACK, DELETED, DELETING, FORGOTTEN, GONE, KEPT, fate_of_source, is_deleting_source, source_in_words,
         source_is_back, source_is_due, source_is_forgotten, source_is_gone, source_is_kept, told_of_forgotten,
@@ -44,7 +41,7 @@ pub use self::{
 };
 
 use super::{Host, outcome, unread};
-use cluster::{metrics::MovesNow, pauses, unmanaged::Unmanaged, with_causes};
+use cluster::{metrics::MovesNow, unmanaged::Unmanaged};
 use domain::{
     error::{Error, Result},
     volume::{
@@ -222,16 +219,6 @@ pub fn is_over(of: &VolumeMove) -> bool {
     phase_of(of).is_some_and(Phase::is_over) && !is_held(of)
 }
 
-/// Nothing is known of them any more once this is dropped.
-#[derive(Debug)]
-struct Forgets<'a>(&'a Moves);
-
-impl Drop for Forgets<'_> {
-    fn drop(&mut self) {
-        self.0.write(BTreeMap::clear);
-    }
-}
-
 pub fn resource() -> ApiResource {
     ApiResource::from_gvk(&GroupVersionKind::gvk("kosmos.csi.io", "v1alpha1", KIND))
 }
@@ -241,26 +228,6 @@ type AnyMove = Unmanaged<VolumeMove>;
 
 fn moves_in(host: &Host, namespace: &str) -> Api<AnyMove> {
     Api::namespaced_with(host.client.clone(), namespace, &resource())
-}
-
-/// Keeps them true, until it is dropped.
-pub async fn keep(host: &Host, moves: &Moves) {
-    let all = Api::<AnyMove>::all_with(host.client.clone(), &resource());
-    let events = watcher(all, watcher::Config::default()).backoff(ExponentialBackoff::from(pauses()));
-    let (mut events, mut listed) = (std::pin::pin!(events), BTreeMap::new());
-    let _forgets = Forgets(moves);
-    while let Some(event) = events.next().await {
-        match event {
-            Ok(Event::Init) => listed.clear(),
-            Ok(Event::InitApply(found)) => drop(listed.insert(found.uid().unwrap_or_default(), found.into_object())),
-            Ok(Event::InitDone) => moves.write(|known| *known = std::mem::take(&mut listed)),
-            Ok(Event::Apply(found)) => {
-                moves.write(|known| drop(known.insert(found.uid().unwrap_or_default(), found.into_object())));
-            }
-            Ok(Event::Delete(gone)) => moves.write(|known| drop(known.remove(&gone.uid().unwrap_or_default()))),
-            Err(error) => tracing::debug!(error = with_causes(&error), "the watch of moves was interrupted"),
-        }
-    }
 }
 
 /// The move as it is now; none where it has gone, or another one has its name.

@@ -4,7 +4,7 @@
 # seen the end of. SEED=<number> draws the order of the faults; without it the last run of these files goes on. --list shows how far it is.
 #
 # MINUTES=<number> begins nothing that may not end within them. ROWS=<names> plays of the matrix the faults alone whose names contain one
-# of these, which have commas between them. Pages make no difference to what was played.
+# of these, which have commas between them, and fails where one of these was broken. Pages make no difference to what was played.
 set -eu -o pipefail
 cd "$(dirname "$0")/.."
 besides=(':(exclude,glob)**/*.md' ':(exclude)tests/e2e/faults_real/seen.jsonl')
@@ -59,9 +59,14 @@ kills-in-moves          volume_moves_to_another                           40
 PARTS
 }
 
-# Faults that are named are of the matrix.
 parts() {
-    parts_and_tests | awk -v rows="${ROWS:-}" 'rows == "" || $1 ~ /^faults-/ { print $1 }'
+    parts_and_tests | awk '{ print $1 }'
+}
+
+# Those of the matrix that have a fault which is named: what others need is not even built.
+parts_with_rows() {
+    $cargo test --workspace --test e2e -- --ignored --nocapture parts_are_told_of_which_faults_are_asked_for |
+        sed -n 's/^.*asked for: //p'
 }
 
 # A column of a part.
@@ -91,8 +96,8 @@ play() {
         return 2
     fi
     case $1 in
-        faults-of-an-older-host) "$target/debug/examples/clusters" build --older ;;
-        faults-of-upgrades) build_before ;;
+        faults-of-an-older-host) "$target/debug/examples/clusters" build --older || return ;;
+        faults-of-upgrades) build_before || return ;;
     esac
     case $1 in *-in-moves) which=--include-ignored && export KOSMOS_CSI_THOROUGH=1 ;; esac
     $cargo test --workspace --test e2e -- "$which" --nocapture "$tests" 2>&1 | tee >(grep --line-buffered "^$1: " >&8)
@@ -139,8 +144,24 @@ play_on() {
     printf '%(%T)T  %s is left for another time\n' -1 "$part"
 }
 
+# The other faults of their parts are left, which is nothing wrong.
+those_that_are_named_are_well() {
+    local part code=0
+    for part in "$@"; do
+        has_passed "$part" || is_left "$part" || { echo "$part has not passed" && code=1; }
+    done
+    return $code
+}
+
 if [ "${1-}" = --list ]; then
     echo "seed $seed"
+elif [ $# -eq 0 ] && [ -n "${ROWS:-}" ]; then
+    mapfile -t asked < <(parts_with_rows)
+    if [ ${#asked[@]} -eq 0 ]; then
+        echo "there is no fault whose name contains one of ROWS=$ROWS, or what knows them was not built: docs/game-day.md has them all" >&2
+        exit 2
+    fi
+    set -- "${asked[@]}"
 fi
 ask "$@"
 alone_in "$target/faults-real"
@@ -156,4 +177,9 @@ if [ -e "$report/matrix.md" ]; then
     cat "$report/matrix.md"
     echo "the matrix is in $report: matrix.md and matrix.json; all that was ever played is in $history: make game-day"
 fi
-all_have_passed "${asked[@]}"
+# Where the time is limited, some that are named may be left as well.
+if [ -n "${ROWS:-}" ] && [ -z "$minutes" ]; then
+    those_that_are_named_are_well "${asked[@]}"
+else
+    all_have_passed "${asked[@]}"
+fi

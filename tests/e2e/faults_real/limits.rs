@@ -30,9 +30,13 @@ impl Limits {
 
     /// Also if it takes as long as it may.
     pub fn allow(&self, fault: &Fault) -> bool {
-        let is_asked_for = self.rows.is_empty() || self.rows.iter().any(|row| fault.name.contains(row.as_str()));
         let ends = now() + (fault.lasts + fault.within.max(ARRIVES)).as_secs();
-        is_asked_for && self.until.is_none_or(|until| ends <= until)
+        self.ask_for(fault) && self.until.is_none_or(|until| ends <= until)
+    }
+
+    /// Whether there is time for it or not.
+    pub fn ask_for(&self, fault: &Fault) -> bool {
+        self.rows.is_empty() || self.rows.iter().any(|row| fault.name.contains(row.as_str()))
     }
 }
 
@@ -65,7 +69,9 @@ mod tests {
             ("", Some(now() + 100), false),
             ("disk", Some(now() + 1_000), false),
         ] {
-            assert_eq!(Limits::new(rows, until).allow(&fault), is_allowed, "{rows:?} {until:?}");
+            let limits = Limits::new(rows, until);
+            assert_eq!(limits.allow(&fault), is_allowed, "{rows:?} {until:?}");
+            assert_eq!(limits.ask_for(&fault), rows.is_empty() || rows.contains("etcd"), "{rows:?} {until:?}");
         }
     }
 }

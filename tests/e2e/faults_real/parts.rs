@@ -120,6 +120,17 @@ mod tests {
     use std::{collections::BTreeSet, fs, path::Path};
 
     use super::*;
+    use crate::faults_real::limits::Limits;
+
+    /// It is the script that goes by it: what a part needs may take long to build.
+    #[test]
+    #[ignore = "tests/faults-real.sh asks for it"]
+    fn parts_are_told_of_which_faults_are_asked_for() {
+        let limits = Limits::given();
+        for part in PARTS.iter().filter(|part| part.faults.iter().any(|fault| limits.ask_for(fault))) {
+            println!("asked for: {}", part.name);
+        }
+    }
 
     #[test]
     fn faults_are_told_apart_by_their_names() {

@@ -74,10 +74,16 @@ of() {
     parts_and_tests | awk -v part="$1" -v column="$2" '$1 == part { print $column }'
 }
 
+# That of the last tag or, where there is none, of before the last change of the program: the commit before may have the same one.
+before() {
+    git describe --tags --abbrev=0 HEAD^ 2>/dev/null ||
+        git log -1 --format=%h^ -- Cargo.lock crates proto src ':(exclude)crates/dev' ':(exclude)crates/simulate'
+}
+
 # The program of a version before, as images have it.
 build_before() {
     local commit folder=$target/before
-    commit=$(git rev-parse --verify "${BEFORE:-$(git describe --tags --abbrev=0 HEAD^ 2>/dev/null || echo HEAD^)}^{commit}") || return
+    commit=$(git rev-parse --verify "${BEFORE:-$(before)}^{commit}") || return
     export KOSMOS_CSI_BEFORE=$folder/kosmos-csi-$commit
     echo "the version before is $(git log -1 --format='%h, %s' "$commit")"
     if ! [ -e "$KOSMOS_CSI_BEFORE" ]; then

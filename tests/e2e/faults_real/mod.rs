@@ -59,7 +59,7 @@ use self::{
 use crate::{
     clusters::{Cluster, between::Count, wait_for},
     pool::on_fleet,
-    rig::{MEMBERS, PATIENCE, Rig},
+    rig::{MEMBERS, Rig},
 };
 
 /// The member that faults concern, and one whose answers may come in its place.
@@ -67,6 +67,8 @@ const MEMBER: &str = MEMBERS[0];
 const OTHER: &str = MEMBERS[1];
 /// A provisioner says why a claim waits when its call has ended, half a minute after it began at the latest.
 const WORD: Duration = Duration::from_secs(45);
+/// Until a fault has taken place as often as it is to: what it is about may be a pod that has to begin first.
+const TAKES_PLACE: Duration = Duration::from_mins(2);
 /// Of what `make test` plays.
 const DRAWN: usize = 1;
 /// In which most that users ask for is under way, in milliseconds.
@@ -227,6 +229,7 @@ async fn play(
         if !limits.allow(&fault) {
             continue;
         }
+        eprintln!("{}: {} begins", report.name(), fault.name);
         let began = Instant::now();
         let row = tokio::select! {
             row = Box::pin(row(&world, number, fault, moment)) => row,
@@ -263,8 +266,7 @@ async fn row(world: &World<'_>, number: usize, fault: Fault, moment: Duration) -
         };
         Box::pin(goes_on(world, &load, &promises, fault, &played)).await
     };
-    let (meanwhile, asked) = tokio::join!(meanwhile, load.during(world));
-    let (meanwhile, ()) = (meanwhile?, asked?);
+    let (meanwhile, ()) = tokio::try_join!(meanwhile, load.during(world))?;
     let over = meanwhile.over;
     let converged = Box::pin(load.converges(world, &old, fault.within)).await;
     let recovered_after = converged.is_ok().then(|| over.elapsed().as_secs_f64());
@@ -323,7 +325,7 @@ async fn goes_on(
     };
     let of_members = if fault.is_members { Some(tokio::join!(told, load.other_is_served(world))) } else { None };
     let what = format!("it takes place {} times", fault.times);
-    wait_for(&what, PATIENCE, || async { Ok((times() >= fault.times).then_some(())) }).await?;
+    wait_for(&what, TAKES_PLACE, || async { Ok((times() >= fault.times).then_some(())) }).await?;
     sleep(fault.lasts.saturating_sub(began.elapsed())).await;
     let twice = if fault.how.leaves_servers() { promises.nothing_is_there_twice().await } else { Ok(()) };
     let over = Box::pin(world.end_of(fault.how)).await?;

@@ -268,14 +268,15 @@ async fn row(world: &World<'_>, number: usize, fault: Fault, moment: Duration) -
     };
     let (meanwhile, ()) = tokio::try_join!(meanwhile, load.during(world))?;
     let over = meanwhile.over;
-    let converged = Box::pin(load.converges(world, &old, fault.within)).await;
+    let within = world.users.patience(fault.within);
+    let converged = Box::pin(load.converges(world, &old, within)).await;
     let recovered_after = converged.is_ok().then(|| over.elapsed().as_secs_f64());
     // Where the host is still away, nobody can read it.
     let said = said(world, &load, since).await.unwrap_or_default();
     let twice = meanwhile.twice.and(promises.nothing_is_there_twice().await);
     let copied = if converged.is_ok() { load.copies_have_all(&promises).await } else { Ok(()) };
     let left = match load.clear(world).await {
-        Ok(()) => promises.nothing_is_left(fault.within).await,
+        Ok(()) => promises.nothing_is_left(within).await,
         Err(error) => Err(error.context("remove what is there")),
     };
     let clean_after = left.is_ok().then(|| over.elapsed().as_secs_f64());

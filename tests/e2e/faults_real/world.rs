@@ -40,6 +40,8 @@ pub const CANARY: &str = "canary";
 /// A claim that came after the backup to which a member goes back.
 pub const SINCE: &str = "since";
 const WRITER: &str = "writer";
+/// Beside a move, a group of snapshots and a StatefulSet that rolls, all of one processor or two.
+const BUSY: Duration = Duration::from_mins(2);
 /// Shorter than a pod lives.
 const LISTENS: Duration = Duration::from_secs(1);
 /// Each number is on the disk before it is said, and is written again until it is.
@@ -70,6 +72,13 @@ pub enum Users {
     /// What `make test` has time for.
     Few,
     All,
+}
+
+impl Users {
+    /// How long is waited for what they have asked for.
+    pub fn patience(self, within: Duration) -> Duration {
+        if self == Self::All { within.max(BUSY) } else { within }
+    }
 }
 
 pub struct World<'a> {

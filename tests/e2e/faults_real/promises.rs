@@ -94,11 +94,12 @@ impl<'w, 'a> Promises<'w, 'a> {
         if let Some(real) = real {
             real.keeper_runs_on(host).await?;
         }
-        leaf.run(&format!("reader-{number}"), &[KEPT], &reads(KEPT, last)).await?;
+        let (reader, script) = (format!("reader-{number}"), reads(KEPT, last));
+        let has_all = leaf.run(&reader, &[KEPT], &script);
         let bytes: u64 = (self.acknowledged + 1..=last).map(|number| number.to_string().len() as u64 + 1).sum();
-        let Some(rolling) = &self.world.rolling else { return Ok(bytes) };
-        let said = rolling.said()?;
-        rolling.has_all(if real.is_some() { host } else { leaf }, &said, number).await?;
+        let Some(rolling) = &self.world.rolling else { return has_all.await.map(|()| bytes) };
+        let (said, place) = (rolling.said()?, if real.is_some() { host } else { leaf });
+        tokio::try_join!(has_all, rolling.has_all(place, &said, number))?;
         Ok(bytes + said.bytes - self.said.bytes)
     }
 

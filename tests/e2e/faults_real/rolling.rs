@@ -11,6 +11,7 @@ use std::{
 };
 
 use anyhow::{Context, Result, ensure};
+use futures::future::try_join_all;
 use k8s_openapi::api::apps::v1::StatefulSet;
 use kube::{
     Api,
@@ -165,12 +166,12 @@ impl<'a> Rolling<'a> {
 
     /// All that was said to be on the disks is there: a pod beside each reads it.
     pub async fn has_all(&self, place: &Place<'_>, said: &Said, number: usize) -> Result<()> {
-        for (pod, claim) in self.pods().zip(CLAIMS) {
+        let all = self.pods().zip(CLAIMS).map(async |(pod, claim)| {
             let reader = format!("reader-of-{pod}-{number}");
             let script = reads(claim, &said.of(pod));
-            place.run(&reader, &[claim], &script).await.with_context(|| format!("read {claim}"))?;
-        }
-        Ok(())
+            place.run(&reader, &[claim], &script).await.with_context(|| format!("read {claim}"))
+        });
+        try_join_all(all).await.map(drop)
     }
 
     pub async fn end(self, host: &Place<'_>) -> Result<()> {

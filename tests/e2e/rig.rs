@@ -63,7 +63,8 @@ pub struct Rig {
     pub driver: Driver,
     /// Of the members, one after the other.
     storage: Mutex<Vec<MemberStorage>>,
-    _nodes: Vec<VirtualNode>,
+    /// Of the members, with their heartbeats, where nobody else keeps them.
+    nodes: Mutex<Vec<VirtualNode>>,
     /// Somebody may have left it in disorder.
     disorder: Mutex<bool>,
 }
@@ -75,8 +76,8 @@ impl Rig {
         let prepared = Self::prepare(&fleet).await;
         let (storage, nodes, driver) = prepared.unwrap_or_else(|error| panic!("{error:#}"));
         drop(logs);
-        let (storage, disorder) = (Mutex::new(storage), Mutex::new(false));
-        let rig = Self { fleet, driver, storage, _nodes: nodes, disorder };
+        let (storage, nodes, disorder) = (Mutex::new(storage), Mutex::new(nodes), Mutex::new(false));
+        let rig = Self { fleet, driver, storage, nodes, disorder };
         rig.begin_anew().await?;
         Ok(rig)
     }
@@ -135,8 +136,9 @@ impl Rig {
         wait_for("the driver leads", PATIENCE, || async { Ok(leases.get_opt(LEASE).await?.map(drop)) }).await
     }
 
-    /// Makes room for virtual nodes that somebody else keeps, and removes what he has kept.
+    /// Makes room for virtual nodes that somebody else keeps, and removes what he has kept. From now on no node lives by us.
     pub async fn remove_nodes(&self) -> Result<()> {
+        self.nodes.lock().await.clear();
         let client = self.fleet.host().client().await?;
         let (nodes, csi_nodes): (Api<Node>, Api<CSINode>) = (Api::all(client.clone()), Api::all(client));
         for name in self.agents_nodes().await?.into_iter().chain(MEMBERS.map(|member| format!("kosmos-{member}"))) {
@@ -165,16 +167,17 @@ impl Rig {
         Ok(of_agent.map(ResourceExt::name_any).collect())
     }
 
-    /// The rig's own virtual nodes again and no others. Their heartbeats have gone on.
+    /// The rig's own virtual nodes again and no others.
     async fn restore_nodes(&self) -> Result<()> {
         let nodes: Api<Node> = Api::all(self.fleet.host().client().await?);
-        let mut others = !self.agents_nodes().await?.is_empty();
+        let mut others = self.nodes.lock().await.is_empty() || !self.agents_nodes().await?.is_empty();
         for member in MEMBERS {
             others |= nodes.get_opt(&format!("kosmos-{member}")).await?.is_none();
         }
         if others {
             self.remove_nodes().await?;
-            try_join_all(MEMBERS.map(|member| virtual_node(self.fleet.host(), member))).await?;
+            let own = try_join_all(MEMBERS.map(|member| virtual_node(self.fleet.host(), member))).await?;
+            *self.nodes.lock().await = own;
         }
         Ok(())
     }

@@ -60,6 +60,12 @@ impl Running {
         Ok(running.into_iter().all(|running| running))
     }
 
+    /// SIGKILL, and its end: the next one has its socket and its port.
+    async fn end(self) -> Result<()> {
+        self.controller.kill()?;
+        self.controller.wait(Duration::from_secs(10)).await.map(drop)
+    }
+
     fn process(&mut self, name: &str) -> Result<&mut Process> {
         let mut all = std::iter::once(&mut self.controller).chain(&mut self.sidecars);
         all.find(|process| process.name() == name).with_context(|| format!("the driver has no process {name}"))
@@ -103,7 +109,9 @@ impl Driver {
         if running.as_ref().map(Running::is_well).transpose()? == Some(true) {
             return Ok(());
         }
-        *running = None;
+        if let Some(former) = running.take() {
+            former.end().await?;
+        }
         let by = self.by.lock().await.clone();
         let [of_controller, of_sidecars] = by.as_ref().map_or([None, None], |files| files.each_ref().map(Some));
         let controller = self.start_controller(fleet, of_controller.unwrap_or(&self.kubeconfig)).await?;
@@ -188,11 +196,10 @@ impl Driver {
 
     /// SIGKILL; all begin anew with `ensure`.
     pub async fn kill(&self) -> Result<()> {
-        if let Some(running) = self.running.lock().await.take() {
-            running.controller.kill()?;
-            running.controller.wait(Duration::from_secs(10)).await?;
+        match self.running.lock().await.take() {
+            Some(running) => running.end().await,
+            None => Ok(()),
         }
-        Ok(())
     }
 
     /// To the controller or one of its sidecars, by the name of its process.

@@ -17,8 +17,9 @@ use crate::{
 };
 
 const FILLER: &str = "filler";
-/// Of etcd, besides what it has already, in MiB: it takes as much at once for its next log.
-const ROOM: u32 = 96;
+/// Of etcd, besides what it has already, in MiB. For its next log it takes 64 at once, and two of these may come before the disk is to be
+/// full.
+const ROOM: u32 = 160;
 /// As a node sees it.
 const LOCAL_PATH: &str = "/var/lib/kubelet/local-path";
 const SERVED_AGAIN: Duration = Duration::from_mins(2);

@@ -20,6 +20,8 @@ const FILLER: &str = "filler";
 /// Of etcd, besides what it has already, in MiB. For its next log it takes 64 at once, and two of these may come before the disk is to be
 /// full.
 const ROOM: u32 = 160;
+/// As many bytes as a ConfigMap takes, or nearly.
+const MOST: usize = 960 << 10;
 /// As a node sees it.
 const LOCAL_PATH: &str = "/var/lib/kubelet/local-path";
 const SERVED_AGAIN: Duration = Duration::from_mins(2);
@@ -60,7 +62,7 @@ async fn is_felt(member: &Cluster) -> Result<()> {
     let maps: Api<ConfigMap> = Api::default_namespaced(member.client().await?);
     let map = json!({
         "metadata": {"generateName": format!("{FILLER}-"), "labels": {"app": FILLER}},
-        "data": {FILLER: "x".repeat(512 << 10)},
+        "data": {FILLER: "x".repeat(MOST)},
     });
     let map: ConfigMap = serde_json::from_value(map)?;
     wait_for("etcd can write no more", PATIENCE, || async {

@@ -13,6 +13,8 @@ pub const DRIVER: &str = "storage.kosmos-csi.test";
 const PATIENCE: Duration = Duration::from_secs(90);
 const GROUPS: &str = "--feature-gates=CSIVolumeGroupSnapshot=true";
 const PROGRAM: &str = "member-driver";
+/// By itself a sidecar that has failed for a minute may wait for as long again before it tries once more, and for up to five.
+const SOON: &str = "--retry-interval-max=5s";
 
 /// The driver and its sidecars; they end when this is dropped.
 #[derive(Debug)]
@@ -61,14 +63,13 @@ impl Fleet {
         let driver = cluster.spawn_in_node(PROGRAM, &program, &arguments, &[])?;
         registered(cluster).await?;
         let socket = cluster.member_driver_folder().join("csi.sock");
-        let provisioner =
-            ["--feature-gates=Topology=true", "--retry-interval-max=5s", "--kube-api-qps=100", "--kube-api-burst=200"];
+        let provisioner = ["--feature-gates=Topology=true", SOON, "--kube-api-qps=100", "--kube-api-burst=200"];
         let sidecars = vec![
             self.provisioner(cluster, &socket, &provisioner)?,
-            self.attacher(cluster, &socket, &[])?,
-            self.resizer(cluster, &socket, &[])?,
-            self.snapshotter(cluster, &socket, &[GROUPS])?,
-            self.snapshot_controller(cluster, &[GROUPS])?,
+            self.attacher(cluster, &socket, &[SOON])?,
+            self.resizer(cluster, &socket, &[SOON])?,
+            self.snapshotter(cluster, &socket, &[SOON, GROUPS])?,
+            self.snapshot_controller(cluster, &[SOON, GROUPS])?,
         ];
         Ok(MemberStorage { driver, sidecars })
     }

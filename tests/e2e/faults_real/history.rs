@@ -33,7 +33,9 @@ pub struct Seen {
 /// The last line, and so at once or not at all.
 pub fn append(file: &Path, part: &Part, row: &Row) -> Result<()> {
     let played = Played { part: part.name.clone(), seed: part.seed, row: row.clone() };
-    let line = format!("{}\n", serde_json::to_string(&played)?);
+    // One that was cut as it was written takes no other one with it.
+    let is_cut = fs::read(file).is_ok_and(|text| text.last().is_some_and(|last| *last != b'\n'));
+    let line = format!("{}{}\n", if is_cut { "\n" } else { "" }, serde_json::to_string(&played)?);
     let opened = OpenOptions::new().create(true).append(true).open(file);
     let mut opened = opened.with_context(|| format!("open {}", file.display()))?;
     opened.write_all(line.as_bytes()).with_context(|| format!("write to {}", file.display()))
@@ -100,11 +102,12 @@ mod tests {
             append(&file, &part, &Row { fault: fault.to_owned(), times, ..row(Ok(())) }).unwrap();
         }
         OpenOptions::new().append(true).open(&file).unwrap().write_all(b"{\"part\":\"a\",\"se").unwrap();
+        append(&file, &part, &Row { fault: "504".to_owned(), times: 5, ..row(Ok(())) }).unwrap();
         let seen = seen(&file, |_, fault| fault != "gone").unwrap();
-        assert_eq!((seen.sum.faults, seen.parts.len()), (3, 1));
+        assert_eq!((seen.sum.faults, seen.parts.len()), (4, 1));
         let again = Seen::read(&seen.text().unwrap()).unwrap();
         assert_eq!(again.sum, seen.sum);
         let told: Vec<(&str, usize)> = again.parts[0].rows.iter().map(|row| (&*row.fault, row.times)).collect();
-        assert_eq!(told, [("401", 2), ("500", 3)]);
+        assert_eq!(told, [("401", 2), ("500", 3), ("504", 5)]);
     }
 }

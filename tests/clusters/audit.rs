@@ -1,11 +1,13 @@
 //! The requests an API server has answered, from its audit log: what tests count.
 
-use std::fs;
+use std::fs::{self, File};
+use std::io::{Read, Seek, SeekFrom};
+use std::path::Path;
 use std::process;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
 use super::cluster::Cluster;
@@ -37,7 +39,7 @@ pub struct AuditEntry {
 
 /// A place in the log.
 #[derive(Debug, Clone, Copy)]
-pub struct AuditMark(usize);
+pub struct AuditMark(u64);
 
 impl Cluster {
     /// Everything since the cluster's start.
@@ -47,12 +49,14 @@ impl Cluster {
 
     /// The place after all requests that are answered by now.
     pub async fn audit_mark(&self) -> Result<AuditMark> {
-        Ok(AuditMark(self.audit_log_to_fence().await?.len()))
+        let log = self.folder().join("audit.log");
+        // What is there already is not read again: it may be what a cluster was asked in hours.
+        let written = fs::metadata(&log).map_or(0, |log| log.len());
+        Ok(AuditMark(written + self.audit_log_to_fence(written).await?.len() as u64))
     }
 
     pub async fn audit_since(&self, mark: AuditMark) -> Result<Vec<AuditEntry>> {
-        let log = self.audit_log_to_fence().await?;
-        read(log.get(mark.0..).context("the audit log is shorter than it was")?)
+        read(&self.audit_log_to_fence(mark.0).await?)
     }
 
     /// Everything that its API server has written by now.
@@ -61,8 +65,8 @@ impl Cluster {
         read(&log[..log.rfind('\n').map_or(0, |end| end + 1)])
     }
 
-    /// An entry is written a moment after its answer is sent: ours, sent last, shows that the earlier ones are there.
-    async fn audit_log_to_fence(&self) -> Result<String> {
+    /// From a place on. An entry is written a moment after its answer is sent: ours, sent last, shows that the earlier ones are there.
+    async fn audit_log_to_fence(&self, from: u64) -> Result<String> {
         let number = FENCES.fetch_add(1, Ordering::Relaxed);
         let fence = format!("{FENCE}={}-{number}-", process::id());
         let request = http::Request::get(format!("/version?{fence}")).body(Vec::new())?;
@@ -70,12 +74,21 @@ impl Cluster {
         let path = self.folder().join("audit.log");
         let what = format!("the audit log of {} shows our request", self.name());
         wait_for(&what, PATIENCE, || async {
-            let log = fs::read_to_string(&path).context("read the audit log")?;
+            let log = read_from(&path, from).context("read the audit log")?;
             let end = log.find(&fence).and_then(|place| Some(place + log[place..].find('\n')? + 1));
             Ok(end.map(|end| log[..end].to_owned()))
         })
         .await
     }
+}
+
+fn read_from(path: &Path, place: u64) -> Result<String> {
+    let mut log = File::open(path)?;
+    ensure!(log.metadata()?.len() >= place, "it is shorter than it was");
+    log.seek(SeekFrom::Start(place))?;
+    let mut text = String::new();
+    log.read_to_string(&mut text)?;
+    Ok(text)
 }
 
 fn read(log: &str) -> Result<Vec<AuditEntry>> {

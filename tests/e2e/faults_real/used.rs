@@ -19,17 +19,20 @@ const FORGET_PEAK: &str = "5";
 pub struct Used {
     pub process: i32,
     pub mebibytes: u64,
+    /// Of these, what is no page of its program: of that it has more with everything that it does for the first time.
+    pub own: u64,
     pub files: usize,
 }
 
 impl Used {
     pub fn by(process: i32) -> Result<Self> {
         let files = fs::read_dir(format!("/proc/{process}/fd")).context("look at a process's files")?.count();
-        Ok(Self { process, mebibytes: memory(&status(process)?, "VmRSS:")?, files })
+        let status = status(process)?;
+        Ok(Self { process, mebibytes: memory(&status, "VmRSS:")?, own: memory(&status, "RssAnon:")?, files })
     }
 
     pub fn is_hardly_more_than(&self, before: &Self) -> Result<()> {
-        let is_more = self.mebibytes > before.mebibytes + MEBIBYTES || self.files > before.files + FILES;
+        let is_more = self.own > before.own + MEBIBYTES || self.files > before.files + FILES;
         ensure!(!is_more, "it had {before:?} and has {self:?}");
         Ok(())
     }
@@ -65,17 +68,18 @@ mod tests {
 
     #[test]
     fn a_little_more_is_no_growth() {
-        let before = Used { process: 1, mebibytes: 50, files: 20 };
-        for (mebibytes, files, is_little) in [(114, 84, true), (115, 20, false), (50, 85, false), (10, 5, true)] {
-            let now = Used { process: 1, mebibytes, files };
+        let before = Used { process: 1, mebibytes: 90, own: 50, files: 20 };
+        for (own, files, is_little) in [(114, 84, true), (115, 20, false), (50, 85, false), (10, 5, true)] {
+            let now = Used { process: 1, mebibytes: 200, own, files };
             assert_eq!(now.is_hardly_more_than(&before).is_ok(), is_little, "{now:?}");
         }
     }
 
     #[test]
     fn memory_is_read_from_the_status_of_a_process() {
-        let status = "Name:\tx\nVmHWM:\t  61440 kB\nVmRSS:\t    51200 kB\n";
+        let status = "Name:\tx\nVmHWM:\t  61440 kB\nVmRSS:\t    51200 kB\nRssAnon:\t   30720 kB\n";
         assert_eq!(memory(status, "VmRSS:").unwrap(), 50);
+        assert_eq!(memory(status, "RssAnon:").unwrap(), 30);
         assert_eq!(memory(status, "VmHWM:").unwrap(), 60);
         assert!(memory("Name:\tx\n", "VmRSS:").is_err());
     }

@@ -12,7 +12,9 @@ use super::cluster::Cluster;
 use super::fleet::Fleet;
 use super::guardian::profile_folder;
 
-/// In bytes.
+/// In bytes, of each log of a test that failed: all of it, where the test took minutes. What ran for hours would fill the disk, its audit
+/// logs first.
+const MOST: u64 = 128 << 20;
 const END: u64 = 8 << 20;
 
 /// Keeps the fleet's logs if the test fails.
@@ -50,7 +52,7 @@ pub fn folder() -> Result<PathBuf> {
 /// Copies the logs to `target/test-logs/<name>`.
 pub fn keep(fleet: &Fleet, name: &str) -> Result<PathBuf> {
     let kept = folder()?.join(name);
-    keep_in(fleet, &kept, u64::MAX)?;
+    keep_in(fleet, &kept, MOST)?;
     Ok(kept)
 }
 

@@ -83,7 +83,10 @@ pub enum Disk {
 impl How {
     /// It meets users in the middle of what they do; else they come while it goes on.
     pub fn comes_amid(self) -> bool {
-        matches!(self, Self::Paused(_) | Self::Killed(_) | Self::Clock(_) | Self::Upgraded | Self::Before)
+        // Within the time from which the moment is drawn it has grown the one claim.
+        let is_done_too_soon = matches!(self, Self::Paused(Who::Ours(RESIZER)) | Self::Killed(Who::Ours(RESIZER)));
+        !is_done_too_soon
+            && matches!(self, Self::Paused(_) | Self::Killed(_) | Self::Clock(_) | Self::Upgraded | Self::Before)
     }
 
     /// Whoever goes straight to an API server is answered.
@@ -94,6 +97,7 @@ impl How {
 
 /// The driver's own process. Its sidecars end with it.
 pub const CONTROLLER: &str = "controller";
+pub const RESIZER: &str = "host-csi-resizer";
 
 pub const MEMBER_WAITS: Words = Words {
     seen: "What needs the member waits, and an event says why; all else goes on",

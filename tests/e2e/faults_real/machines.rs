@@ -2,14 +2,13 @@
 
 use std::time::Duration;
 
-use super::fault::{A_WHILE, CONTROLLER, Disk, FOUND, Fault, HOST_WAITS, How, Link, MEMBER_WAITS, Who, Words};
+use super::fault::{A_WHILE, CONTROLLER, Disk, FOUND, Fault, HOST_WAITS, How, Link, MEMBER_WAITS, RESIZER, Who, Words};
 use crate::clusters::control_plane::{API_SERVER, CONTROLLERS, ETCD, SCHEDULER};
 
 const KUBELET: &str = "kubelet";
 const CONTAINERD: &str = "containerd";
 const PROVISIONER: &str = "host-csi-provisioner";
 const ATTACHER: &str = "host-csi-attacher";
-const RESIZER: &str = "host-csi-resizer";
 const SNAPSHOTTER: &str = "host-csi-snapshotter";
 const SNAPSHOT_CONTROLLER: &str = "host-snapshot-controller";
 
@@ -197,7 +196,9 @@ pub const OF_LINK: [Fault; 2] = [
 
 pub const OF_DISK: [Fault; 2] = [
     outage(of_member("member: the disk of its etcd is full", MEMBER_WAITS, How::Full(Disk::Etcd))),
+    // Until the pod that is to make the volume has failed, which nobody sees for two minutes.
     Fault {
+        lasts: TOO_LONG,
         within: HELPER,
         ..of_member("member: the disk of its volumes is full", STORAGE_IS_FULL, How::Full(Disk::LocalPath))
     },

@@ -18,7 +18,9 @@ pub const BACK: &str = "Back";
 
 /// Whether the time has passed for which its source was to be kept, and it is not seen to be gone yet.
 pub fn source_is_due(of: &VolumeMove) -> bool {
-    let has_passed = || source_is_kept_until(of).is_some_and(|due| due <= Timestamp::now());
+    // Where it is not to be kept at all, no clock is asked: the one that told the end of the move may have been ahead.
+    let is_not_to_be_kept = || of.spec.keeps_source_for().is_ok_and(|after| after.is_some_and(|after| after.is_zero()));
+    let has_passed = || source_is_kept_until(of).is_some_and(|due| due <= Timestamp::now() || is_not_to_be_kept());
     is_deleting_source(of) || of.metadata.deletion_timestamp.is_none() && has_passed()
 }
 
@@ -89,21 +91,43 @@ pub fn fate_of_source(of: &VolumeMove) -> String {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use std::time::Duration;
+
+    use serde_json::{Value, json};
 
     use super::*;
 
+    fn succeeded(at: &str, after: Option<&str>, conditions: &[Value]) -> VolumeMove {
+        let spec = json!({"claimName": "data", "to": {"member": "m1"}, "deleteSourceAfter": after});
+        let status = json!({"phase": "Succeeded", "completionTime": at, "conditions": conditions});
+        let metadata = json!({"name": "to", "namespace": "shop"});
+        let kind = json!({"apiVersion": "kosmos.csi.io/v1alpha1", "kind": "VolumeMove", "metadata": metadata, "spec": spec, "status": status});
+        serde_json::from_value(kind).unwrap()
+    }
+
+    #[test]
+    fn source_that_is_not_to_be_kept_is_due_whatever_the_clock_says() {
+        let hour = Duration::from_hours(1);
+        let [past, future] = [Timestamp::now() - hour, Timestamp::now() + hour].map(|at| at.to_string());
+        for (at, after, is_due) in [
+            (&past, Some("0s"), true),
+            (&future, Some("0s"), true),
+            (&past, Some("30m"), true),
+            (&future, Some("30m"), false),
+            (&past, Some("72h"), false),
+            (&past, None, false),
+        ] {
+            assert_eq!(source_is_due(&succeeded(at, after, &[])), is_due, "{after:?} after {at}");
+        }
+    }
+
     #[test]
     fn fate_of_a_source_in_a_member_that_is_forgotten_says_when_it_would_be_removed_all_the_same() {
-        let of = |after: Option<&str>| -> VolumeMove {
+        let of = |after| {
             let at = "2026-01-01T00:00:00Z";
             let told = json!({"type": SOURCE_DELETED, "status": "False", "reason": FORGOTTEN, "message": "the source stays as it is",
                 "lastTransitionTime": at});
-            let spec = json!({"claimName": "data", "to": {"member": "m1"}, "deleteSourceAfter": after});
-            let status = json!({"phase": "Succeeded", "completionTime": at, "conditions": [told]});
-            let metadata = json!({"name": "to", "namespace": "shop"});
-            let kind = json!({"apiVersion": "kosmos.csi.io/v1alpha1", "kind": "VolumeMove", "metadata": metadata, "spec": spec, "status": status});
-            serde_json::from_value(kind).unwrap()
+            succeeded(at, after, &[told])
         };
         assert_eq!(fate_of_source(&of(None)), "stays as it is");
         let fate = fate_of_source(&of(Some("72h")));

@@ -93,7 +93,7 @@ build_before() {
     fi
 }
 
-# Each fault is told as soon as it is over.
+# Each fault is told when it begins and as soon as it is over.
 play() {
     local tests which=--ignored
     tests=$(of "$1" 2)

@@ -152,6 +152,38 @@ fn removal_for_one_volume_waits_for_the_other_one_also_where_the_leaders_watch_h
     }
 }
 
+/// It has told that the one is to go, and dies before there is the other one. What was asked for first, the member has refused.
+#[test]
+fn removal_that_is_asked_for_again_waits_for_a_volume_that_was_made_since_the_leaders_watch_has_died() {
+    for told in 0..6 {
+        virtual_time::run(1, async {
+            let bench = Bench::new(1, 1, &fixture::steady(Duration::from_millis(100))).await;
+            bench.guard.set_fate(move |_, at, asked| match (at, asked.verb, asked.resource.as_str()) {
+                (0, Verb::Watch, VOLUMES) => Action::Silence(told),
+                (1, Verb::Delete, "persistentvolumeclaims") => Action::Answer { code: 403, reason: "Forbidden" },
+                _ => Action::Pass,
+            });
+            bench.start();
+            bench.serves().await;
+            sleep(Duration::from_secs(1)).await;
+            let caller = provisioned(&bench, Script::new(CLAIM)).await;
+            release(&bench, &caller).await;
+            caller.delete(caller.handle().unwrap()).await.unwrap_err();
+            sleep(Duration::from_secs(30)).await;
+            make_twin(&bench, &caller);
+            let is_bound = || phase(bench.host.get(VOLUMES, "", TWIN)) == "Bound";
+            until(&bench, SETTLED, "the other one has its claim", is_bound).await;
+            bench.guard.heal();
+            let refused = caller.delete(caller.handle().unwrap()).await.unwrap_err();
+            assert_eq!(refused.code(), Code::Aborted, "{told}: {refused}");
+            assert!(refused.message().contains("PersistentVolume twin"), "{told}: {refused}");
+            let claim = leaf(&bench, CLAIM).unwrap();
+            assert!(claim["metadata"]["deletionTimestamp"].is_null(), "{told}: {claim}");
+            assert_eq!(bench.guard.wrong(), Vec::<String>::new());
+        });
+    }
+}
+
 /// Who asks for its removal is believed for two seconds, and no longer where it takes longer to be told of others.
 #[test]
 fn volume_that_is_retained_while_others_of_its_handle_are_looked_for_is_not_removed() {

@@ -37,8 +37,9 @@ impl SharedHandles {
     }
 
     /// Whether this is one of them, as was asked at that moment for one that is to go. The replica that leads goes by its watch of the
-    /// host's volumes, where that says of the one that it is to go: then it has told of all that were there by that time. It may have died
-    /// unnoticed, and that of any other replica sooner: then they are listed, once for all that have asked before that list begins.
+    /// host's volumes, where that says of the one that it is to go, and has told something lately: then it has told of all that were there by
+    /// that time. It may have died unnoticed, also since it said so, and that of any other replica sooner: then they are listed, once for all
+    /// that have asked before that list begins.
     pub async fn have(&self, host: &Host, handle: &str, asked: Instant) -> Result<bool> {
         if *self.leads.borrow()
             && let Some(have) = self.told(handle).await
@@ -63,7 +64,8 @@ impl SharedHandles {
         if let Some(have) = self.says(handle) {
             return Some(have);
         }
-        if !self.volumes.whole() || self.volumes.count_with(handle) == 0 {
+        // Nothing more is to be told of what is to go already.
+        if !self.volumes.whole() || self.volumes.with(handle).iter().all(|known| known.wish() == Wish::Nothing) {
             return None;
         }
         let (until, news) = (Instant::now() + MOMENT, self.volumes.listen(member_of(handle)));
@@ -75,11 +77,11 @@ impl SharedHandles {
         }
     }
 
-    /// None where the watch has not told that a volume with this handle is to go.
+    /// None where the watch has not told that a volume with this handle is to go, or may have died since.
     fn says(&self, handle: &str) -> Option<bool> {
         match self.volumes.with(handle).as_slice() {
             _ if !self.volumes.whole() => None,
-            [known] if known.wish() == Wish::Nothing => Some(false),
+            [known] if known.wish() == Wish::Nothing => self.volumes.heard_lately().then_some(false),
             [] | [_] => None,
             _ => Some(true),
         }

@@ -10,10 +10,11 @@ mod packed;
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
 };
 
 use k8s_openapi::api::core::v1::PersistentVolume;
-use tokio::sync::watch;
+use tokio::{sync::watch, time::Instant};
 
 use super::volume::HostVolume;
 use cluster::{Relist, Unread};
@@ -27,6 +28,9 @@ use packed::{Key, PackedVolume};
 
 pub use follow::keep;
 pub use news::MemberNews;
+
+/// The connection of a watch that was begun, or has told something, so lately has not died unnoticed.
+const YOUNG: Duration = Duration::from_secs(10);
 
 /// The host's volumes of this driver.
 #[derive(Debug, Default)]
@@ -46,6 +50,8 @@ struct Table {
     /// What is there and cannot be read, which may be of this driver.
     unread: Unread<()>,
     listeners: Listeners,
+    /// When the watch has told something last.
+    heard: Option<Instant>,
 }
 
 impl HostVolumes {
@@ -63,6 +69,11 @@ impl HostVolumes {
     pub async fn listed(&self) {
         let mut synced = self.synced.subscribe();
         let _ = synced.wait_for(|synced| *synced).await;
+    }
+
+    /// Whether the watch has told something so lately that it has not died unnoticed since.
+    pub fn heard_lately(&self) -> bool {
+        self.lock().heard.is_some_and(|heard| heard.elapsed() < YOUNG)
     }
 
     /// The volumes with this handle, by their names.
@@ -174,6 +185,11 @@ impl HostVolumes {
     /// Nothing is to be believed until all have been listed anew.
     fn unsync(&self) {
         self.synced.send_replace(false);
+    }
+
+    /// The watch tells something, be it of another driver's volume.
+    fn hear(&self) {
+        self.lock().heard = Some(Instant::now());
     }
 
     fn begin(&self) {

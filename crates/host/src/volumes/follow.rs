@@ -1,7 +1,7 @@
 //! What feeds the host's volumes: one list, taken volume by volume as it comes, and a watch of what changes from there on. It resumes after
 //! an interruption, and lists anew when it has lost its thread.
 
-use std::{convert::Infallible, pin::pin, time::Duration};
+use std::{convert::Infallible, pin::pin};
 
 use futures::TryStreamExt;
 use k8s_openapi::api::core::v1::PersistentVolume;
@@ -16,7 +16,7 @@ use tokio::{
     time::{Instant, sleep, timeout},
 };
 
-use super::HostVolumes;
+use super::{HostVolumes, YOUNG};
 use crate::{Host, volume::OfSpec};
 use cluster::{
     Aside, LONGEST_PAUSE, WATCH_SECONDS, WATCH_SILENCE, field_in, items::Items, metadata_in, pauses, read_list,
@@ -28,9 +28,6 @@ type Volume = Trimmed<PersistentVolume, OfSpec>;
 
 /// Where a list in one piece has failed before.
 const PAGE: u32 = 500;
-
-/// The connection of a watch that was begun so lately has not died unnoticed.
-const YOUNG: Duration = Duration::from_secs(10);
 
 /// How a watch came to an end without an error.
 enum Ended {
@@ -161,6 +158,9 @@ async fn watch(host: &Host, volumes: &HostVolumes, version: &mut String) -> Resu
             Ok(Err(error)) => return Err(error),
             Ok(Ok(Some(event))) => event,
         };
+        if !matches!(event, WatchEvent::Error(_)) {
+            volumes.hear();
+        }
         let seen = match event {
             WatchEvent::Added(volume) | WatchEvent::Modified(volume) => {
                 volumes.put_readable(&volume.name_any());

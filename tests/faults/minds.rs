@@ -6,7 +6,7 @@ use std::{
 };
 
 use simulate::faults::{Action, Verb};
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 use tonic::Code;
 
 use crate::{
@@ -15,7 +15,8 @@ use crate::{
     fixture,
     late::{LATE, stays},
     people::{delete_leaf_claim, hold},
-    reclaim::{CLAIM, SETTLED, bench, ends_well, policy, provisioned, until, wrong},
+    reclaim::{CLAIM, SETTLED, bench, ends_well, leaf, policy, provisioned, until, wrong},
+    shared::release,
     virtual_time,
 };
 
@@ -153,6 +154,34 @@ fn removal_is_called_off_by_the_first_write_that_arrives() {
         };
         tokio::join!(caller.reclaim(), changes_his_mind);
         stays(&bench, administrator).await;
+    });
+}
+
+/// What he had asked for before has begun to write, and that is waited for. The member lets nobody keep the data meanwhile.
+#[test]
+fn who_asks_for_a_removal_is_believed_from_then_on_and_not_from_when_it_begins() {
+    virtual_time::run(1, async {
+        let bench = bench().await;
+        let caller = provisioned(&bench, Script::new(CLAIM)).await;
+        release(&bench, &caller).await;
+        bench.guard.set_fate(|_, at, asked| match (at, asked.verb, asked.resource.as_str()) {
+            (1, Verb::Delete, "persistentvolumeclaims") => Action::Delay(Duration::from_millis(3500)),
+            (1, Verb::Patch, "persistentvolumes") => Action::Answer { code: 403, reason: "Forbidden" },
+            _ => Action::Pass,
+        });
+        let handle = caller.handle().unwrap();
+        timeout(Duration::from_secs(1), caller.delete(handle)).await.unwrap_err();
+        let changes_his_mind = async {
+            sleep(Duration::from_secs(1)).await;
+            caller.set_policy("Retain");
+        };
+        let (refused, ()) = tokio::join!(caller.delete(handle), changes_his_mind);
+        let refused = refused.unwrap_err();
+        assert_eq!(refused.code(), Code::Aborted, "{refused}");
+        assert!(refused.message().contains("is retained or in use again"), "{refused}");
+        let claim = leaf(&bench, CLAIM).unwrap();
+        assert!(claim["metadata"]["finalizers"].to_string().contains("kosmos.csi.io/protect"), "{claim}");
+        assert_eq!(bench.guard.wrong(), Vec::<String>::new());
     });
 }
 

@@ -15,6 +15,7 @@ const GOES_ON: Duration = Duration::from_mins(10);
 /// The deadline of one call. When it comes, the caller learns why he waits, and the work goes on without him.
 #[derive(Clone, Debug)]
 pub struct Deadline {
+    asked: Instant,
     answer_by: Instant,
     work_until: Instant,
     caller: Arc<Mutex<Option<oneshot::Sender<Error>>>>,
@@ -24,7 +25,12 @@ impl Deadline {
     /// For a caller who takes an early answer.
     pub fn of_caller(answer_by: Instant, caller: oneshot::Sender<Error>) -> Self {
         let caller = Arc::new(Mutex::new(Some(caller)));
-        Self { answer_by, work_until: answer_by + GOES_ON, caller }
+        Self { asked: Instant::now(), answer_by, work_until: answer_by + GOES_ON, caller }
+    }
+
+    /// When the caller has asked. The work may have begun later, once what was asked for before had ended.
+    pub(super) fn asked(&self) -> Instant {
+        self.asked
     }
 
     /// When to look up from waiting.

@@ -30,7 +30,7 @@ const PAUSE: Duration = Duration::from_millis(200);
 /// An id that is none of ours names a volume that does not exist, and that is what was asked for.
 pub async fn delete(provisioner: &Provisioner, id: &str, deadline: &Deadline) -> Result<()> {
     let Some((id, member)) = find::member_of(provisioner, id).await? else { return Ok(()) };
-    let (leaf, order) = (member.leaf()?, Order::of_volume(&id));
+    let (leaf, order) = (member.leaf()?, Order::of_volume(&id, deadline.asked()));
     if let LeafName::Hashed(hash) = &id.leaf
         && leaf.rows.row(*hash).is_none_or(|row| may_be_more(&row))
     {

@@ -28,13 +28,13 @@ pub(super) struct Order {
 }
 
 impl Order {
-    pub(super) fn of_volume(id: &VolumeId) -> Self {
-        Self { handle: id.to_string(), asked: Instant::now(), given_out: true }
+    pub(super) fn of_volume(id: &VolumeId, asked: Instant) -> Self {
+        Self { handle: id.to_string(), asked, given_out: true }
     }
 
     /// Of a leaf that the host was never given.
     pub(super) fn of_creation(id: &VolumeId) -> Self {
-        Self { given_out: false, ..Self::of_volume(id) }
+        Self { given_out: false, ..Self::of_volume(id, Instant::now()) }
     }
 
     /// Once its volume is labelled, nobody can tell a leaf that was never given out from one that was. Should this removal be

@@ -72,6 +72,27 @@ fn data_stays_for_the_other_volume_of_one_handle_and_is_its_own_once_it_is_the_o
     });
 }
 
+/// It stays until its claim has gone, and may be made `Retain` until then.
+#[test]
+fn data_stays_for_the_other_volume_of_one_handle_also_where_somebody_has_deleted_that_before_its_claim() {
+    virtual_time::run(1, async {
+        let bench = bench().await;
+        let caller = provisioned(&bench, Script::new(CLAIM)).await;
+        has_twin(&bench, &caller).await;
+        let is_bound = || phase(bench.host.get(VOLUMES, "", TWIN)) == "Bound";
+        until(&bench, SETTLED, "the other one has its claim", is_bound).await;
+        bench.host.delete(VOLUMES, "", TWIN).unwrap();
+        release(&bench, &caller).await;
+        let refused = caller.delete(caller.handle().unwrap()).await.unwrap_err();
+        assert_eq!(refused.code(), Code::Aborted, "{refused}");
+        assert!(refused.message().contains("PersistentVolume twin"), "{refused}");
+        assert!(is_bound(), "its claim is there still");
+        let claim = leaf(&bench, CLAIM).unwrap();
+        assert!(claim["metadata"]["deletionTimestamp"].is_null(), "{claim}");
+        assert_eq!(bench.guard.wrong(), Vec::<String>::new());
+    });
+}
+
 /// Each of both is deleted by whoever believes that the other one's data is kept.
 #[test]
 fn data_that_the_member_lets_nobody_keep_is_not_called_kept_and_both_volumes_say_why() {

@@ -7,7 +7,7 @@ use tokio::time::Instant;
 use super::Provisioner;
 use domain::{
     error::{Error, Result},
-    volume::{VolumeHash, VolumeId, healing::Wish, plan::Removal},
+    volume::{VolumeHash, VolumeId, plan::Removal},
 };
 use leaf::{
     MemberClient,
@@ -88,7 +88,8 @@ impl Order {
             return Ok(());
         }
         let volumes = host::volume::all_with(&provisioner.host, &self.handle).await?;
-        if let Some(volume) = volumes.iter().find(|volume| volume.wish() != Wish::Nothing) {
+        // One that somebody has deleted while its claim is there goes with that, and may be made `Retain` until then.
+        if let Some(volume) = volumes.iter().find(|volume| !volume.is_to_be_reclaimed()) {
             let way_out = if volumes.len() > 1 {
                 ". Another one with that handle can go: give that the policy Retain, and delete it by hand"
             } else {

@@ -3,6 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use serde_json::{Value, json};
+use simulate::storage::{Settings, Work};
 use tokio::time::{sleep, timeout};
 use tonic::Code;
 
@@ -143,6 +144,39 @@ fn volume_that_is_bound_to_a_claim_of_the_members_is_removed_only_once_that_has_
             assert_eq!(bench.guard.wrong(), Vec::<String>::new());
         });
     }
+}
+
+/// The storage there cannot remove it, and he saves it for himself, under the name that the leaf claim had.
+#[test]
+fn volume_that_somebody_takes_while_it_is_being_removed_is_his_from_then_on() {
+    virtual_time::run(1, async {
+        let forever = Duration::from_hours(10);
+        let settings =
+            Settings { deleting: Work::takes(forever..=forever), ..fixture::steady(Duration::from_millis(100)) };
+        let bench = Bench::serving(1, &settings).await;
+        let mut caller = provisioned(&bench, retained()).await;
+        released(&bench, &mut caller).await;
+        caller.set_policy("Delete");
+        let takes = async {
+            until(&bench, SETTLED, "it is to go", || policy(&bench, &caller) == "Delete").await;
+            let claim = fixture::claim_for(&leaf_volume(&bench, &caller).unwrap(), CLAIM);
+            let claim = bench.members[0].create("persistentvolumeclaims", claim).unwrap();
+            lock(&bench.guard.history).plant(&claim);
+            let take = |volume: &mut Value| {
+                volume["spec"]["persistentVolumeReclaimPolicy"] = json!("Retain");
+                volume["spec"]["claimRef"]["uid"] = claim["metadata"]["uid"].clone();
+            };
+            bench.members[0].change("persistentvolumes", "", caller.leaf_volume().unwrap(), take).unwrap();
+            until(&bench, SETTLED, "his claim is bound", || phase(leaf(&bench, CLAIM)) == "Bound").await;
+            sleep(SETTLED).await;
+        };
+        let (refused, ()) = tokio::join!(caller.delete(caller.handle().unwrap()), takes);
+        let refused = refused.unwrap_err();
+        assert_eq!(policy(&bench, &caller), "Retain", "{}", bench.guard.trace().join("\n"));
+        assert_eq!(refused.code(), Code::FailedPrecondition, "{refused}");
+        assert!(refused.message().contains("names claim shop/data in its claimRef"), "{refused}");
+        assert_eq!(bench.guard.wrong(), Vec::<String>::new());
+    });
 }
 
 /// The member removes what was bound to a claim that has gone, and nothing else.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::{
     Deadline, Provisioner, find, imported,
-    last_seen::{LastSeen, decide, stripped},
+    last_seen::{LastSeen, astray, decide, left_untouched, stripped},
     order::Order,
     wait,
 };
@@ -187,7 +187,12 @@ async fn remove_seen(
 ) -> Result<()> {
     let mut before = None;
     loop {
-        let row = seen.only_mine(leaf.rows.row_at(hash, place));
+        let there = leaf.rows.row_at(hash, place);
+        if let Some(volume) = seen.taken(&there) {
+            let given_out = host::volume::leaf_of(&provisioner.host, &order.handle).await?;
+            return Err(astray(leaf, volume, given_out.as_ref()));
+        }
+        let row = seen.only_mine(there);
         stands_still(leaf, &row)?;
         let step = decide(&row, seen.no_volume);
         tracing::debug!(member = leaf.member, claim = %place, step = ?step, "next step of DeleteVolume");
@@ -327,24 +332,6 @@ fn check_volume_alone(
     }
     let why = "is retained, and nothing proves that it is this one: it is left untouched. Delete it there if its data is to go";
     Err(left_untouched(leaf, volume, why))
-}
-
-/// The member goes by the claimRef: what names no claim it never removes, and what names another claim is that one's.
-fn astray(leaf: &MemberClient, volume: &VolumeRow, given_out: Option<&GivenOut>) -> Error {
-    let uid = given_out.map(|given_out| format!(" (UID {})", given_out.claim_uid)).unwrap_or_default();
-    let named = volume.named_claim();
-    let why = format!(
-        "names {named} in its claimRef, and not its leaf claim{uid}: it is left untouched. Put that back there if its data is to go"
-    );
-    left_untouched(leaf, volume, &why)
-}
-
-/// Only a person can say what is to become of it.
-fn left_untouched(leaf: &MemberClient, volume: &VolumeRow, why: &str) -> Error {
-    Error::Refused(format!(
-        "member {}: leaf volume {} {why}; if it is to stay, give the host's volume the policy Retain and delete that by hand",
-        leaf.member, volume.name
-    ))
 }
 
 /// The watches said nothing for a while: they may be dead, or a consumer pod was left behind.

@@ -7,6 +7,7 @@ use domain::{
         plan::{self, Removal},
     },
 };
+use host::volume::GivenOut;
 use leaf::{
     MemberClient,
     identity::{Identity, Meant, judge},
@@ -22,6 +23,8 @@ pub(super) struct LastSeen {
     claims: Vec<String>,
     /// Name, and UID where it carried our labels.
     pub(super) volume: Option<(String, Option<String>)>,
+    /// UID of the claim that it was bound to.
+    bound_to: String,
     /// The volume that the claim names is not bound to it, not there, or another's and stays: it is none of ours.
     pub(super) no_volume: bool,
     /// The volume was made by people and is theirs again.
@@ -37,9 +40,21 @@ impl LastSeen {
             let new: Vec<String> = uids.filter(|uid| !self.is_mine(uid)).map(str::to_owned).collect();
             self.claims.extend(new);
         }
-        if self.volume.is_none() {
-            self.volume = row.observed_volume().map(|volume| (volume.name, Some(volume.uid)));
+        if self.volume.is_none()
+            && let Some(volume) = row.observed_volume()
+        {
+            self.volume = Some((volume.name, Some(volume.uid)));
+            self.bound_to = volume.claim_uid;
         }
+    }
+
+    /// Its volume, where people of the member have given it to a claim of theirs since, or have taken off which one it is bound to. One that
+    /// they have made is theirs anyhow, and one that goes or moves is looked after elsewhere.
+    pub(super) fn taken<'a>(&self, row: &'a Row) -> Option<&'a VolumeRow> {
+        let (Some((_, Some(uid))), Some(volume)) = (&self.volume, &row.volume) else { return None };
+        let is_its_own = || self.claims.iter().chain([&self.bound_to]).any(|mine| volume.is_or_was_bound_to(mine));
+        let is_left = volume.observed().by_hand || volume.is_terminating() || volume.place.is_some();
+        (volume.uid() == uid && !is_left && !is_its_own()).then_some(volume)
     }
 
     fn is_mine(&self, claim_uid: &str) -> bool {
@@ -112,6 +127,24 @@ pub(super) fn decide(row: &Row, no_volume: bool) -> Removal {
         claim.volume = None;
     }
     plan::removal(claim.as_ref(), row.observed_volume().as_ref())
+}
+
+/// The member goes by the claimRef: what names no claim it never removes, and what names another claim is that one's.
+pub(super) fn astray(leaf: &MemberClient, volume: &VolumeRow, given_out: Option<&GivenOut>) -> Error {
+    let uid = given_out.map(|given_out| format!(" (UID {})", given_out.claim_uid)).unwrap_or_default();
+    let named = volume.named_claim();
+    let why = format!(
+        "names {named} in its claimRef, and not its leaf claim{uid}: it is left untouched. Put that back there if its data is to go"
+    );
+    left_untouched(leaf, volume, &why)
+}
+
+/// Only a person can say what is to become of it.
+pub(super) fn left_untouched(leaf: &MemberClient, volume: &VolumeRow, why: &str) -> Error {
+    Error::Refused(format!(
+        "member {}: leaf volume {} {why}; if it is to stay, give the host's volume the policy Retain and delete that by hand",
+        leaf.member, volume.name
+    ))
 }
 
 /// The member removes what goes with its claim, whosever it is.

@@ -282,20 +282,24 @@ fn leaf_that_somebody_deletes_keeps_its_data_and_waits_until_its_handle_leads_to
 }
 
 /// Kubernetes makes one for all volumes with one handle, by the name of the first.
+fn attach(bench: &Bench, caller: &Caller) {
+    let attachment = json!({
+        "metadata": {"name": "csi-0", "annotations": {"csi.alpha.kubernetes.io/node-id": caller.node()}},
+        "spec": {
+            "attacher": "kosmos.csi.io", "nodeName": "kosmos-m0",
+            "source": {"persistentVolumeName": caller.volume()},
+        },
+    });
+    bench.host.create(ATTACHMENTS, attachment).unwrap();
+}
+
 #[test]
 fn attachment_of_a_volume_whose_claim_has_gone_stays_while_another_one_with_its_handle_is_wanted() {
     virtual_time::run(1, async {
         let bench = bench().await;
         let caller = provisioned(&bench, Script::new(CLAIM)).await;
         make_twin(&bench, &caller);
-        let attachment = json!({
-            "metadata": {"name": "csi-0", "annotations": {"csi.alpha.kubernetes.io/node-id": caller.node()}},
-            "spec": {
-                "attacher": "kosmos.csi.io", "nodeName": "kosmos-m0",
-                "source": {"persistentVolumeName": caller.volume()},
-            },
-        });
-        bench.host.create(ATTACHMENTS, attachment).unwrap();
+        attach(&bench, &caller);
         release(&bench, &caller).await;
         sleep(Duration::from_mins(15)).await;
         let is_there = || bench.host.get(ATTACHMENTS, "", "csi-0").is_some();
@@ -304,4 +308,30 @@ fn attachment_of_a_volume_whose_claim_has_gone_stays_while_another_one_with_its_
         until(&bench, Duration::from_mins(30), "nobody wants it any more, and it goes", || !is_there()).await;
         assert_eq!(bench.guard.wrong(), Vec::<String>::new());
     });
+}
+
+/// By which that is not known for minutes.
+#[test]
+fn attachment_stays_also_where_the_leaders_watch_had_died_when_the_other_volume_was_made() {
+    for told in 0..6 {
+        virtual_time::run(1, async {
+            let bench = Bench::new(1, 1, &fixture::steady(Duration::from_millis(100))).await;
+            bench.guard.set_fate(move |_, at, asked| {
+                let is_watch = at == 0 && asked.verb == Verb::Watch && asked.resource == VOLUMES;
+                if is_watch { Action::Silence(told) } else { Action::Pass }
+            });
+            bench.start();
+            bench.serves().await;
+            sleep(Duration::from_secs(1)).await;
+            let caller = provisioned(&bench, Script::new(CLAIM)).await;
+            attach(&bench, &caller);
+            release(&bench, &caller).await;
+            make_twin(&bench, &caller);
+            let is_bound = || phase(bench.host.get(VOLUMES, "", TWIN)) == "Bound";
+            until(&bench, SETTLED, "the other one has its claim", is_bound).await;
+            sleep(Duration::from_mins(4)).await;
+            assert!(bench.host.get(ATTACHMENTS, "", "csi-0").is_some(), "{told}: {}", bench.guard.trace().join("\n"));
+            assert_eq!(bench.guard.wrong(), Vec::<String>::new());
+        });
+    }
 }

@@ -3,7 +3,7 @@
 //! All of these are reads of the host itself and none is answered from a watch: what follows from them is that a leaf is
 //! removed, or made anew, and a volume made a moment ago must count.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use k8s_openapi::api::core::v1::{CSIPersistentVolumeSource, PersistentVolume};
 use kube::{Api, ResourceExt, api::ListParams};
@@ -259,6 +259,11 @@ pub async fn another_with(host: &Host, name: &str, handle: &VolumeId) -> Result<
 /// Reads all volumes: only for rare cases.
 pub async fn all_with(host: &Host, handle: &str) -> Result<Vec<HostVolume>> {
     all(host, |volume| HostVolume::new(&volume).filter(|volume| *volume.handle == *handle)).await
+}
+
+/// Those with any of these handles. Reads all volumes: only for rare cases.
+pub async fn all_with_any(host: &Host, handles: &BTreeSet<&str>) -> Result<Vec<HostVolume>> {
+    all(host, |volume| HostVolume::new(&volume).filter(|volume| handles.contains(&*volume.handle))).await
 }
 
 /// The handles of all of them. Reads all volumes: only for rare cases.

@@ -12,6 +12,7 @@ use tokio::time::{Instant, sleep};
 use super::Reconciler;
 use domain::error::Result;
 use host::{
+    Host,
     attachments::{self, Attached},
     volume::HostVolume,
 };
@@ -50,12 +51,18 @@ pub(super) async fn take_away(reconciler: &Reconciler) {
     }
 }
 
-/// On a real node it may be mounted still, which only its kubelet and the attach controller know.
+/// On a real node it may be mounted still, which only its kubelet and the attach controller know. Which volumes have the handles is not asked
+/// of the watch: it may have died unnoticed, and another volume may have been made since.
 async fn detach(reconciler: &Reconciler, due: &BTreeMap<Box<str>, HostVolume>) -> Result<()> {
     let host = &reconciler.host;
-    for attached in attachments::list(host).await?.into_iter().filter(Attached::is_to_virtual_node) {
-        let Some(volume) = due.get(&*attached.volume) else { continue };
-        if is_wanted(reconciler, volume).await? {
+    let listed = attachments::list(host).await?.into_iter().filter(Attached::is_to_virtual_node);
+    let found: Vec<_> = listed.filter_map(|attached| Some((due.get(&*attached.volume)?, attached))).collect();
+    if found.is_empty() {
+        return Ok(());
+    }
+    let all = host::volume::all_with_any(host, &found.iter().map(|(volume, _)| &*volume.handle).collect()).await?;
+    for (volume, attached) in found {
+        if is_wanted(host, volume, &all).await? {
             continue;
         }
         tracing::info!(
@@ -70,14 +77,14 @@ async fn detach(reconciler: &Reconciler, due: &BTreeMap<Box<str>, HostVolume>) -
 }
 
 /// One attachment stands for all volumes with one handle: the pod of another may be there.
-async fn is_wanted(reconciler: &Reconciler, volume: &HostVolume) -> Result<bool> {
-    let all = reconciler.volumes.with(&volume.handle);
-    if !all.iter().any(|known| known.uid == volume.uid) || !all.iter().all(HostVolume::is_to_be_reclaimed) {
+async fn is_wanted(host: &Host, volume: &HostVolume, all: &[HostVolume]) -> Result<bool> {
+    let of_handle: Vec<&HostVolume> = all.iter().filter(|one| one.handle == volume.handle).collect();
+    if !of_handle.iter().any(|one| one.uid == volume.uid) || !of_handle.iter().all(|one| one.is_to_be_reclaimed()) {
         return Ok(true);
     }
-    for known in &all {
-        let live = host::volume::read(&reconciler.host, &known.name).await?.map(|live| live.volume);
-        if !live.is_some_and(|live| live.uid == known.uid && live.is_to_be_reclaimed()) {
+    for one in of_handle {
+        let live = host::volume::read(host, &one.name).await?.map(|live| live.volume);
+        if !live.is_some_and(|live| live.uid == one.uid && live.is_to_be_reclaimed()) {
             return Ok(true);
         }
     }

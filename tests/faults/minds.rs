@@ -5,18 +5,20 @@ use std::{
     time::Duration,
 };
 
+use serde_json::{Value, json};
 use simulate::faults::{Action, Verb};
 use tokio::time::{sleep, timeout};
 use tonic::Code;
 
 use crate::{
-    bench::Bench,
+    bench::{Bench, SHOP},
     caller::{Caller, Script},
     fixture,
     late::{LATE, stays},
     people::{delete_leaf_claim, hold},
     reclaim::{CLAIM, SETTLED, bench, ends_well, leaf, policy, provisioned, until, wrong},
     shared::release,
+    taken::kept,
     virtual_time,
 };
 
@@ -181,6 +183,35 @@ fn who_asks_for_a_removal_is_believed_from_then_on_and_not_from_when_it_begins()
         assert!(refused.message().contains("is retained or in use again"), "{refused}");
         let claim = leaf(&bench, CLAIM).unwrap();
         assert!(claim["metadata"]["finalizers"].to_string().contains("kosmos.csi.io/protect"), "{claim}");
+        assert_eq!(bench.guard.wrong(), Vec::<String>::new());
+    });
+}
+
+/// The host's controller has much to do, and says still that its claim has gone.
+#[test]
+fn volume_that_its_administrator_has_just_given_to_another_claim_is_not_removed() {
+    virtual_time::run(1, async {
+        let (bench, caller) = kept(false).await;
+        caller.set_policy("Delete");
+        let (host, member, is_given) = (bench.host.clone(), bench.members[0].clone(), AtomicBool::new(false));
+        let (name, leaf_volume) = (caller.volume().to_owned(), caller.leaf_volume().unwrap().to_owned());
+        bench.guard.set_fate(move |_, at, asked| {
+            let is_asked = at == 0 && asked.verb == Verb::List && asked.resource == "persistentvolumes";
+            let leaf_volume = member.get("persistentvolumes", "", &leaf_volume);
+            let goes = |volume: &Value| volume["metadata"]["labels"]["kosmos.csi.io/removal"].is_string();
+            if is_asked && leaf_volume.is_some_and(|volume| goes(&volume)) && !is_given.swap(true, Ordering::Relaxed) {
+                let other =
+                    json!({"kind": "PersistentVolumeClaim", "apiVersion": "v1", "namespace": SHOP, "name": "again"});
+                host.change("persistentvolumes", "", &name, |volume| volume["spec"]["claimRef"] = other).unwrap();
+            }
+            Action::Pass
+        });
+        let refused = caller.delete(caller.handle().unwrap()).await.unwrap_err();
+        assert_eq!(refused.code(), Code::Aborted, "{refused}");
+        assert!(refused.message().contains("is retained or in use again"), "{refused}");
+        sleep(SETTLED).await;
+        assert_eq!(policy(&bench, &caller), "Retain");
+        assert_eq!(bench.storages[0].volumes().len(), 1);
         assert_eq!(bench.guard.wrong(), Vec::<String>::new());
     });
 }

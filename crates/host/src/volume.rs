@@ -129,7 +129,7 @@ pub struct HostVolume {
     pub deletes: bool,
     /// Its data outlives its claim, and itself.
     pub retains: bool,
-    /// Its claim has gone.
+    /// Its claim has gone. One that names none is not so, whatever its phase says still: its administrator gives it to another.
     pub released: bool,
     pub terminating: bool,
 }
@@ -158,7 +158,7 @@ impl HostVolume {
             leaf: GivenOutDigest::new(source),
             deletes: spec.persistent_volume_reclaim_policy.as_deref() == Some("Delete"),
             retains: spec.persistent_volume_reclaim_policy.as_deref() == Some("Retain"),
-            released: matches!(phase, Some("Released" | "Failed")),
+            released: bound_to.is_some_and(|uid| !uid.is_empty()) && matches!(phase, Some("Released" | "Failed")),
             terminating: volume.metadata.deletion_timestamp.is_some(),
         })
     }

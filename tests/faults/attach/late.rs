@@ -227,3 +227,19 @@ fn attachment_of_a_leaf_without_any_record_stays_while_the_host_uses_the_volume(
         assert_eq!(only(&bench)["metadata"].get("deletionTimestamp"), None);
     });
 }
+
+/// The host's volume stays until its claim, and with that the pod on the node, has gone.
+#[test]
+fn attachment_of_a_leaf_without_any_record_stays_while_the_volume_has_its_claim_though_somebody_has_deleted_it() {
+    virtual_time::run(1, async {
+        let (bench, caller, _attacher) = attached().await;
+        publish(&bench, &caller, "real/n1").await.unwrap();
+        let member = &bench.members[0];
+        bench.host.delete("persistentvolumes", "", caller.volume()).unwrap();
+        goes_by_force(&bench);
+        sleep(SURE).await;
+        assert!(member.get("persistentvolumeclaims", SHOP, "data").is_none());
+        assert!(bench.host.get("persistentvolumes", "", caller.volume()).is_some());
+        assert_eq!(only(&bench)["metadata"].get("deletionTimestamp"), None);
+    });
+}

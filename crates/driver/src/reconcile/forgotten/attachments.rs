@@ -7,7 +7,7 @@
 use super::{AT_ONCE, Reconciler, Waiting};
 use domain::{
     error::Result,
-    volume::{VolumeHash, VolumeId, healing::Wish, published::Attachment},
+    volume::{VolumeHash, VolumeId, published::Attachment},
 };
 use leaf::{MemberClient, attachment::LeafAttachment};
 
@@ -46,7 +46,8 @@ async fn withdraw_attachment(reconciler: &Reconciler, leaf: &MemberClient, seen:
 }
 
 /// Read just now: the volume, the claim that it is bound to, and what is described on it. Where no record is left of what
-/// somebody has removed by force, the host says whether it may be in use.
+/// somebody has removed by force, the host says whether it may be in use, as it may until the claim of its volume has gone, whoever has deleted
+/// that.
 async fn is_wanted(
     reconciler: &Reconciler,
     leaf: &MemberClient,
@@ -65,7 +66,7 @@ async fn is_wanted(
         None => Ok(host::volume::all_with(&reconciler.host, &one.handle)
             .await?
             .iter()
-            .any(|volume| volume.wish() != Wish::Nothing)),
+            .any(|volume| !volume.is_to_be_reclaimed())),
     }
 }
 

@@ -17,7 +17,7 @@ use crate::{
     caller::{Caller, Script},
     crash::{Point, points},
     fixture,
-    late::{LATE, delay_next},
+    late::{LATE, delay_next, patches},
     people::hold,
     reclaim::{CLAIM, SETTLED, bench, events, leaf, leaf_volume, phase, provisioned, until},
     virtual_time,
@@ -67,6 +67,22 @@ fn volume_that_people_made_stays_as_they_made_it_and_the_user_is_told() {
             assert_eq!(wrong(&bench, &caller, policy), None, "{policy}, later");
         });
     }
+}
+
+/// The host's was so for a moment, and nothing came of that in time.
+#[test]
+fn volume_that_people_made_is_not_made_retain_by_a_late_write_when_it_is_theirs_again() {
+    virtual_time::run(1, async {
+        let (bench, mut caller) = bound_by_hand("Delete").await;
+        let sent = delay_next(&bench, |asked| patches(asked, "persistentVolumeReclaimPolicy"));
+        caller.set_policy("Retain");
+        until(&bench, SETTLED, "the write is on its way", || sent.load(Ordering::Relaxed)).await;
+        caller.set_policy("Delete");
+        caller.delete_claim();
+        timeout(LATE / 2, caller.reclaim()).await.unwrap();
+        sleep(LATE + SETTLED).await;
+        assert_eq!(wrong(&bench, &caller, "Delete"), None, "{}", bench.guard.trace().join("\n"));
+    });
 }
 
 #[test]

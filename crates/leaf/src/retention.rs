@@ -2,7 +2,7 @@
 
 use k8s_openapi::api::core::v1::PersistentVolume;
 use kube::ResourceExt;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::{
     MemberClient,
@@ -21,12 +21,11 @@ use domain::{
 const POLICY: &str = "/spec/persistentVolumeReclaimPolicy";
 
 /// The host's volume is `Retain`: so is this one, and says what it was before. What the answer does not show was not
-/// done.
-pub async fn follow_host(client: &MemberClient, volume: &PersistentVolume) -> Result<()> {
-    let mut changes = vec![
-        json!({"op": "test", "path": POLICY, "value": policy_of(volume)}),
-        json!({"op": "replace", "path": POLICY, "value": "Retain"}),
-    ];
+/// done. A write that arrives when it was handed back to people who have made it finds it without our labels.
+pub async fn follow_host(client: &MemberClient, volume: &PersistentVolume, hash: VolumeHash) -> Result<()> {
+    let mut changes: Vec<Value> = volume::is_labelled(client, hash).collect();
+    changes.push(json!({"op": "test", "path": POLICY, "value": policy_of(volume)}));
+    changes.push(json!({"op": "replace", "path": POLICY, "value": "Retain"}));
     // Somebody may have changed the policy since: what it was at first is what counts.
     if !volume.annotations().contains_key(ownership::POLICY_BEFORE) {
         changes.append(&mut annotate(volume, ownership::POLICY_BEFORE, policy_of(volume)));

@@ -228,7 +228,7 @@ async fn take(
         }
         (Healing::CallOff, Some(volume), ..) => leaf::retention::call_off_removal(leaf, volume, repair.hash).await?,
         (Healing::Follow, Some(volume), ..) => {
-            leaf::retention::follow_host(leaf, volume).await?;
+            leaf::retention::follow_host(leaf, volume, repair.hash).await?;
             return Ok(Taken::Rests);
         }
         (Healing::Unfollow, Some(volume), _, Some(row)) => {

@@ -61,7 +61,7 @@ pub(super) async fn keep(reconciler: &Reconciler, repair: &Repair<'_>, looks: u3
     let step = decide(wish, pair.claim_seen(leaf, hash).as_ref(), pair.volume_seen().as_ref());
     let kept = match (&step, &pair.volume, pair.ours(leaf, hash)) {
         (Healing::CallOff, Some(volume), _) => leaf::retention::call_off_removal(leaf, volume, hash).await,
-        (Healing::Follow, Some(volume), _) => leaf::retention::follow_host(leaf, volume).await,
+        (Healing::Follow, Some(volume), _) => leaf::retention::follow_host(leaf, volume, hash).await,
         (Healing::Keep, Some(volume), Some(claim)) => {
             leaf::healing::keep_volume(leaf, volume, &Saved::of_claim(claim, volume)).await
         }

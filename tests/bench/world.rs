@@ -2,13 +2,13 @@
 
 use std::{net::Ipv4Addr, path::Path, sync::Arc, time::Duration};
 
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Context, Result, anyhow, ensure};
 use domain::volume::{HostId, VolumeHash, VolumeId};
 use http::{Request, Response};
 use http_body_util::BodyExt;
 use hyper::{body::Incoming, server::conn::http1, service::service_fn};
 use hyper_util::rt::TokioIo;
-use leaf::ownership::{HAD_VOLUME, NAME};
+use leaf::ownership::{HAD_VOLUME, NAME, VOLUME};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use rustls::{
     ServerConfig,
@@ -23,6 +23,7 @@ use simulate::{
     text,
 };
 use tokio::{
+    io::{copy, sink},
     net::{TcpListener, TcpStream},
     task::JoinSet,
     time::sleep,
@@ -42,6 +43,10 @@ const CLAIMS: &str = "persistentvolumeclaims";
 const VOLUMES: &str = "persistentvolumes";
 /// After a connection that could not be taken.
 const PAUSE: Duration = Duration::from_millis(100);
+/// What this process may have open where it is an administrator's, whatever the machine gives by default.
+const OPEN_FILES: u64 = 1 << 17;
+/// Of each member: two replicas have eight connections to it each, and it listens.
+const FILES_OF_A_MEMBER: u64 = 20;
 
 pub struct World {
     /// Of the members.
@@ -51,9 +56,8 @@ pub struct World {
     pub members: Vec<Cluster>,
     /// How the driver knows them.
     kubeconfigs: Vec<String>,
-    authority: Authority,
-    /// Takes connections and says nothing.
-    dead: TcpListener,
+    /// Of one that takes connections and says nothing.
+    dead: String,
     inside: JoinSet<()>,
     _folder: tempfile::TempDir,
 }
@@ -61,7 +65,7 @@ pub struct World {
 impl World {
     /// The host has so many volumes in each of them.
     pub async fn new(members: usize, volumes: u32) -> Result<Self> {
-        raise_open_files()?;
+        raise_open_files(members)?;
         let (folder, mut inside) = (tempfile::tempdir()?, JoinSet::new());
         let pki = folder.path().join("pki");
         let authority = Authority::create(&pki, "bench")?;
@@ -82,9 +86,10 @@ impl World {
             clusters.push(member);
         }
         let place = Place::new(&folder.path().join("bench"), &host_text, &[])?;
-        let dead = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
-        let world =
-            Self { names, place, host, members: clusters, kubeconfigs, authority, dead, inside, _folder: folder };
+        let silent = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
+        let dead = text_of(&silent, &authority)?;
+        inside.spawn(say_nothing(silent));
+        let world = Self { names, place, host, members: clusters, kubeconfigs, dead, inside, _folder: folder };
         world.let_die(0)?;
         Ok(world)
     }
@@ -110,9 +115,9 @@ impl World {
 
     /// The last of them are not to be reached by whoever starts from now on; the others are.
     pub fn let_die(&self, last: usize) -> Result<()> {
-        let (dead, alive) = (text_of(&self.dead, &self.authority)?, self.names.len() - last);
+        let alive = self.names.len() - last;
         for (at, (name, kubeconfig)) in self.names.iter().zip(&self.kubeconfigs).enumerate() {
-            self.place.put(name, if at < alive { kubeconfig } else { &dead })?;
+            self.place.put(name, if at < alive { kubeconfig } else { &self.dead })?;
         }
         Ok(())
     }
@@ -132,14 +137,18 @@ fn filled(host: &Cluster, name: &str, seed: u64, numbers: std::ops::Range<u32>) 
     for number in numbers {
         let (mut claim, namespace) = (leaves::claim(&id, number), leaves::namespace(number));
         let volume = claim["metadata"]["annotations"][NAME].as_str().unwrap_or_default().to_owned();
-        let at =
-            VolumeId::new(name, &namespace, text(&claim, "/metadata/name"), VolumeHash::new(&id, &number.to_string()));
+        let (hash, mut leaf_volume) = (VolumeHash::new(&id, &volume), leaves::volume(&id, number));
+        // As it is of the volume's name in life: what goes by that finds the leaf.
+        for leaf in [&mut claim, &mut leaf_volume] {
+            leaf["metadata"]["labels"][VOLUME] = json!(hash.to_string());
+        }
+        let at = VolumeId::new(name, &namespace, text(&claim, "/metadata/name"), hash);
         let made = host.create(VOLUMES, host_volume(&volume, &at.to_string(), &namespace, &claim));
         let bound =
             made.and_then(|_| host.change(VOLUMES, "", &volume, |made| made["status"]["phase"] = json!("Bound")));
         let bound = bound.map_err(|error| anyhow!("volume {volume}: {error:?}"))?;
         claim["metadata"]["annotations"][HAD_VOLUME] = json!(text(&bound, "/metadata/uid"));
-        objects.extend([(CLAIMS.to_owned(), claim), (VOLUMES.to_owned(), leaves::volume(&id, number))]);
+        objects.extend([(CLAIMS.to_owned(), claim), (VOLUMES.to_owned(), leaf_volume)]);
     }
     Ok(Cluster::restored(name, seed, objects))
 }
@@ -225,8 +234,33 @@ async fn respond(cluster: &Cluster, request: Request<Incoming>) -> Result<Respon
     answer(cluster, "", &parts, body.into()).await
 }
 
-/// A thousand members are some eight thousand connections.
-fn raise_open_files() -> Result<()> {
-    let maximum = getrlimit(Resource::Nofile).maximum;
-    setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum }).context("have more files open")
+/// Takes connections, and says nothing on them until the other side goes.
+async fn say_nothing(listener: TcpListener) {
+    let mut connections = JoinSet::new();
+    loop {
+        tokio::select! {
+            accepted = listener.accept() => match accepted {
+                Ok((mut stream, _)) => {
+                    connections.spawn(async move { drop(copy(&mut stream, &mut sink()).await) });
+                }
+                Err(_) => sleep(PAUSE).await,
+            },
+            Some(_) = connections.join_next() => {}
+        }
+    }
+}
+
+/// For so many members.
+fn raise_open_files(members: usize) -> Result<()> {
+    let of = |limit: Option<u64>| Rlimit { current: limit, maximum: limit };
+    let is_less = |limit: Option<u64>, than: u64| limit.is_some_and(|limit| limit < than);
+    // Who is no administrator has what the machine gives, which may do.
+    if is_less(getrlimit(Resource::Nofile).maximum, OPEN_FILES) {
+        setrlimit(Resource::Nofile, of(Some(OPEN_FILES))).ok();
+    }
+    let most = getrlimit(Resource::Nofile).maximum;
+    setrlimit(Resource::Nofile, of(most)).context("have more files open")?;
+    let enough = members as u64 * FILES_OF_A_MEMBER;
+    ensure!(!is_less(most, enough), "this machine lets no process have {enough} files open: raise that (ulimit -Hn)");
+    Ok(())
 }

@@ -1,7 +1,11 @@
 //! What the agent of virtual nodes takes when nothing happens, as a process among simulated members that have pods of their own and run
 //! some of the host's.
 
-use std::{fs::File, process::Command, time::Duration};
+use std::{
+    fs::{self, File},
+    process::Command,
+    time::Duration,
+};
 
 use anyhow::{Context, Result, anyhow, ensure};
 use serde_json::{Value, json};
@@ -17,6 +21,7 @@ use super::{
     replica::{FILES, MEMORY},
     report::Row,
     sheet::Sheet,
+    subject::LOG,
     world::World,
 };
 
@@ -37,8 +42,8 @@ const LOOK: Duration = Duration::from_secs(1);
 const SETTLED: Duration = Duration::from_secs(30);
 const IDLE: Duration = Duration::from_mins(5);
 
-pub async fn measure(members: usize, part: &str, sheet: &mut Sheet) -> Result<()> {
-    let mut world = World::new(members, 0).await?;
+pub async fn measure(world: &mut World, part: &str, sheet: &mut Sheet) -> Result<()> {
+    let members = world.names.len();
     for name in [PODS_NAMESPACE, SHOP] {
         create(&world.host, "namespaces", json!({"metadata": {"name": name}}))?;
     }
@@ -49,16 +54,16 @@ pub async fn measure(members: usize, part: &str, sheet: &mut Sheet) -> Result<()
     }
     let metrics = Metrics::at_a_free_port()?;
     let begun = Instant::now();
-    let agent = start(&world, &metrics)?;
-    until("all virtual nodes are ready", || all_ready(&world)).await?;
+    let mut agent = start(world, &metrics)?;
+    until("all virtual nodes are ready", &mut agent, || all_ready(world)).await?;
     let ready = begun.elapsed();
     let has_account = || world.host.get("serviceaccounts", SHOP, "default").is_some();
-    until("pods can be made", has_account).await?;
+    until("pods can be made", &mut agent, has_account).await?;
     let ours = if members > A_HUNDRED { OURS_OF_MANY } else { OURS };
     for (node, number) in world.names.iter().flat_map(|name| (0..ours).map(move |number| (name, number))) {
         create(&world.host, "pods", pod(SHOP, &format!("{node}-{number}"), &format!("kosmos-{node}")))?;
     }
-    until("all pods run", || world.host.list("pods").iter().all(|pod| runs(pod))).await?;
+    until("all pods run", &mut agent, || world.host.list("pods").iter().all(|pod| runs(pod))).await?;
     sleep(SETTLED).await;
     println!("  nothing happens for {} minutes", IDLE.as_secs() / 60);
     let so_far = async || anyhow::Ok((processor_time(agent.id())?.as_secs_f64(), metrics.requests().await?[0]));
@@ -116,7 +121,9 @@ fn create(cluster: &Cluster, resource: &str, object: Value) -> Result<()> {
 }
 
 fn start(world: &World, metrics: &Metrics) -> Result<Apart> {
-    let log = File::create(world.place.folder.join("agent.log")).context("make a log")?;
+    let own = world.place.folder.join(WHO);
+    fs::create_dir_all(&own).with_context(|| format!("make {}", own.display()))?;
+    let log = File::create(own.join(LOG)).context("make a log")?;
     let mut command = Command::new(profile_folder()?.join("kosmos-csi"));
     command
         .arg("virtual-node")
@@ -141,9 +148,11 @@ fn runs(pod: &Value) -> bool {
     text(pod, "/status/phase") == "Running"
 }
 
-async fn until(what: &str, is_so: impl Fn() -> bool) -> Result<()> {
+async fn until(what: &str, agent: &mut Apart, is_so: impl Fn() -> bool) -> Result<()> {
     let begun = Instant::now();
     while !is_so() {
+        let ended = agent.ended()?;
+        ensure!(ended.is_none(), "the agent has ended before {what}: {ended:?}");
         ensure!(begun.elapsed() < PATIENCE, "waited in vain until {what}");
         sleep(LOOK).await;
     }

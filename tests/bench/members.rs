@@ -41,18 +41,23 @@ const TO_A_MEMBER: &str = "idle: requests to a member a second";
 const TO_THE_HOST: &str = "idle: requests to the host a second";
 const OF_FEW: &str = "rate, of that with few members (%)";
 
+/// Where it comes to nothing, what the driver said is kept: its folder goes with its clusters.
 async fn answer(question: Question, members: usize, plan: &Plan, sheet: &mut Sheet) -> Result<()> {
-    let (part, rounds) = (question.part(members, plan.volumes), plan.rounds);
+    let part = question.part(members, plan.volumes);
     println!("{part}");
-    let world = || World::new(members, plan.volumes);
-    match question {
-        Question::Idle => Box::pin(idle(&world().await?, &part, sheet)).await,
-        Question::Rate => Box::pin(rate(&world().await?, plan, &part, sheet)).await,
-        Question::Start => Box::pin(start::on_half_a_processor(&world().await?, rounds, &part, sheet)).await,
-        Question::Files => Box::pin(start::with_few_files(&world().await?, &part, sheet)).await,
-        Question::Takeover => Box::pin(takeover::measure(&world().await?, rounds, &part, sheet)).await,
-        Question::Agent => Box::pin(agent::measure(members, &part, sheet)).await,
+    let mut world = World::new(members, plan.volumes).await?;
+    let done = match question {
+        Question::Idle => Box::pin(idle(&world, &part, sheet)).await,
+        Question::Rate => Box::pin(rate(&world, plan, &part, sheet)).await,
+        Question::Start => Box::pin(start::on_half_a_processor(&world, plan.rounds, &part, sheet)).await,
+        Question::Files => Box::pin(start::with_few_files(&world, &part, sheet)).await,
+        Question::Takeover => Box::pin(takeover::measure(&world, plan.rounds, &part, sheet)).await,
+        Question::Agent => Box::pin(agent::measure(&mut world, &part, sheet)).await,
+    };
+    if done.is_err() {
+        println!("logs of the drivers: {}", world.keep_logs()?.display());
     }
+    done
 }
 
 /// What was seen is kept at once, and told also where something fails.

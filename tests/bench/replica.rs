@@ -45,13 +45,15 @@ impl Replica {
         let terms = Terms::own()?.of_replica(role, format!("--admin-address={}", metrics.address), topology);
         let terms = if by.is_empty() { terms } else { terms.by(by) };
         let begun = Instant::now();
-        let subject = Subject::start(&terms, &world.place).await?;
+        let mut subject = Subject::start(&terms, &world.place).await?;
         let all_serve = async {
             while !metrics.serving().await.is_ok_and(|now| now >= serving) {
+                subject.lives()?;
                 sleep(LOOK).await;
             }
+            anyhow::Ok(())
         };
-        timeout(PATIENCE, all_serve).await.with_context(|| format!("wait until {serving} members serve"))?;
+        timeout(PATIENCE, all_serve).await.with_context(|| format!("wait until {serving} members serve"))??;
         let took = begun.elapsed().as_secs_f64();
         println!("  {role}: {serving} members serve after {took:.1} s");
         let spent = processor_time(subject.id())?.as_secs_f64();

@@ -310,6 +310,17 @@ impl Subject {
         self.process.id()
     }
 
+    /// Fails, with the end of its log, where it has ended by itself.
+    pub fn lives(&mut self) -> Result<()> {
+        match self.process.ended()? {
+            None => Ok(()),
+            Some(status) => {
+                let log = self.socket.with_file_name(LOG);
+                bail!("{} has ended, {status}: {}", self.terms.name, last_lines(&log))
+            }
+        }
+    }
+
     /// Asks it to end; one that does not is killed.
     pub async fn stop(mut self) -> Result<()> {
         self.process.terminate()?;

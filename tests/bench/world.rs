@@ -1,6 +1,12 @@
 //! A host and many members, all simulated in this process, each behind TLS at a port of its own.
 
-use std::{net::Ipv4Addr, path::Path, sync::Arc, time::Duration};
+use std::{
+    fs,
+    net::Ipv4Addr,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
 
 use anyhow::{Context, Result, anyhow, ensure};
 use domain::volume::{HostId, VolumeHash, VolumeId};
@@ -32,9 +38,12 @@ use tokio_rustls::TlsAcceptor;
 
 use super::{
     NAMESPACE,
-    clusters::certificates::{Authority, Credentials, kubeconfig},
+    clusters::{
+        certificates::{Authority, Credentials, kubeconfig},
+        logs,
+    },
     leaves,
-    subject::Place,
+    subject::{LOG, Place},
 };
 
 const DRIVER_NAMESPACE: &str = "kosmos-csi";
@@ -47,6 +56,8 @@ const PAUSE: Duration = Duration::from_millis(100);
 const OPEN_FILES: u64 = 1 << 17;
 /// Of each member: two replicas have eight connections to it each, and it listens.
 const FILES_OF_A_MEMBER: u64 = 20;
+/// Of the target folder's logs: where those of drivers are kept that came to nothing.
+const KEPT: &str = "bench-members";
 
 pub struct World {
     /// Of the members.
@@ -120,6 +131,21 @@ impl World {
             self.place.put(name, if at < alive { kubeconfig } else { &self.dead })?;
         }
         Ok(())
+    }
+
+    /// What each process among these clusters said in its last life, in place of what was kept before.
+    pub fn keep_logs(&self) -> Result<PathBuf> {
+        let kept = logs::folder()?.join(KEPT);
+        drop(fs::remove_dir_all(&kept));
+        fs::create_dir_all(&kept).with_context(|| format!("make {}", kept.display()))?;
+        for own in fs::read_dir(&self.place.folder).context("list the folders of drivers")?.flatten() {
+            let log = own.path().join(LOG);
+            if log.is_file() {
+                let name = own.file_name().to_string_lossy().into_owned();
+                fs::copy(log, kept.join(format!("{name}.log"))).context("copy a log")?;
+            }
+        }
+        Ok(kept)
     }
 }
 

@@ -24,7 +24,7 @@ export RUST_BACKTRACE := 0
 # Tests that need neither clusters nor Go, but for csi-sanity, which is a Go program. The faults compute, while the others
 # wait for most of their time.
 FAULTS := --test faults
-QUICK := --workspace --lib --bins --test layering --test between --test edges --test memory --test floods --test ui --test secrets --test dev --test agent --test fleet --test mount --test operator
+QUICK := --workspace --lib --bins --test layering --test between --test edges --test memory --test figures --test floods --test ui --test secrets --test dev --test agent --test fleet --test mount --test operator
 ifneq ($(shell command -v go),)
 QUICK += --test sanity
 endif

@@ -1,6 +1,11 @@
 //! What was measured and where, and in what it is unlike life: said beside the figures.
 
-use std::{env, fs, process::Command, thread::available_parallelism};
+use std::{
+    env, fs,
+    hash::{DefaultHasher, Hash, Hasher},
+    process::Command,
+    thread::available_parallelism,
+};
 
 use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, json};
@@ -8,12 +13,27 @@ use serde_json::{Value, json};
 /// In it the bench tells its part in the fleet which servers these are.
 pub const SERVERS: &str = "KOSMOS_CSI_BENCH_SERVERS";
 
+/// What is measured and what measures, as git finds it: what is written in pages or in other tests changes neither.
+const MEASURED: [&str; 11] = [
+    "Cargo.lock",
+    "Cargo.toml",
+    "crates",
+    "deploy",
+    "proto",
+    "rust-toolchain.toml",
+    "src",
+    "tests/bench",
+    "tests/clusters",
+    "tests/member-driver",
+    ":(exclude)*.md",
+];
+
 /// The head of the results: they are comparable where it is the same.
 pub fn conditions(unlike_life: &[&str]) -> Value {
     let toolchain = include_str!("../../rust-toolchain.toml");
     let rust = toolchain.lines().find_map(|line| line.strip_prefix("channel = ")).unwrap_or_default();
     json!({
-        "commit": printed("git", &["-C", env!("CARGO_MANIFEST_DIR"), "describe", "--always", "--dirty"]),
+        "commit": commit(),
         "rust": rust.trim_matches('"'),
         "servers": env::var(SERVERS).unwrap_or_else(|_| "simulated".to_owned()),
         "kernel": fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default().trim(),
@@ -21,6 +41,21 @@ pub fn conditions(unlike_life: &[&str]) -> Value {
         "processor": processor(),
         "unlike life": unlike_life,
     })
+}
+
+/// The last one that has changed something of that, and a hash of what was changed since.
+fn commit() -> String {
+    let git = |arguments: &[&str]| {
+        let repository = ["-C", env!("CARGO_MANIFEST_DIR")];
+        printed("git", &[&repository[..], arguments, &["--"], &MEASURED].concat())
+    };
+    let (last, changed) = (git(&["log", "-1", "--format=%h"]), git(&["status", "--porcelain"]));
+    if changed.is_empty() {
+        return last;
+    }
+    let mut hash = DefaultHasher::new();
+    (changed, git(&["diff", "HEAD"])).hash(&mut hash);
+    format!("{last}-dirty-{:016x}", hash.finish())
 }
 
 /// When a run begins.

@@ -1,10 +1,9 @@
 //! What was to be reached, of what was seen on real API servers.
 
 use super::{
-    measure::{OF_ACCEPTED, OF_BARE, OF_MARKED, OVER_BIND_LAST, OVER_BIND_MIDDLE, PROCESSOR},
+    measure::{Load, OF_ACCEPTED, OF_BARE, OF_MARKED, OVER_BIND_LAST, OVER_BIND_MIDDLE, PROCESSOR},
     report::Row,
     sheet::Sheet,
-    turn::Load,
 };
 
 /// When it waits until a claim is bound, and when it does not.

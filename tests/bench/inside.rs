@@ -11,12 +11,12 @@ use anyhow::Result;
 use super::{
     Plan, conditions,
     goals::goals,
-    measure::{Figures, OF_ACCEPTED, OF_BARE, OF_MARKED, PROCESSOR, RATE},
+    measure::{Figures, Load, OF_ACCEPTED, OF_BARE, OF_MARKED, PROCESSOR, RATE, TURN},
     report::print,
     sheet::Sheet,
     sidecar::CLAIMS,
     subject::Terms,
-    turn::{Load, Stage, TURN},
+    turn::Stage,
 };
 
 const UNLIKE_LIFE: [&str; 11] = [
@@ -54,7 +54,7 @@ const AROUND: Duration = Duration::from_mins(1);
 /// What was seen is told also where something fails.
 pub async fn measure(fleet: &Path, provisioner: &Path, plan: &Plan) -> Result<()> {
     let (head, run) = (conditions::conditions(&UNLIKE_LIFE), conditions::now());
-    let mut sheet = if plan.minutes.is_some() { Sheet::go_on(&plan.json, head, run)? } else { Sheet::new(head, run) };
+    let mut sheet = Sheet::begin(&plan.json, plan.minutes.is_some(), head, run)?;
     let done = Box::pin(all_rounds(fleet, provisioner, plan, &mut sheet)).await;
     conditions::print(sheet.head());
     sheet.print();

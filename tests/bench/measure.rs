@@ -16,8 +16,28 @@ pub const OF_BARE: &str = "rate, of the bare driver's (%)";
 pub const OF_MARKED: &str = "rate, of one's that marks too (%)";
 pub const OF_ACCEPTED: &str = "rate, of one's that waits for nothing (%)";
 
+/// How long a driver's turn takes, with all that is made ready for it.
+pub const TURN: &str = "the whole turn (s)";
+
 /// What was seen, by name.
 pub type Figures = Vec<(&'static str, f64)>;
+
+/// How many callers ask for how many volumes of a member how far away.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Load {
+    pub callers: usize,
+    pub volumes: usize,
+    /// Milliseconds.
+    pub delay: u16,
+}
+
+impl Load {
+    /// As a heading.
+    pub fn part(&self) -> String {
+        let away = if self.delay > 0 { format!(", {} ms away", self.delay) } else { String::new() };
+        format!("{} callers, {} volumes{away}", self.callers, self.volumes)
+    }
+}
 
 /// How long all took, and what each call gave.
 #[derive(Clone, Debug)]

@@ -63,7 +63,7 @@ async fn answer(question: Question, members: usize, plan: &Plan, sheet: &mut She
 /// What was seen is kept at once, and told also where something fails.
 pub async fn measure(plan: &Plan) -> Result<()> {
     let (head, run) = (conditions::conditions(&UNLIKE_LIFE), conditions::now());
-    let mut sheet = if plan.minutes.is_some() { Sheet::go_on(&plan.json, head, run)? } else { Sheet::new(head, run) };
+    let mut sheet = Sheet::begin(&plan.json, plan.minutes.is_some(), head, run)?;
     let done = Box::pin(all(plan, &mut sheet)).await;
     conditions::print(sheet.head());
     sheet.print();

@@ -9,8 +9,8 @@ use anyhow::{Context, Result, ensure};
 
 use super::{
     conditions::{told, unlike_life},
+    measure::TURN,
     sheet::Sheet,
-    turn::TURN,
 };
 
 const BEGIN: &str = "<!-- what the bench has seen: `make bench-page` writes it -->";

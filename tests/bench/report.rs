@@ -18,8 +18,10 @@ impl Row {
         Self { what, goal, seen, at_least: true }
     }
 
+    /// What is no number reaches nothing.
     fn is_missed(&self) -> bool {
-        self.goal.is_some_and(|goal| if self.at_least { self.seen < goal } else { self.seen > goal })
+        let misses = |goal: f64| if self.at_least { self.seen < goal } else { self.seen > goal };
+        self.goal.is_some_and(|goal| self.seen.is_nan() || misses(goal))
     }
 
     fn verdict(&self) -> &'static str {

@@ -56,7 +56,7 @@ pub async fn measure(nodes: usize, rounds: usize, json: &Path) -> Result<()> {
     let scheduled = Scheduled { client: host.client().await?, process, nodes };
     let mut head = conditions::conditions(&UNLIKE_LIFE);
     head["servers"] = json!(servers(&fleet));
-    let mut sheet = Sheet::new(head, conditions::now());
+    let mut sheet = Sheet::begin(json, false, head, conditions::now())?;
     let done = Box::pin(scheduled.all(rounds, &mut sheet)).await;
     conditions::print(sheet.head());
     sheet.print();

@@ -33,30 +33,24 @@ struct Entry {
 }
 
 impl Sheet {
-    /// One that nothing is on yet.
-    pub fn new(head: Value, run: String) -> Self {
-        Self { results: Vec::new(), runs: vec![run], head }
-    }
-
     pub fn read(file: &Path) -> Result<Self> {
         let text = fs::read_to_string(file).with_context(|| format!("read {}", file.display()))?;
         serde_json::from_str(&text).with_context(|| format!("understand {}", file.display()))
     }
 
-    /// What earlier runs have put into the file, where it was seen of the same commit on such a machine; else that stays beside it.
-    pub fn go_on(file: &Path, head: Value, run: String) -> Result<Self> {
-        if !file.exists() {
-            return Ok(Self::new(head, run));
+    /// What a run adds to. A share goes on with what earlier ones have put into the file, as long as that was seen of the same commit on such
+    /// a machine; all else begins anew, and what the file had stays beside it.
+    pub fn begin(file: &Path, is_share: bool, head: Value, run: String) -> Result<Self> {
+        if is_share && file.exists() {
+            let mut sheet = Self::read(file)?;
+            if sheet.head == head {
+                sheet.runs.push(run);
+                return Ok(sheet);
+            }
+            println!("{} is of another commit or machine", file.display());
         }
-        let mut sheet = Self::read(file)?;
-        if sheet.head == head {
-            sheet.runs.push(run);
-            return Ok(sheet);
-        }
-        let beside = file.with_extension("before.json");
-        fs::rename(file, &beside).with_context(|| format!("rename {}", file.display()))?;
-        println!("{} is of another commit or machine: it is {} from now on", file.display(), beside.display());
-        Ok(Self::new(head, run))
+        set_aside(file)?;
+        Ok(Self { results: Vec::new(), runs: vec![run], head })
     }
 
     pub fn head(&self) -> &Value {
@@ -94,6 +88,12 @@ impl Sheet {
     /// How often this was seen.
     pub fn rounds(&self, part: &str, subject: &str, figure: &str) -> usize {
         self.of(part, subject, figure).map_or(0, <[f64]>::len)
+    }
+
+    /// How many whole rounds of a part were seen.
+    pub fn whole_rounds(&self, part: &str) -> usize {
+        let of_part = self.results.iter().filter(|entry| entry.part == part);
+        of_part.map(|entry| entry.rounds.len()).min().unwrap_or_default()
     }
 
     pub fn parts(&self) -> Vec<&str> {
@@ -144,6 +144,18 @@ impl Entry {
         json!({"part": self.part, "subject": self.subject, "figure": self.figure, "median": median(self.rounds.clone()),
             "rounds": self.rounds})
     }
+}
+
+/// Under a name that nothing has yet.
+fn set_aside(file: &Path) -> Result<()> {
+    if !file.exists() {
+        return Ok(());
+    }
+    let beside = |number: u32| file.with_extension(format!("before-{number}.json"));
+    let free = (1..u32::MAX).map(beside).find(|beside| !beside.exists()).context("find a name that nothing has")?;
+    fs::rename(file, &free).with_context(|| format!("rename {}", file.display()))?;
+    println!("what was in {} is in {} from now on", file.display(), free.display());
+    Ok(())
 }
 
 /// Each once.

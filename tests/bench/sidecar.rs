@@ -11,11 +11,11 @@ use kube::api::{ListParams, WatchEvent, WatchParams};
 use super::{
     PATIENCE,
     clusters::wait_for,
-    measure::{Figures, RATE},
+    measure::{Figures, RATE, TURN},
     process::{Apart, memory},
     provisioner::{Host, HostClaim},
     subject::{Subject, Terms},
-    turn::{Stage, TURN},
+    turn::Stage,
 };
 
 pub const CLAIMS: usize = 300;

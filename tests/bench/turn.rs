@@ -19,7 +19,7 @@ use tokio::{net::TcpStream, task::JoinSet};
 use super::{
     MEMBER, PATIENCE,
     clusters::{kubernetes, wait_for},
-    measure::{Figures, OVER_BIND_LAST, OVER_BIND_MIDDLE, RATE, Run, closed_loop, percentile},
+    measure::{Figures, Load, OVER_BIND_LAST, OVER_BIND_MIDDLE, RATE, Run, TURN, closed_loop, percentile},
     meters::Meters,
     outside::ACCOUNT,
     process::{Apart, memory, now, open_files, waited},
@@ -34,30 +34,11 @@ const WARM: usize = 64;
 /// What a driver has let go, a member's controllers remove in that time.
 const LEFT: Duration = Duration::from_secs(15);
 
-/// How long a driver's turn takes, with all that is made ready for it.
-pub const TURN: &str = "the whole turn (s)";
-
 /// Ports of the fleet's own network, at which the ways to the member begin that take longer: this and the milliseconds.
 const LONG_WAYS: u16 = 10_000;
 
 /// In a cluster's folder: how its administrator knows it.
 const ADMIN: &str = "admin-inside.kubeconfig";
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Load {
-    pub callers: usize,
-    pub volumes: usize,
-    /// Milliseconds.
-    pub delay: u16,
-}
-
-impl Load {
-    /// As a heading.
-    pub fn part(&self) -> String {
-        let away = if self.delay > 0 { format!(", {} ms away", self.delay) } else { String::new() };
-        format!("{} callers, {} volumes{away}", self.callers, self.volumes)
-    }
-}
 
 /// One answer.
 struct Made<'a> {

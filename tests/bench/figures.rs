@@ -1,0 +1,121 @@
+//! The bench's arithmetic: what it makes of what it has seen, and how runs in shares come together.
+#![allow(
+    dead_code,
+    unreachable_pub,
+    clippy::print_stdout,
+    clippy::cast_precision_loss,
+    clippy::unwrap_used,
+    reason = "a part of another program"
+)]
+
+mod conditions;
+mod goals;
+mod measure;
+mod report;
+mod sheet;
+
+use std::{
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use measure::{Load, OF_ACCEPTED, OF_BARE, PROCESSOR, RATE, Run, TURN, median, percentile};
+use report::{Row, missed};
+use serde_json::{Value, json};
+use sheet::Sheet;
+
+const PART: &str = "1 callers, 300 volumes";
+const OWN: &str = "kosmos-csi";
+
+fn head(commit: &str) -> Value {
+    json!({"commit": commit, "unlike life": ["Nobody is at home."]})
+}
+
+/// A run of this commit, at this time.
+fn begun(file: &Path, is_share: bool, commit: &str, at: &str) -> Sheet {
+    Sheet::begin(file, is_share, head(commit), at.to_owned()).unwrap()
+}
+
+fn results() -> (tempfile::TempDir, PathBuf) {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("bench.json");
+    (folder, file)
+}
+
+#[test]
+fn a_median_is_one_that_was_seen() {
+    assert_eq!(median(vec![3.0, 1.0, 2.0]).to_string(), "2");
+    assert_eq!(median(vec![4.0, 1.0, 3.0, 2.0]).to_string(), "2");
+    assert!(median(Vec::new()).is_nan());
+}
+
+#[test]
+fn a_percentile_is_the_time_of_one_call() {
+    let times: Vec<Duration> = (1..=100).rev().map(Duration::from_millis).collect();
+    assert_eq!(percentile(times.clone(), 50), Duration::from_millis(51));
+    assert_eq!(percentile(times.clone(), 99), Duration::from_millis(100));
+    assert_eq!(percentile(times, 100), Duration::from_millis(100));
+    assert_eq!(percentile(Vec::new(), 50), Duration::ZERO);
+}
+
+#[test]
+fn a_rate_is_of_calls_in_a_second() {
+    let run = Run { took: Duration::from_millis(500), calls: vec![(); 20] };
+    assert_eq!(run.rate().to_string(), "40");
+}
+
+#[test]
+fn goals_are_missed_on_the_wrong_side_alone_and_by_what_is_no_number() {
+    let most = |seen| Row::at_most("least is best".to_owned(), Some(5.0), seen);
+    let least = |seen| Row::at_least("most is best".to_owned(), Some(5.0), seen);
+    let rows = |seen| [most(seen), least(seen)];
+    assert_eq!([4.0, 5.0, 6.0, f64::NAN].map(|seen| missed(&rows(seen))), [1, 0, 1, 2]);
+    assert_eq!(missed(&[Row::at_most("told alone".to_owned(), None, f64::NAN)]), 0);
+}
+
+#[test]
+fn goals_are_held_by_the_middle_of_what_was_seen_and_only_of_that() {
+    let (_folder, file) = results();
+    let mut sheet = begun(&file, true, "a", "1");
+    let loads = || std::iter::once(Load { callers: 1, volumes: 300, delay: 0 });
+    assert!(goals::goals(&sheet, loads()).is_empty(), "nothing was seen");
+    for (processor, of_bare) in [(0.4, 96.0), (0.6, 80.0), (0.5, 97.0)] {
+        sheet.add(PART, OWN, &[(PROCESSOR, processor), (OF_BARE, of_bare)]);
+    }
+    sheet.add(PART, "kosmos-csi-accepted", &[(OF_ACCEPTED, 84.9)]);
+    let rows = goals::goals(&sheet, loads());
+    assert_eq!((rows.len(), missed(&rows)), (3, 1), "that which waits for nothing is too slow alone");
+}
+
+#[test]
+fn shares_of_one_commit_come_together_and_those_of_another_stay_apart() {
+    let (_folder, file) = results();
+    for (at, rate) in [("1", 30.0), ("2", 10.0), ("3", 20.0)] {
+        let mut share = begun(&file, true, "a", at);
+        share.add(PART, OWN, &[(RATE, rate), (TURN, 9.0)]);
+        share.write(&file).unwrap();
+    }
+    let mut seen = Sheet::read(&file).unwrap();
+    assert_eq!((seen.whole_rounds(PART), seen.rounds(PART, OWN, RATE)), (3, 3));
+    assert_eq!(seen.cell(PART, OWN, RATE), "20.0 (10.0 to 30.0)");
+    assert_eq!((seen.most(PART, OWN, RATE), seen.runs().len()), (Some(30.0), 3));
+    seen.add(PART, OWN, &[(RATE, 40.0)]);
+    assert_eq!(seen.whole_rounds(PART), 3, "a round of which a figure is missing is none");
+
+    assert!(begun(&file, true, "b", "4").parts().is_empty());
+    assert_eq!(Sheet::read(&file.with_extension("before-1.json")).unwrap().whole_rounds(PART), 3);
+}
+
+#[test]
+fn a_run_that_is_no_share_begins_anew_and_takes_nothing_away() {
+    let (_folder, file) = results();
+    for at in ["1", "2", "3"] {
+        let mut run = begun(&file, false, "a", at);
+        assert!(run.parts().is_empty());
+        run.add(PART, at, &[(RATE, 1.0)]);
+        run.write(&file).unwrap();
+    }
+    for (kept, subject) in [("before-1.json", "1"), ("before-2.json", "2"), ("json", "3")] {
+        assert_eq!(Sheet::read(&file.with_extension(kept)).unwrap().subjects(PART), [subject]);
+    }
+}

@@ -50,7 +50,8 @@ DRAWN = CARGO_TARGET_$(TRIPLE)_RUNNER='env RUSTC_BOOTSTRAP=1' $(CARGO) test
 BENCH = $(TARGET)/release/examples/bench $(if $(MINUTES),--minutes $(MINUTES)) $(ARGS)
 SUBJECTS ?= member-driver mock-driver bare-accepted kosmos-csi-accepted kosmos-csi-account
 MEMBERS_OF_BENCH ?= 1,100,1000
-RESULTS := bench bench-subjects bench-members bench-scheduler
+RESULTS := bench bench-subjects bench-members bench-scheduler \
+	$(addsuffix -a-thousand,idle-among rate-among start-among files-of takeover-among agent-of) agent-of-a-hundred
 # The first schedules of faults are among the tests without clusters; these are played beside the clusters, with what those leave
 # of the processors.
 MORE := chrt --idle 0 env KOSMOS_CSI_SEED=6 KOSMOS_CSI_FAULTED_OPERATIONS=9000 $(CARGO) test --workspace --test faults every_promise -- --nocapture
@@ -183,7 +184,7 @@ bench-scheduler: tools ## How the real scheduler fares among 1,000 virtual nodes
 	@time $(BENCH) --scheduler 1000
 
 .PHONY: bench-page
-bench-page: ## Put tables of what these have seen into docs/design/limits.md
+bench-page: ## Put tables of what these and `bench-goals` have seen into docs/design/limits.md, with what was not seen yet
 	@$(CARGO) build --release --example bench
 	@$(TARGET)/release/examples/bench page docs/design/limits.md $(RESULTS:%=--of $(TARGET)/%.json)
 

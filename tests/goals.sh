@@ -23,8 +23,9 @@ build() {
     $cargo build --release --bin kosmos-csi --example bench
 }
 
+# `make bench-page` reads what was seen.
 bench() {
-    build && "$target/release/examples/bench" --strict --json "$folder/$1.json" "${@:2}"
+    build && "$target/release/examples/bench" --strict --json "$target/$1.json" "${@:2}"
 }
 
 play() {

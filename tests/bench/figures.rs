@@ -11,6 +11,7 @@
 mod conditions;
 mod goals;
 mod measure;
+mod page;
 mod report;
 mod sheet;
 
@@ -118,4 +119,28 @@ fn a_run_that_is_no_share_begins_anew_and_takes_nothing_away() {
     for (kept, subject) in [("before-1.json", "1"), ("before-2.json", "2"), ("json", "3")] {
         assert_eq!(Sheet::read(&file.with_extension(kept)).unwrap().subjects(PART), [subject]);
     }
+}
+
+#[test]
+fn a_page_has_what_was_seen_and_the_names_of_what_was_not() {
+    let page =
+        "before\n<!-- what the bench has seen: `make bench-page` writes it -->\nold\n<!-- the end of that -->\nafter\n";
+    let (_folder, file) = results();
+    let mut one = begun(&file, true, "a", "2026-12-01 10:00 UTC");
+    one.add(PART, OWN, &[(RATE, 120.0), (TURN, 30.0)]);
+    let mut other = begun(&file, true, "a", "2026-12-02 10:00 UTC");
+    other.add("idle", "leader", &[("memory (MB)", 90.0)]);
+    other.add("idle", "leader", &[("memory (MB)", 92.0)]);
+    let tables = page::told_of(&[one, other], &["bench-scheduler".to_owned()]);
+    let written = page::put(page, &tables).unwrap();
+    assert!(written.starts_with("before\n<!--") && written.ends_with("<!-- the end of that -->\nafter\n"), "{written}");
+    assert!(written.contains("Seen from 2026-12-01 10:00 UTC to 2026-12-02 10:00 UTC: commit a"), "{written}");
+    assert_eq!(written.matches("- Nobody is at home.").count(), 1, "the same head is told once: {written}");
+    assert!(
+        written.contains("| 1 callers, 300 volumes: 1 round | `kosmos-csi` |\n|---|---|\n| volumes a second | 120 |\n")
+    );
+    assert!(written.contains("| idle: 2 rounds | `leader` |\n|---|---|\n| memory (MB) | 90.0 (90.0 to 92.0) |\n"));
+    assert!(written.contains("Nothing was seen yet of `bench-scheduler`."), "{written}");
+    assert!(!written.contains("\nold\n") && !written.contains(TURN), "{written}");
+    assert!(page::put("a page without marks", &tables).is_err());
 }

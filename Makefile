@@ -47,7 +47,7 @@ export KOSMOS_CSI_ORDER := $(SEED)
 TRIPLE := $(shell rustc -vV | sed -n 's/^host: //p' | tr 'a-z-' 'A-Z_')
 DRAWN = CARGO_TARGET_$(TRIPLE)_RUNNER='env RUSTC_BOOTSTRAP=1' $(CARGO) test
 # What the bench is to do, and for how long at most: what is left is done by the same command.
-BENCH = $(TARGET)/release/examples/bench $(if $(MINUTES),--minutes $(MINUTES)) $(ARGS)
+BENCH = $(TARGET)/release/examples/bench $(if $(MINUTES),--minutes $(MINUTES))
 SUBJECTS ?= member-driver mock-driver bare-accepted kosmos-csi-accepted kosmos-csi-account
 MEMBERS_OF_BENCH ?= 1,100,1000
 RESULTS := bench bench-subjects bench-members bench-scheduler \
@@ -149,7 +149,7 @@ bench: tools ## What the driver costs beside the least that a driver can do, in 
 	@$(call say,release build)
 	@time $(CARGO) build --release --workspace --bins --example bench --example clusters
 	@$(call say,bench)
-	@time $(BENCH)
+	@time $(BENCH) $(ARGS)
 	@$(if $(MINUTES)$(ARGS),true,$(MAKE) bench-chain)
 
 .PHONY: bench-chain
@@ -162,14 +162,14 @@ bench-subjects: tools ## The same with other CSI drivers and other forms of this
 	@$(call say,release build)
 	@time $(CARGO) build --release --workspace --bins --example bench --example clusters
 	@$(call say,bench)
-	@time $(BENCH) --callers 1,100 --delays 0 --json $(TARGET)/bench-subjects.json $(SUBJECTS:%=--subject tests/bench/subjects/%.json)
+	@time $(BENCH) --callers 1,100 --delays 0 --json $(TARGET)/bench-subjects.json $(SUBJECTS:%=--subject tests/bench/subjects/%.json) $(ARGS)
 
 .PHONY: bench-members
-bench-members: ## The driver with 1, 100 and 1,000 simulated members: memory, files, processor and requests, idle and at work, and how it starts, also where one in ten is dead: an hour and a half; MINUTES, ARGS; also target/bench-members.json
+bench-members: ## The driver with 1, 100 and 1,000 simulated members: memory, files, processor and requests while nothing happens, and how it starts, also where one in ten is dead: three quarters of an hour; MINUTES, ARGS; also target/bench-members.json
 	@$(call say,release build)
 	@time $(CARGO) build --release --bin kosmos-csi --example bench
 	@$(call say,members)
-	@time $(BENCH) --members $(MEMBERS_OF_BENCH)
+	@time $(BENCH) --rounds 3 --members $(MEMBERS_OF_BENCH) $(ARGS)
 
 .PHONY: bench-goals
 bench-goals: ## What is to hold with 1,000 simulated members, on a quiet machine: fails where it does not; goes on where it was ended; PARTS=<names> of tests/goals.sh --list
@@ -181,7 +181,7 @@ bench-scheduler: tools ## How the real scheduler fares among 1,000 virtual nodes
 	@$(call say,release build)
 	@time $(CARGO) build --release --example bench --example clusters
 	@$(call say,scheduler)
-	@time $(BENCH) --scheduler 1000
+	@time $(BENCH) --scheduler 1000 $(ARGS)
 
 .PHONY: bench-page
 bench-page: ## Put tables of what these and `bench-goals` have seen into docs/design/limits.md, with what was not seen yet

@@ -58,6 +58,7 @@ const PATIENCE: Duration = Duration::from_mins(10);
 #[derive(Debug, Parser)]
 #[command(
     override_usage = "bench [OPTIONS]",
+    args_override_self = true,
     disable_help_subcommand = true,
     after_long_help = include_str!("subjects/help.txt")
 )]

@@ -4,6 +4,9 @@ use std::{path::PathBuf, time::Duration};
 
 use clap::ValueEnum;
 
+/// The goals are of so many members and more.
+pub const MANY: usize = 1000;
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Question {
     /// What a replica takes when nothing happens
@@ -35,16 +38,32 @@ impl Question {
         format!("{members} members{volumes}, {what}")
     }
 
-    /// How long it takes, at most.
-    pub fn expected(self) -> Duration {
-        Duration::from_mins(match self {
-            Self::Files => 3,
-            Self::Takeover | Self::Rate => 8,
-            Self::Agent => 10,
-            Self::Start => 15,
-            Self::Idle => 20,
-        })
+    /// How often it is asked, where all is asked so often.
+    pub fn rounds(self, rounds: usize) -> usize {
+        match self {
+            Self::Rate | Self::Start | Self::Takeover => rounds,
+            Self::Idle | Self::Files | Self::Agent => 1,
+        }
     }
+
+    /// How long so many rounds take, at most.
+    pub fn expected(self, members: usize, rounds: usize) -> Duration {
+        let start = Duration::from_mins(1 + members.div_ceil(500) as u64);
+        let each = match self {
+            Self::Files => start,
+            Self::Rate => Duration::from_mins(rounds as u64),
+            Self::Start | Self::Takeover => Duration::from_secs(start.as_secs() * rounds as u64),
+            Self::Agent => Duration::from_mins(7),
+            Self::Idle => idle(members) + start,
+        };
+        start + each
+    }
+}
+
+/// For how long nothing happens: watches are begun again within it where there are as many members as goals are of, and what is listed
+/// seldom is listed once. With fewer, less is looked at.
+pub fn idle(members: usize) -> Duration {
+    Duration::from_mins(if members >= MANY { 15 } else { 5 })
 }
 
 /// What is asked.

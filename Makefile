@@ -145,7 +145,7 @@ sanity: ## csi-sanity against the driver on real clusters
 	@$(MAKE) e2e ONLY=sanity
 
 .PHONY: bench
-bench: tools ## What the driver costs beside the least that a driver can do, in turns on real API servers, with the release build: an hour and a half, in shares with MINUTES=<number>; ARGS=<options of bench --help>; also target/bench.json
+bench: tools ## What the driver costs beside the least that a driver can do, in turns on real API servers, with the release build: an hour and a quarter, in shares with MINUTES=<number>; ARGS=<options of bench --help>; also target/bench.json
 	@$(call say,release build)
 	@time $(CARGO) build --release --workspace --bins --example bench --example clusters
 	@$(call say,bench)

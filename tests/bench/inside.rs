@@ -35,7 +35,7 @@ const UNLIKE_LIFE: [&str; 11] = [
     "A member that is farther away is so for who connects to it from the host's side: what is sent waits half of the delay each way, in \
      a process of its own; nothing is lost, and the line is not narrow.",
     "Processor time of the servers is all that they used meanwhile, also idle.",
-    "Before a run's first round all take a turn that is not counted. Rounds of several runs may stand together; what is compared is of one \
+    "Before a run's first round all take a short turn that is not counted. Rounds of several runs may stand together; what is compared is of one \
      round.",
 ];
 
@@ -46,6 +46,10 @@ const BESIDE: [(&str, &str); 3] = [("bare", OF_BARE), ("marked", OF_MARKED), ("b
 
 /// Of callers at once, where the member is far away: more of them say nothing new and take long.
 const MOST_FAR_AWAY: usize = 100;
+/// And of rounds: the way, which takes most of a time then, is the same in each.
+const ROUNDS_FAR_AWAY: usize = 3;
+/// In a turn that is not counted.
+const WARMING: usize = 100;
 /// What a driver's turn takes that was never seen.
 const GUESS: Duration = Duration::from_secs(90);
 /// To start and to end the clusters.
@@ -101,6 +105,14 @@ impl Job {
         rounds.min().unwrap_or_default()
     }
 
+    /// Of how many it is to be known.
+    fn wanted(self, plan: &Plan) -> usize {
+        match self {
+            Self::Turns(load) if load.delay > 0 => plan.rounds.min(ROUNDS_FAR_AWAY),
+            Self::Turns(_) | Self::Behind => plan.rounds,
+        }
+    }
+
     /// How long a round takes, at most, as far as that was seen.
     fn expected(self, plan: &Plan, sheet: &Sheet) -> Duration {
         let part = self.part();
@@ -113,29 +125,37 @@ fn jobs(plan: &Plan) -> Vec<Job> {
     let of = |delay: u16| {
         let callers = plan.callers.iter().filter(move |callers| delay == 0 || **callers <= MOST_FAR_AWAY);
         let turns = callers.map(move |callers| Job::Turns(load(*callers, delay)));
-        turns.chain((delay == 0).then_some(Job::Behind))
+        // What the sidecar takes beside this driver is told without others.
+        turns.chain((delay == 0 && plan.files.is_empty()).then_some(Job::Behind))
     };
     plan.delays.iter().flat_map(|delay| of(*delay)).collect()
 }
 
-/// First a round of each, then a second one, and so on: who has little time has something of all.
+/// First a round of each, then a second one, and so on, of those that fit into the time: who has little of it has something of all.
 async fn all_rounds(fleet: &Path, provisioner: &Path, plan: &Plan, sheet: &mut Sheet) -> Result<()> {
     let (jobs, begun, mut stage, mut is_warm) = (jobs(plan), Instant::now(), None, false);
     let until = plan.minutes.map(|minutes| begun + Duration::from_mins(minutes).saturating_sub(AROUND));
     loop {
-        let left = jobs.iter().map(|job| (job.rounds(plan, sheet), *job)).filter(|(round, _)| *round < plan.rounds);
-        let Some((round, job)) = left.clone().min_by_key(|(round, _)| *round) else { return Ok(()) };
-        let expected = job.expected(plan, sheet) * if is_warm { 1 } else { 2 };
-        if until.is_some_and(|until| Instant::now() + expected > until) {
-            let rounds: usize = left.map(|(round, _)| plan.rounds - round).sum();
-            println!("the time is over, and {rounds} rounds are left: the same command goes on with them");
+        let seen = jobs.iter().map(|job| (job.rounds(plan, sheet), *job));
+        let mut left: Vec<(usize, Job)> = seen.filter(|(round, job)| *round < job.wanted(plan)).collect();
+        if left.is_empty() {
             return Ok(());
         }
+        left.sort_by_key(|(round, _)| *round);
+        let expected = |job: Job| job.expected(plan, sheet) * if is_warm { 1 } else { 2 };
+        let fits = |job: Job| until.is_none_or(|until| Instant::now() + expected(job) <= until);
+        let Some((round, job)) = left.iter().copied().find(|(_, job)| fits(*job)) else {
+            let rounds: usize = left.iter().map(|(round, job)| job.wanted(plan) - round).sum();
+            println!("the time is over, and {rounds} rounds are left: the same command goes on with them");
+            return Ok(());
+        };
         let stage = on(&mut stage, fleet, job.delay()).await?;
         let seen = match job {
             Job::Turns(load) => {
                 if !is_warm {
-                    take_turns(stage, &plan.subjects, load, 0, "warm").await?;
+                    let short = Load { volumes: WARMING, ..load };
+                    take_turns(stage, &plan.subjects, short, 0, "warm").await?;
+                    is_warm = true;
                 }
                 take_turns(stage, &plan.subjects, load, round, &round.to_string()).await?
             }
@@ -144,7 +164,6 @@ async fn all_rounds(fleet: &Path, provisioner: &Path, plan: &Plan, sheet: &mut S
                 vec![(own.name.as_str(), Box::pin(stage.turn_behind(provisioner, own, &tag)).await?)]
             }
         };
-        is_warm = true;
         for (name, figures) in &seen {
             tell(round, &job.part(), name, figures);
             sheet.add(&job.part(), name, figures);

@@ -65,7 +65,7 @@ const PATIENCE: Duration = Duration::from_mins(10);
 struct Arguments {
     #[command(subcommand)]
     part: Option<Part>,
-    /// How often all take turns, beside a first time that is not counted
+    /// How often all take turns, beside a first time that is not counted; three times at most where the member is far away
     #[arg(long, default_value_t = 5)]
     rounds: usize,
     /// How many callers there are at once

@@ -43,11 +43,12 @@ mod world;
 
 use std::{io, net::SocketAddr, path::PathBuf, time::Duration};
 
-use anyhow::{Result, ensure};
+use anyhow::{Result, bail, ensure};
 use clap::{Parser, Subcommand, value_parser};
 use clusters::guardian::profile_folder;
 use question::Question;
 use subject::Terms;
+use tokio::signal::unix::{SignalKind, signal};
 
 const MEMBER: &str = "cluster38";
 const CLASS: &str = "now";
@@ -202,14 +203,33 @@ async fn main() -> Result<()> {
         }
         Some(Part::Least { socket, kubeconfig, until }) => least::process(socket, kubeconfig, *until).await,
         Some(Part::Page { page, of }) => page::write(page, of),
-        None if arguments.scale => scale::measure().await,
-        None if !arguments.members.is_empty() => Box::pin(members::measure(&arguments.members()?)).await,
-        None => match arguments.scheduler {
-            Some(nodes) => {
-                let json = arguments.results("bench-scheduler.json")?;
-                Box::pin(scheduler::measure(nodes, arguments.rounds, &json)).await
-            }
-            None => outside::measure(&Plan::new(&arguments)?).await,
-        },
+        None => unless_ended(Box::pin(ask(&arguments))).await,
+    }
+}
+
+/// Who is told to end leaves nothing behind: no driver, no folder, no control group.
+async fn unless_ended(work: impl Future<Output = Result<()>>) -> Result<()> {
+    let (mut interrupted, mut terminated) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
+    tokio::select! {
+        done = work => return done,
+        _ = interrupted.recv() => {}
+        _ = terminated.recv() => {}
+    }
+    bail!("it was told to end: rounds that were seen whole are kept")
+}
+
+async fn ask(arguments: &Arguments) -> Result<()> {
+    if arguments.scale {
+        return scale::measure().await;
+    }
+    if !arguments.members.is_empty() {
+        return Box::pin(members::measure(&arguments.members()?)).await;
+    }
+    match arguments.scheduler {
+        Some(nodes) => {
+            let json = arguments.results("bench-scheduler.json")?;
+            Box::pin(scheduler::measure(nodes, arguments.rounds, &json)).await
+        }
+        None => Box::pin(outside::measure(&Plan::new(arguments)?)).await,
     }
 }

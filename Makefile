@@ -177,7 +177,7 @@ bench-goals: ## What is to hold with 1,000 simulated members, on a quiet machine
 	@time tests/goals.sh $(PARTS)
 
 .PHONY: bench-scheduler
-bench-scheduler: tools ## How the real scheduler fares among 1,000 virtual nodes that tell of their room, and where they need not; also target/bench-scheduler.json
+bench-scheduler: tools ## How the real scheduler fares among 1,000 virtual nodes that tell of their room, and where they need not: a quarter of an hour; MINUTES, ARGS; also target/bench-scheduler.json
 	@$(call say,release build)
 	@time $(CARGO) build --release --example bench --example clusters
 	@$(call say,scheduler)

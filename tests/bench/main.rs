@@ -228,7 +228,7 @@ async fn ask(arguments: &Arguments) -> Result<()> {
     match arguments.scheduler {
         Some(nodes) => {
             let json = arguments.results("bench-scheduler.json")?;
-            Box::pin(scheduler::measure(nodes, arguments.rounds, &json)).await
+            Box::pin(scheduler::measure(nodes, arguments.rounds, arguments.minutes, &json)).await
         }
         None => Box::pin(outside::measure(&Plan::new(arguments)?)).await,
     }

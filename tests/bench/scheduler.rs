@@ -3,7 +3,7 @@
 
 use std::{path::Path, time::Duration};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
 use domain::volume::{DRIVER, MEMBER_KEY};
 use futures::{StreamExt, TryStreamExt, stream};
 use k8s_openapi::api::{
@@ -16,12 +16,12 @@ use kube::{
 };
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Value, json};
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout};
 
 use super::{
     PATIENCE,
     again::answered,
-    clusters::{Fleet, Spec, wait_for},
+    clusters::{Fleet, Spec, logs, wait_for},
     conditions,
     measure::Figures,
     outside::servers,
@@ -37,6 +37,10 @@ const PODS: usize = 100;
 const HANDS: usize = 16;
 /// Until the scheduler has seen what was made.
 const SETTLED: Duration = Duration::from_secs(5);
+/// Of an answer that may be there.
+const LOOK: Duration = Duration::from_millis(50);
+/// A round of all cases takes no longer.
+const ROUND: Duration = Duration::from_mins(5);
 /// Objects for each node, or none and the scheduler is not to look for any.
 const CASES: [(&str, usize); 3] = [("not looked at", 0), ("one class", 1), ("five classes", 5)];
 
@@ -47,7 +51,9 @@ const UNLIKE_LIFE: [&str; 4] = [
     "Pods ask for nothing but their claim, and have no affinity.",
 ];
 
-pub async fn measure(nodes: usize, rounds: usize, json: &Path) -> Result<()> {
+/// A share of so many minutes goes on where the last one has ended.
+pub async fn measure(nodes: usize, rounds: usize, minutes: Option<u64>, json: &Path) -> Result<()> {
+    let until = minutes.map(|minutes| Instant::now() + Duration::from_mins(minutes));
     let fleet = Fleet::start_named(Spec { members: 0, nodes: false }, None, |text| println!("{text}")).await?;
     let host = fleet.host();
     host.stop("kube-controller-manager").await?;
@@ -56,12 +62,15 @@ pub async fn measure(nodes: usize, rounds: usize, json: &Path) -> Result<()> {
     let scheduled = Scheduled { client: host.client().await?, process, nodes };
     let mut head = conditions::conditions(&UNLIKE_LIFE);
     head["servers"] = json!(servers(&fleet));
-    let mut sheet = Sheet::begin(json, false, head, conditions::now())?;
-    let done = Box::pin(scheduled.all(rounds, &mut sheet)).await;
+    let mut sheet = Sheet::begin(json, minutes.is_some(), head, conditions::now())?;
+    let done = Box::pin(scheduled.all(rounds, until, json, &mut sheet)).await;
     conditions::print(sheet.head());
     sheet.print();
     sheet.write(json)?;
     println!("\nall rounds as JSON: {}", json.display());
+    if done.is_err() {
+        println!("logs of servers: {}", logs::keep(&fleet, "bench-scheduler")?.display());
+    }
     done
 }
 
@@ -74,15 +83,28 @@ struct Scheduled {
 }
 
 impl Scheduled {
-    async fn all(&self, rounds: usize, sheet: &mut Sheet) -> Result<()> {
-        self.prepare().await?;
+    async fn all(&self, rounds: usize, until: Option<Instant>, json: &Path, sheet: &mut Sheet) -> Result<()> {
         let part = format!("{} nodes, {PODS} pods at once", self.nodes);
-        for round in 0..rounds {
+        let first = sheet.whole_rounds(&part);
+        if first < rounds {
+            self.prepare().await?;
+        }
+        for round in first..rounds {
+            if until.is_some_and(|until| Instant::now() + ROUND > until) {
+                let left = rounds - round;
+                println!("the time is over, and {left} rounds are left: the same command goes on with them");
+                return Ok(());
+            }
+            let mut seen = Vec::new();
             for (case, classes) in CASES.into_iter().cycle().skip(round).take(CASES.len()) {
                 let figures = self.place(classes, &format!("round-{round}-{classes}")).await?;
                 println!("round {round}, {case}: {figures:?}");
+                seen.push((case, figures));
+            }
+            for (case, figures) in seen {
                 sheet.add(&part, case, &figures);
             }
+            sheet.write(json)?;
         }
         Ok(())
     }
@@ -131,18 +153,24 @@ impl Scheduled {
         .try_collect::<()>()
         .await?;
         let of_tag = ListParams::default().labels(&format!("bench={tag}"));
-        wait_for("all pods have a node", PATIENCE, || async {
-            let seen = claims.list_metadata(&of_tag).await?;
-            let selected = seen.iter().filter(|claim| claim.annotations().contains_key(SELECTED)).count();
-            ensure!(selected == PODS, "{selected} have");
-            Ok(Some(()))
-        })
-        .await?;
+        timeout(PATIENCE, self.all_have_nodes(&of_tag)).await.context("wait until all pods have a node")??;
         let took = begun.elapsed().as_secs_f64();
         let used = processor_time(self.process)?.saturating_sub(before).as_secs_f64();
         self.remove(&of_tag).await?;
         let each = used / PODS as f64;
         Ok(vec![("pods a second", PODS as f64 / took), ("processor seconds of the scheduler for each", each)])
+    }
+
+    /// Looked at as often as the time that is told has to be right.
+    async fn all_have_nodes(&self, of_tag: &ListParams) -> Result<()> {
+        let claims = self.claims();
+        loop {
+            let seen = answered(|| claims.list_metadata(of_tag)).await?;
+            if seen.iter().filter(|claim| claim.annotations().contains_key(SELECTED)).count() == PODS {
+                return Ok(());
+            }
+            sleep(LOOK).await;
+        }
     }
 
     /// What each member says of so many classes; with none, nobody is to look.
@@ -213,5 +241,9 @@ fn room(node: usize, class: usize) -> Value {
 
 async fn make<K: Clone + std::fmt::Debug + Serialize + DeserializeOwned>(api: &Api<K>, object: Value) -> Result<()> {
     let (object, create) = (serde_json::from_value(object)?, PostParams::default());
-    answered(|| api.create(&create, &object)).await.map(drop).context("make an object of the scheduler's")
+    match answered(|| api.create(&create, &object)).await {
+        // The answer to an earlier try was lost.
+        Err(kube::Error::Api(status)) if status.code == 409 => Ok(()),
+        made => made.map(drop).context("make an object of the scheduler's"),
+    }
 }

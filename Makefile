@@ -46,6 +46,8 @@ SEED ?= $(shell od -An -N3 -tu4 /dev/urandom | tr -d ' ')
 export KOSMOS_CSI_ORDER := $(SEED)
 TRIPLE := $(shell rustc -vV | sed -n 's/^host: //p' | tr 'a-z-' 'A-Z_')
 DRAWN = CARGO_TARGET_$(TRIPLE)_RUNNER='env RUSTC_BOOTSTRAP=1' $(CARGO) test
+# All that measures and is measured is built at once: each alone would have dependencies of other features, which take minutes.
+RELEASE := $(CARGO) build --release --workspace --bins --example bench --example clusters
 # What the bench is to do, and for how long at most: what is left is done by the same command.
 BENCH = $(TARGET)/release/examples/bench $(if $(MINUTES),--minutes $(MINUTES))
 SUBJECTS ?= member-driver mock-driver bare-accepted kosmos-csi-accepted kosmos-csi-account
@@ -145,29 +147,23 @@ sanity: ## csi-sanity against the driver on real clusters
 	@$(MAKE) e2e ONLY=sanity
 
 .PHONY: bench
-bench: tools ## What the driver costs beside the least that a driver can do, in turns on real API servers, with the release build: an hour and a quarter, in shares with MINUTES=<number>; ARGS=<options of bench --help>; also target/bench.json
-	@$(call say,release build)
-	@time $(CARGO) build --release --workspace --bins --example bench --example clusters
+bench: bench-tools ## What the driver costs beside the least that a driver can do, in turns on real API servers, with the release build: an hour and a quarter, in shares with MINUTES=<number>; ARGS=<options of bench --help>; also target/bench.json
 	@$(call say,bench)
 	@time $(BENCH) $(ARGS)
 	@$(if $(MINUTES)$(ARGS),true,$(MAKE) bench-chain)
 
 .PHONY: bench-chain
-bench-chain: tools ## What the whole chain takes, from a claim of the host to its being bound, beside a member's own
+bench-chain: bench-tools ## What the whole chain takes, from a claim of the host to its being bound, beside a member's own
 	@$(call say,the whole chain)
 	@time $(CARGO) test --release --workspace --test e2e chain -- --ignored --nocapture
 
 .PHONY: bench-subjects
-bench-subjects: tools ## The same with other CSI drivers and other forms of this one beside it, one and a hundred callers; also target/bench-subjects.json
-	@$(call say,release build)
-	@time $(CARGO) build --release --workspace --bins --example bench --example clusters
+bench-subjects: bench-tools ## The same with other CSI drivers and other forms of this one beside it, one and a hundred callers; also target/bench-subjects.json
 	@$(call say,bench)
 	@time $(BENCH) --callers 1,100 --delays 0 --json $(TARGET)/bench-subjects.json $(SUBJECTS:%=--subject tests/bench/subjects/%.json) $(ARGS)
 
 .PHONY: bench-members
-bench-members: ## The driver with 1, 100 and 1,000 simulated members: memory, files, processor and requests while nothing happens, and how it starts, also where one in ten is dead: three quarters of an hour; MINUTES, ARGS; also target/bench-members.json
-	@$(call say,release build)
-	@time $(CARGO) build --release --bin kosmos-csi --example bench
+bench-members: bench-build ## The driver with 1, 100 and 1,000 simulated members: memory, files, processor and requests while nothing happens, and how it starts, also where one in ten is dead: three quarters of an hour; MINUTES, ARGS; also target/bench-members.json
 	@$(call say,members)
 	@time $(BENCH) --rounds 3 --members $(MEMBERS_OF_BENCH) $(ARGS)
 
@@ -177,21 +173,16 @@ bench-goals: ## What is to hold with 1,000 simulated members, on a quiet machine
 	@time tests/goals.sh $(PARTS)
 
 .PHONY: bench-scheduler
-bench-scheduler: tools ## How the real scheduler fares among 1,000 virtual nodes that tell of their room, and where they need not: a quarter of an hour; MINUTES, ARGS; also target/bench-scheduler.json
-	@$(call say,release build)
-	@time $(CARGO) build --release --example bench --example clusters
+bench-scheduler: bench-tools ## How the real scheduler fares among 1,000 virtual nodes that tell of their room, and where they need not: a quarter of an hour; MINUTES, ARGS; also target/bench-scheduler.json
 	@$(call say,scheduler)
 	@time $(BENCH) --scheduler 1000 $(ARGS)
 
 .PHONY: bench-page
-bench-page: ## Put tables of what these and `bench-goals` have seen into docs/design/limits.md, with what was not seen yet
-	@$(CARGO) build --release --example bench
+bench-page: bench-build ## Put tables of what these and `bench-goals` have seen into docs/design/limits.md, with what was not seen yet
 	@$(TARGET)/release/examples/bench page docs/design/limits.md $(RESULTS:%=--of $(TARGET)/%.json)
 
 .PHONY: scale
-scale: ## The driver with 100, 10,000 and 100,000 volumes and the agent with 1,000 members, all simulated: start, memory, rate
-	@$(call say,release build)
-	@time $(CARGO) build --release --bin kosmos-csi --example bench
+scale: bench-build ## The driver with 100, 10,000 and 100,000 volumes and the agent with 1,000 members, all simulated: start, memory, rate
 	@$(call say,scale)
 	@time $(TARGET)/release/examples/bench --scale
 	@$(call say,a thousand members)
@@ -267,6 +258,16 @@ build:
 	@time { $(CARGO) build --workspace --bins --example clusters --no-default-features; \
 		mkdir -p $(TARGET)/debug/image; ln -f $(TARGET)/debug/kosmos-csi $(TARGET)/debug/image/kosmos-csi; \
 		$(CARGO) build --workspace --all-targets; }
+
+.PHONY: bench-build
+bench-build:
+	@$(call say,release build)
+	@time $(RELEASE)
+
+.PHONY: bench-tools
+bench-tools: bench-build
+	@$(call say,what real clusters need)
+	@time { $(TARGET)/release/examples/clusters packages; $(TARGET)/release/examples/clusters build; }
 
 .PHONY: all-tests
 all-tests:

@@ -19,8 +19,9 @@ parts() {
     echo agent-of-a-thousand
 }
 
+# As the Makefile has it: built otherwise, its dependencies have other features and are built again.
 build() {
-    $cargo build --release --bin kosmos-csi --example bench
+    $cargo build --release --workspace --bins --example bench --example clusters
 }
 
 # `make bench-page` reads what was seen.

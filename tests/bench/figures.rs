@@ -12,6 +12,7 @@ mod conditions;
 mod goals;
 mod measure;
 mod page;
+mod question;
 mod report;
 mod sheet;
 
@@ -21,6 +22,7 @@ use std::{
 };
 
 use measure::{Load, OF_ACCEPTED, OF_BARE, PROCESSOR, RATE, Run, TURN, median, percentile};
+use question::{Question, idle};
 use report::{Row, missed};
 use serde_json::{Value, json};
 use sheet::Sheet;
@@ -119,6 +121,16 @@ fn a_run_that_is_no_share_begins_anew_and_takes_nothing_away() {
     for (kept, subject) in [("before-1.json", "1"), ("before-2.json", "2"), ("json", "3")] {
         assert_eq!(Sheet::read(&file.with_extension(kept)).unwrap().subjects(PART), [subject]);
     }
+}
+
+#[test]
+fn few_and_a_thousand_members_are_asked_within_the_time_that_the_page_says() {
+    let each = |members: usize| [Question::Idle, Question::Start].map(|ask| ask.expected(members, ask.rounds(3)));
+    let whole: Duration = [1, 100, 1000].into_iter().flat_map(each).sum();
+    assert!(whole <= Duration::from_mins(70), "{whole:?}");
+    assert_eq!([1, 999, 1000].map(|members| idle(members).as_secs() / 60), [5, 5, 15]);
+    assert!(Question::Start.expected(1000, 3) > Question::Start.expected(1000, 1), "rounds take time");
+    assert_eq!([Question::Idle, Question::Takeover].map(|ask| ask.rounds(5)), [1, 5]);
 }
 
 #[test]

@@ -128,6 +128,9 @@ async fn rate(world: &World, volumes: u32, rounds: usize, part: &str, sheet: &mu
     let beside = World::new(FEW, volumes).await?;
     let (many, _) = Replica::start(world, "many", world.names.len(), Vec::new()).await?;
     let (few, _) = Replica::start(&beside, "few", FEW, Vec::new()).await?;
+    for world in [world, &beside] {
+        world.leads().await?;
+    }
     // The first round opens connections, and is not counted.
     for round in 0..=rounds {
         let of_few = async || few.volumes(&beside, &format!("few-{round}")).await;

@@ -11,7 +11,6 @@ use tokio::time::{sleep, timeout};
 
 use super::{
     PATIENCE,
-    clusters::wait_for,
     measure::{Figures, PROCESSOR, RATE, closed_loop},
     metrics::Metrics,
     process::{memory, open_files, processor_time},
@@ -107,7 +106,7 @@ impl Replica {
 pub async fn pair(world: &World) -> Result<[Replica; 2]> {
     let all = world.names.len();
     let (leader, _) = Replica::start(world, "leader", all, Vec::new()).await?;
-    wait_for("it leads", PATIENCE, || async { Ok(world.leader().map(drop)) }).await?;
+    world.leads().await?;
     let (standby, _) = Replica::start(world, "standby", all, Vec::new()).await?;
     sleep(SETTLED).await;
     Ok([leader, standby])

@@ -37,10 +37,10 @@ use tokio::{
 use tokio_rustls::TlsAcceptor;
 
 use super::{
-    NAMESPACE,
+    NAMESPACE, PATIENCE,
     clusters::{
         certificates::{Authority, Credentials, kubeconfig},
-        logs,
+        logs, wait_for,
     },
     leaves,
     subject::{LOG, Place},
@@ -114,6 +114,11 @@ impl World {
     pub fn leader(&self) -> Option<String> {
         let lease = self.host.get("leases.coordination.k8s.io", DRIVER_NAMESPACE, "kosmos-csi-leader")?;
         Some(text(&lease, "/spec/holderIdentity").to_owned()).filter(|holder| !holder.is_empty())
+    }
+
+    /// Until somebody does it: who does not yet asks the host for a list of its volumes before it deletes one.
+    pub async fn leads(&self) -> Result<()> {
+        wait_for("a replica leads", PATIENCE, || async { Ok(self.leader().map(drop)) }).await
     }
 
     /// Whether the leaf with this handle says that the host has a volume for it.

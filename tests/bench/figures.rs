@@ -133,26 +133,46 @@ fn few_and_a_thousand_members_are_asked_within_the_time_that_the_page_says() {
     assert_eq!([Question::Idle, Question::Takeover].map(|ask| ask.rounds(5)), [1, 5]);
 }
 
+const EMPTY: &str =
+    "before\n<!-- what the bench has seen: `make bench-page` writes it -->\n\nold\n\n<!-- the end of that -->\nafter\n";
+
+/// In so many rounds.
+fn seen(subject: &str, rates: &[f64]) -> Sheet {
+    let (_folder, file) = results();
+    let mut sheet = begun(&file, true, "a", "2026-12-01 10:00 UTC");
+    for rate in rates {
+        sheet.add(PART, subject, &[(RATE, *rate), (TURN, 30.0)]);
+    }
+    sheet
+}
+
 #[test]
 fn a_page_has_what_was_seen_and_the_names_of_what_was_not() {
-    let page =
-        "before\n<!-- what the bench has seen: `make bench-page` writes it -->\nold\n<!-- the end of that -->\nafter\n";
-    let (_folder, file) = results();
-    let mut one = begun(&file, true, "a", "2026-12-01 10:00 UTC");
-    one.add(PART, OWN, &[(RATE, 120.0), (TURN, 30.0)]);
-    let mut other = begun(&file, true, "a", "2026-12-02 10:00 UTC");
-    other.add("idle", "leader", &[("memory (MB)", 90.0)]);
-    other.add("idle", "leader", &[("memory (MB)", 92.0)]);
-    let tables = page::told_of(&[one, other], &["bench-scheduler".to_owned()]);
-    let written = page::put(page, &tables).unwrap();
-    assert!(written.starts_with("before\n<!--") && written.ends_with("<!-- the end of that -->\nafter\n"), "{written}");
-    assert!(written.contains("Seen from 2026-12-01 10:00 UTC to 2026-12-02 10:00 UTC: commit a"), "{written}");
-    assert_eq!(written.matches("- Nobody is at home.").count(), 1, "the same head is told once: {written}");
-    assert!(
-        written.contains("| 1 callers, 300 volumes: 1 round | `kosmos-csi` |\n|---|---|\n| volumes a second | 120 |\n")
-    );
-    assert!(written.contains("| idle: 2 rounds | `leader` |\n|---|---|\n| memory (MB) | 90.0 (90.0 to 92.0) |\n"));
-    assert!(written.contains("Nothing was seen yet of `bench-scheduler`."), "{written}");
-    assert!(!written.contains("\nold\n") && !written.contains(TURN), "{written}");
-    assert!(page::put("a page without marks", &tables).is_err());
+    let all =
+        [("bench", Some(seen(OWN, &[120.0]))), ("bench-subjects", Some(seen("other", &[9.0, 8.0]))), ("chain", None)];
+    let page = page::put(EMPTY, &all).unwrap();
+    assert!(page.starts_with("before\n<!--") && page.ends_with("<!-- the end of that -->\nafter\n"), "{page}");
+    assert_eq!(page.matches("Seen on 2026-12-01 10:00 UTC: commit a").count(), 2, "{page}");
+    assert_eq!(page.matches("- Nobody is at home.").count(), 1, "the same is told once: {page}");
+    assert!(page.contains("It is unlike life in the same as that of `bench`."), "{page}");
+    let tables = [
+        "| 1 callers, 300 volumes: 1 round | `kosmos-csi` |\n|---|---|\n| volumes a second | 120 |\n",
+        "| 1 callers, 300 volumes: 2 rounds | `other` |\n|---|---|\n| volumes a second | 8.00 (8.00 to 9.00) |\n",
+    ];
+    assert!(tables.iter().all(|table| page.contains(table)), "{page}");
+    assert!(page.contains("Nothing was seen yet of `chain`."), "{page}");
+    assert!(!page.contains("\nold\n") && !page.contains(TURN), "{page}");
+    assert!(page::put("a page without marks", &all).is_err());
+}
+
+#[test]
+fn a_page_keeps_what_was_seen_where_its_results_are_gone() {
+    let before =
+        page::put(EMPTY, &[("bench", Some(seen(OWN, &[120.0]))), ("chain", Some(seen(OWN, &[50.0])))]).unwrap();
+    let both_gone = page::put(&before, &[("bench", None), ("chain", None)]).unwrap();
+    assert_eq!(both_gone, before);
+    let after = page::put(&before, &[("bench", None), ("chain", Some(seen(OWN, &[60.0]))), ("late", None)]).unwrap();
+    let has = |rate: &str| after.contains(&format!("| volumes a second | {rate} |"));
+    assert_eq!(["120", "50.0", "60.0"].map(has), [true, false, true], "{after}");
+    assert_eq!(page::put(&after, &[("bench", None), ("chain", None), ("late", None)]).unwrap(), after);
 }

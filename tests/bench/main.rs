@@ -122,7 +122,7 @@ enum Part {
     /// Puts tables of results into a page, between the marks there
     Page {
         page: PathBuf,
-        /// Results as JSON; those that are not there are left out
+        /// Results as JSON; of those that are not there the page keeps what it has
         #[arg(long = "of", value_name = "FILE")]
         of: Vec<PathBuf>,
     },

@@ -1,6 +1,7 @@
 //! Tables of what was seen, for a page that people read: they stand between two marks in it.
 
 use std::{
+    ffi::OsStr,
     fs,
     path::{Path, PathBuf},
 };
@@ -15,6 +16,9 @@ use super::{
 
 const BEGIN: &str = "<!-- what the bench has seen: `make bench-page` writes it -->";
 const END: &str = "<!-- the end of that -->";
+/// Begins the mark of a section, and what is said of those that have none.
+const OF: &str = "<!-- of ";
+const LEFT: &str = "Nothing was seen yet of ";
 /// What stands in the JSON alone.
 const LEFT_OUT: [&str; 10] = [
     TURN,
@@ -29,53 +33,72 @@ const LEFT_OUT: [&str; 10] = [
     "memory at most (MB)",
 ];
 
-/// Those results that are there, and the names of those that are not.
+/// Of results that are not there the page keeps what it has.
 pub fn write(page: &Path, results: &[PathBuf]) -> Result<()> {
     let text = fs::read_to_string(page).with_context(|| format!("read {}", page.display()))?;
-    let (there, missing): (Vec<&PathBuf>, Vec<&PathBuf>) = results.iter().partition(|file| file.exists());
-    let sheets = there.into_iter().map(|file| Sheet::read(file)).collect::<Result<Vec<_>>>()?;
-    ensure!(!sheets.is_empty(), "none of the results is there: {results:?}");
-    let missing: Vec<String> = missing.into_iter().filter_map(|file| Some(stem(file)?.to_owned())).collect();
-    for name in &missing {
-        println!("there is nothing of {name} yet");
+    let mut seen = Vec::new();
+    for file in results {
+        let name = file.file_stem().and_then(OsStr::to_str).with_context(|| format!("name {}", file.display()))?;
+        let sheet = file.exists().then(|| Sheet::read(file)).transpose()?;
+        if sheet.is_none() {
+            println!("{} is not there: the page keeps what it has of that", file.display());
+        }
+        seen.push((name, sheet));
     }
-    let all = put(&text, &told_of(&sheets, &missing)).with_context(|| format!("write into {}", page.display()))?;
+    ensure!(seen.iter().any(|(_, sheet)| sheet.is_some()), "none of the results is there: {results:?}");
+    let all = put(&text, &seen).with_context(|| format!("write into {}", page.display()))?;
     fs::write(page, all).with_context(|| format!("write {}", page.display()))
 }
 
-fn stem(file: &Path) -> Option<&str> {
-    file.file_stem()?.to_str()
+/// The page with what was seen, by name, between its marks.
+pub fn put(page: &str, seen: &[(&str, Option<Sheet>)]) -> Result<String> {
+    let marks = page.split_once(BEGIN).and_then(|(before, rest)| Some((before, rest.split_once(END)?)));
+    let (before, (old, after)) = marks.with_context(|| format!("it has not both marks: {BEGIN} {END}"))?;
+    let (mut sections, mut missing) = (Vec::new(), Vec::new());
+    for (at, (name, sheet)) in seen.iter().enumerate() {
+        let now = sheet.as_ref().map(|sheet| tables(sheet, like(&seen[..at], sheet)));
+        match now.or_else(|| kept(old, name)) {
+            Some(section) => sections.push(format!("{}\n\n{}\n\n", mark(name), section.trim())),
+            None => missing.push(format!("`{name}`")),
+        }
+    }
+    let left = (!missing.is_empty()).then(|| format!("{LEFT}{}.\n\n", missing.join(", ")));
+    Ok(format!("{before}{BEGIN}\n\n{}{}{END}{after}", sections.concat(), left.unwrap_or_default()))
 }
 
-/// Between the marks.
-pub fn put(page: &str, tables: &str) -> Result<String> {
-    let marks = page.split_once(BEGIN).and_then(|(before, rest)| Some((before, rest.split_once(END)?.1)));
-    let (before, after) = marks.with_context(|| format!("it has not both marks: {BEGIN} {END}"))?;
-    Ok(format!("{before}{BEGIN}\n\n{tables}\n{END}{after}"))
+/// Where a section begins.
+fn mark(name: &str) -> String {
+    format!("{OF}{name} -->")
 }
 
-/// What was seen under the same conditions stands together.
-pub fn told_of(sheets: &[Sheet], missing: &[String]) -> String {
-    let alike: Vec<String> = sheets.chunk_by(|one, next| one.head() == next.head()).map(tables).collect();
-    let missing: Vec<String> = missing.iter().map(|name| format!("`{name}`")).collect();
-    let left = (!missing.is_empty()).then(|| format!("\nNothing was seen yet of {}.\n", missing.join(", ")));
-    format!("{}{}", alike.join("\n"), left.unwrap_or_default())
+/// What a page had of this name.
+fn kept(old: &str, name: &str) -> Option<String> {
+    let (_, rest) = old.split_once(&mark(name))?;
+    let end = [OF, LEFT].iter().filter_map(|next| rest.find(next)).min().unwrap_or(rest.len());
+    Some(rest[..end].to_owned())
 }
 
-/// Of one head.
-fn tables(sheets: &[Sheet]) -> String {
-    let Some(first) = sheets.first() else { return String::new() };
-    let runs: Vec<&String> = sheets.iter().flat_map(Sheet::runs).collect();
-    let when = runs.iter().min().zip(runs.iter().max()).map_or_else(String::new, |(first, last)| {
+/// Who was seen before that is unlike life in the same.
+fn like<'a>(before: &[(&'a str, Option<Sheet>)], sheet: &Sheet) -> Option<&'a str> {
+    let is_alike = |other: &Sheet| unlike_life(other.head()).eq(unlike_life(sheet.head()));
+    before.iter().find(|(_, other)| other.as_ref().is_some_and(is_alike)).map(|(name, _)| *name)
+}
+
+fn tables(sheet: &Sheet, like: Option<&str>) -> String {
+    let (first, last) = (sheet.runs().first(), sheet.runs().last());
+    let when = first.zip(last).map_or_else(String::new, |(first, last)| {
         if first == last { format!("on {first}") } else { format!("from {first} to {last}") }
     });
-    let unlike_life: Vec<String> = unlike_life(first.head()).map(|sentence| format!("- {sentence}\n")).collect();
-    let tables = sheets.iter().flat_map(|sheet| sheet.parts().into_iter().map(move |part| table(sheet, part)));
+    let sentences: Vec<String> = unlike_life(sheet.head()).map(|sentence| format!("- {sentence}\n")).collect();
+    let unlike_life = like.map_or_else(
+        || format!("In this it is unlike life:\n\n{}", sentences.concat()),
+        |name| format!("It is unlike life in the same as that of `{name}`.\n"),
+    );
+    let tables: Vec<String> = sheet.parts().into_iter().map(|part| table(sheet, part)).collect();
     format!(
-        "Seen {when}: {}. Of each the middle of all rounds, and from the least to the most; in this it is unlike life:\n\n{}{}",
-        told(first.head()),
-        unlike_life.concat(),
-        tables.collect::<String>()
+        "Seen {when}: {}. Of each the middle of all rounds, and from the least to the most. {unlike_life}{}",
+        told(sheet.head()),
+        tables.concat()
     )
 }
 

@@ -193,7 +193,7 @@ instructions: packages ## Count again how many instructions a volume takes, and 
 	@KOSMOS_CSI_WRITE_FIGURES=1 $(CARGO) test --workspace --test instructions -- --nocapture
 
 .PHONY: bench-move
-bench-move: tools ## What a copy of a volume's files costs beside plain rsync over the same folders, and a move on real clusters, with the release build
+bench-move: bench-tools ## What a copy of a volume's files costs beside plain rsync over the same folders, and a move on real clusters, with the release build
 	@$(call say,copies)
 	@time $(CARGO) test --release --workspace --test mover -- --ignored --nocapture --test-threads=1 copy_against second_pass
 	@$(call say,release build)

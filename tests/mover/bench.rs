@@ -36,6 +36,9 @@ const PAGE: usize = 4096;
 /// In a hundred bytes, of a second pass after one in a hundred has changed.
 const MOST: u64 = 5;
 
+/// After its start, at the latest.
+const SERVES: Duration = Duration::from_secs(10);
+
 /// An rsync that serves a folder, until it is dropped.
 struct Daemon(Child);
 
@@ -52,8 +55,10 @@ impl Daemon {
         let text = "use chroot = no\nuid = 0\ngid = 0\n[copy]\nread only = false\npath = ";
         fs::write(&config, format!("{text}{}\n", folder.display())).unwrap();
         let arguments = ["--daemon", "--no-detach", "--address=127.0.0.1", "--port=18730", "--config"];
-        let child = Command::new("rsync").args(arguments).arg(&config).stdin(Stdio::null()).spawn().unwrap();
+        let mut child = Command::new("rsync").args(arguments).arg(&config).stdin(Stdio::null()).spawn().unwrap();
+        let began = Instant::now();
         while std::net::TcpStream::connect("127.0.0.1:18730").is_err() {
+            assert!(child.try_wait().unwrap().is_none() && began.elapsed() < SERVES, "rsync does not serve");
             std::thread::yield_now();
         }
         Self(child)

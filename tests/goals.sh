@@ -37,7 +37,7 @@ play() {
         rate-among-a-thousand) bench "$1" --members 1000 --volumes 100 --ask rate ;;
         start-among-a-thousand) bench "$1" --members 1000 --ask start --rounds 3 ;;
         files-of-a-thousand) bench "$1" --members 1000 --ask files ;;
-        takeover-among-a-thousand) bench "$1" --members 1000 --volumes 100 --ask takeover ;;
+        takeover-among-a-thousand) bench "$1" --members 1000 --volumes 100 --ask takeover --rounds 3 ;;
         agent-of-a-hundred) bench "$1" --members 100 --ask agent ;;
         agent-of-a-thousand) bench "$1" --members 1000 --ask agent ;;
         *) echo "there is no part $1: --list shows them all" >&2 && return 2 ;;

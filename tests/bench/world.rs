@@ -48,6 +48,8 @@ use super::{
 
 const DRIVER_NAMESPACE: &str = "kosmos-csi";
 const CERTIFICATE: &str = "server";
+/// A member's own controller has bound the claim, and has nothing more to write on it.
+const BIND_COMPLETED: &str = "pv.kubernetes.io/bind-completed";
 const CLAIMS: &str = "persistentvolumeclaims";
 const VOLUMES: &str = "persistentvolumes";
 /// After a connection that could not be taken.
@@ -179,6 +181,7 @@ fn filled(host: &Cluster, name: &str, seed: u64, numbers: std::ops::Range<u32>) 
             made.and_then(|_| host.change(VOLUMES, "", &volume, |made| made["status"]["phase"] = json!("Bound")));
         let bound = bound.map_err(|error| anyhow!("volume {volume}: {error:?}"))?;
         claim["metadata"]["annotations"][HAD_VOLUME] = json!(text(&bound, "/metadata/uid"));
+        claim["metadata"]["annotations"][BIND_COMPLETED] = json!("yes");
         objects.extend([(CLAIMS.to_owned(), claim), (VOLUMES.to_owned(), leaf_volume)]);
     }
     Ok(Cluster::restored(name, seed, objects))

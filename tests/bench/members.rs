@@ -55,7 +55,7 @@ async fn answer(question: Question, members: usize, rounds: usize, plan: &Plan, 
         Question::Agent => Box::pin(agent::measure(&mut world, &part, sheet)).await,
     };
     if done.is_err() {
-        println!("logs of the drivers: {}", world.keep_logs()?.display());
+        println!("logs of the drivers: {}", world.keep_logs(&part)?.display());
     }
     done
 }

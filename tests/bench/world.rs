@@ -140,9 +140,9 @@ impl World {
         Ok(())
     }
 
-    /// What each process among these clusters said in its last life, in place of what was kept before.
-    pub fn keep_logs(&self) -> Result<PathBuf> {
-        let kept = logs::folder()?.join(KEPT);
+    /// What each process among these clusters said in its last life, in place of what was kept before of what is called so.
+    pub fn keep_logs(&self, part: &str) -> Result<PathBuf> {
+        let kept = logs::folder()?.join(KEPT).join(part.replace([' ', ','], "-"));
         drop(fs::remove_dir_all(&kept));
         fs::create_dir_all(&kept).with_context(|| format!("make {}", kept.display()))?;
         for own in fs::read_dir(&self.place.folder).context("list the folders of drivers")?.flatten() {

@@ -1,16 +1,22 @@
 //! The same driver behind the real external-provisioner, which has its part of a processor as well: claims of the host that are made at
 //! once, until each has its volume.
 
-use std::{collections::HashSet, path::Path, process::Command, time::Instant};
+use std::{
+    collections::HashSet,
+    path::Path,
+    process::Command,
+    time::{Duration, Instant},
+};
 
 use anyhow::{Context, Result};
 use futures::TryStreamExt;
 use kube::ResourceExt;
 use kube::api::{ListParams, WatchEvent, WatchParams};
+use tokio::time::{sleep, timeout};
 
 use super::{
     PATIENCE,
-    clusters::wait_for,
+    again::answered,
     measure::{Figures, RATE, TURN},
     process::{Apart, memory},
     provisioner::{Host, HostClaim},
@@ -19,6 +25,7 @@ use super::{
 };
 
 pub const CLAIMS: usize = 300;
+const LOOK: Duration = Duration::from_millis(50);
 
 /// What the chart gives it, but for what concerns several replicas, health and capacity.
 const FLAGS: [&str; 7] = [
@@ -100,15 +107,21 @@ async fn all_have_volumes(host: &Host, claims: &[HostClaim]) -> Result<()> {
         }
         anyhow::Ok(())
     };
-    tokio::time::timeout(PATIENCE, seen).await.context("wait until all claims have volumes")?
+    timeout(PATIENCE, seen).await.context("wait until all claims have volumes")?
 }
 
+/// Looked at as often as the time that is told has to be right.
 async fn all_are_gone(host: &Host, claims: &[HostClaim]) -> Result<()> {
-    let volumes = host.of_volumes();
+    let (volumes, all) = (host.of_volumes(), ListParams::default());
     let ours: HashSet<String> = claims.iter().map(HostClaim::volume).collect();
-    wait_for("all volumes are gone from the host", PATIENCE, || async {
-        let left = volumes.list_metadata(&ListParams::default()).await?;
-        Ok((!left.items.iter().any(|volume| ours.contains(&volume.name_any()))).then_some(()))
-    })
-    .await
+    let gone = async {
+        loop {
+            let left = answered(|| volumes.list_metadata(&all)).await?;
+            if !left.items.iter().any(|volume| ours.contains(&volume.name_any())) {
+                return anyhow::Ok(());
+            }
+            sleep(LOOK).await;
+        }
+    };
+    timeout(PATIENCE, gone).await.context("wait until all volumes are gone from the host")?
 }

@@ -9,7 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use csi::v1::Volume;
 use k8s_openapi::api::core::v1::PersistentVolume;
 use kube::{Api, api::ListParams};
@@ -18,7 +18,7 @@ use tokio::{net::TcpStream, task::JoinSet};
 
 use super::{
     MEMBER, PATIENCE,
-    clusters::{kubernetes, wait_for},
+    clusters::{kubernetes, wait::Hopeless, wait_for},
     measure::{Figures, Load, OVER_BIND_LAST, OVER_BIND_MIDDLE, RATE, Run, TURN, closed_loop, percentile},
     meters::Meters,
     outside::ACCOUNT,
@@ -81,8 +81,17 @@ impl Stage {
         let told = folder.join("bound.told");
         // What an earlier binder has told there is not this one's.
         drop(fs::remove_file(&told));
-        let binder = Apart::start([Path::new("bind"), &direct, &told])?;
-        let heard = wait_for("the binder works", PATIENCE, || async { Heard::from(&told).map(Some) }).await?;
+        let mut binder = Apart::start([Path::new("bind"), &direct, &told])?;
+        let heard = wait_for("the binder works", PATIENCE, || {
+            let (ended, told) = (binder.ended(), &told);
+            async move {
+                if let Some(status) = ended? {
+                    bail!(Hopeless(format!("the binder has ended, {status}")));
+                }
+                Heard::from(told).map(Some)
+            }
+        });
+        let heard = heard.await?;
         let meters = Meters::of_fleet(fleet, binder.id(), apart.first().map(Apart::id))?;
         apart.push(binder);
         let volumes = Api::all(kubernetes::client(&direct).await?);

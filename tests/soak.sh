@@ -3,8 +3,8 @@
 # again on the same files with the same settings: ended at any moment, it goes on where it was. --list shows how far it is.
 set -eu -o pipefail
 cd "$(dirname "$0")/.."
-# What `make bench-page` writes, and no part reads.
-besides=(':(exclude)docs/design/limits.md')
+# Pages, and tests that no part plays.
+besides=(':(exclude,glob)**/*.md' ':(exclude)tests/e2e' ':(exclude)tests/bench' ':(exclude)tests/goals.sh' ':(exclude)tests/faults-real.sh')
 . tests/parts.sh
 operations=${KOSMOS_CSI_FAULTED_OPERATIONS:-1000000}
 first=${KOSMOS_CSI_SEED:-1}

@@ -268,12 +268,7 @@ pub async fn all_with_any(host: &Host, handles: &BTreeSet<&str>) -> Result<Vec<H
 
 /// The handles of all of them. Reads all volumes: only for rare cases.
 pub async fn handles(host: &Host) -> Result<HashSet<Box<str>>> {
-    Ok(each_handle(host).await?.into_iter().collect())
-}
-
-/// As often as there are volumes with it.
-pub(super) async fn each_handle(host: &Host) -> Result<Vec<Box<str>>> {
-    all(host, |volume| HostVolume::new(&volume).map(|volume| volume.handle)).await
+    Ok(all(host, |volume| HostVolume::new(&volume).map(|volume| volume.handle)).await?.into_iter().collect())
 }
 
 /// The handle of a volume that has moved, and is elsewhere than this one says. It keeps its name, of which its digits are made: those that
@@ -297,9 +292,20 @@ async fn volume_with(host: &Host, handle: &str) -> Result<Option<CSIPersistentVo
 /// Of all volumes what is wanted. Page by page: a host with many has not written the whole list before an answer must have begun, and all of
 /// them at once have no room in memory.
 pub(super) async fn all<T>(host: &Host, wanted: impl Fn(PersistentVolume) -> Option<T>) -> Result<Vec<T>> {
+    all_of(&unlabelled(host), wanted).await
+}
+
+/// The same, as somebody reads them.
+pub(super) async fn all_of<R, T>(
+    volumes: &Api<Trimmed<PersistentVolume, R>>,
+    wanted: impl Fn(PersistentVolume) -> Option<T>,
+) -> Result<Vec<T>>
+where
+    R: Reads + Clone + std::fmt::Debug,
+{
     let (mut all, mut page) = (Vec::new(), ListParams::default().limit(PAGE));
     loop {
-        let listed = unlabelled(host).list(&page).await.map_err(|error| unread("list volumes", &error))?;
+        let listed = volumes.list(&page).await.map_err(|error| unread("list volumes", &error))?;
         all.extend(listed.items.into_iter().filter_map(|volume| wanted(volume.into_object())));
         match listed.metadata.continue_.filter(|token| !token.is_empty()) {
             Some(token) => page = page.continue_token(&token),

@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use simulate::{Backup, text};
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 use tonic::Code;
 
 use super::{
-    CLAIM, CLAIMS, DATA, MOVES, STEP, Story, VOLUMES, at_the_end,
+    CLAIM, CLAIMS, DATA, MOVES, REMOVED, STEP, Story, VOLUMES, at_the_end,
     forgotten::SURE,
     gone::{SEEN, approves, condition, told},
     hands::{TRIED, calls_off, copies, mover_begins},
@@ -22,6 +22,7 @@ use crate::{
     bench::SHOP,
     caller::Script,
     rolled_back::{roll_back, roll_back_member},
+    shared::release,
     virtual_time,
 };
 
@@ -185,37 +186,84 @@ fn source_whose_time_has_passed_is_kept_where_the_copy_is_as_a_backup_of_before_
 
 const HAD: &str = "kosmos.csi.io/had-pv";
 
-/// The first of its leaves has the handle of now, and says that a volume of the host had it.
+/// Its member has the first of its leaves again, which has the handle of now, and says that a volume of the host had it: by the handle,
+/// or by its UID. The driver knows of the host's volume what that says.
+async fn with_its_leaf_of_before(says_handle: bool) -> Story {
+    let mut story = Story::new(Script { places: vec![0], ..Script::new(CLAIM) }).await;
+    let handle = story.caller.handle().unwrap().to_owned();
+    let had = if says_handle { handle } else { uid(&story) };
+    says_it_had(&story, &had);
+    let backup = story.bench.members[0].backup();
+    goes_through(&story, [1, 0].into_iter()).await;
+    for key in ["leafClaimUID", "leafVolume"] {
+        let told = text(&story.host_volume(), &format!("/spec/csi/volumeAttributes/{key}")).to_owned();
+        story.caller.garble_context(key, &told);
+    }
+    roll_back(&story.bench, &backup);
+    sleep(SEEN).await;
+    assert_eq!(story.found(), Ok((0, "round 0".to_owned())), "what it held is older");
+    story
+}
+
+fn uid(story: &Story) -> String {
+    text(&story.host_volume(), "/metadata/uid").to_owned()
+}
+
+fn says_it_had(story: &Story, volume: &str) {
+    let say = |claim: &mut Value| claim["metadata"]["annotations"][HAD] = json!(volume);
+    story.bench.members[0].change(CLAIMS, SHOP, CLAIM, say).unwrap();
+}
+
 #[test]
 fn leaf_of_before_its_volume_moved_away_and_back_is_given_to_no_node_until_somebody_says_that_it_is_meant() {
     for says_handle in [true, false] {
         virtual_time::run(1, async {
-            let mut story = Story::new(Script { places: vec![0], ..Script::new(CLAIM) }).await;
-            let (member, handle) = (story.bench.members[0].clone(), story.caller.handle().unwrap().to_owned());
-            let uid = |story: &Story| text(&story.host_volume(), "/metadata/uid").to_owned();
-            let says = |had: String| {
-                member.change(CLAIMS, SHOP, CLAIM, |claim| claim["metadata"]["annotations"][HAD] = json!(had)).unwrap()
-            };
-            says(if says_handle { handle } else { uid(&story) });
-            let backup = member.backup();
-            goes_through(&story, [1, 0].into_iter()).await;
-            for key in ["leafClaimUID", "leafVolume"] {
-                let told = text(&story.host_volume(), &format!("/spec/csi/volumeAttributes/{key}")).to_owned();
-                story.caller.garble_context(key, &told);
-            }
-            roll_back(&story.bench, &backup);
-            sleep(SEEN).await;
-            assert_eq!(story.found(), Ok((0, "round 0".to_owned())), "what it held is older");
+            let mut story = with_its_leaf_of_before(says_handle).await;
             let node = story.caller.node();
             let refused = story.caller.publish(&node).await.unwrap_err();
             assert_eq!(refused.code(), Code::FailedPrecondition, "{refused}");
             let told = format!("{HAD}={}", uid(&story));
             assert!(refused.message().contains("may be of before its volume was moved"), "{refused}");
             assert!(refused.message().contains(&told), "{refused}");
-            says(uid(&story));
+            says_it_had(&story, &uid(&story));
             sleep(STEP).await;
             story.caller.publish(&node).await.unwrap();
             story.caller.unpublish().await.unwrap();
         });
     }
+}
+
+/// It was to be kept, and may be all there is. Asked at once, the driver goes by its watch of the host, and after a silence by a list.
+#[test]
+fn leaf_of_before_its_volume_moved_away_and_back_is_not_removed_until_somebody_says_that_it_is_meant() {
+    for says_handle in [true, false] {
+        virtual_time::run(1, async {
+            let mut story = with_its_leaf_of_before(says_handle).await;
+            let leaf_volume = volume_of(&story);
+            release(&story.bench, &story.caller).await;
+            for silence in [Duration::ZERO, SEEN] {
+                sleep(silence).await;
+                let refused = story.caller.delete(story.caller.handle().unwrap()).await.unwrap_err();
+                assert_eq!(refused.code(), Code::FailedPrecondition, "{refused}");
+                let told = format!("{HAD}={}", uid(&story));
+                assert!(refused.message().contains("may be of before its volume was moved"), "{refused}");
+                assert!(refused.message().contains(&told), "{refused}");
+                let there = story.bench.members[0].get(VOLUMES, "", &leaf_volume).unwrap();
+                assert!(there["metadata"]["deletionTimestamp"].is_null(), "{there}\n{}", story.trace());
+                assert_eq!(volume_of(&story), leaf_volume, "{}", story.trace());
+            }
+            says_it_had(&story, &uid(&story));
+            sleep(STEP).await;
+            assert!(timeout(REMOVED, story.caller.reclaim()).await.is_ok(), "{}", story.trace());
+            assert!(story.bench.members[0].get(VOLUMES, "", &leaf_volume).is_none(), "{}", story.trace());
+            assert_eq!(story.kept(1), ["round 1"], "{}", story.trace());
+        });
+    }
+}
+
+/// The leaf's, in the first member: its claim is not on its way out.
+fn volume_of(story: &Story) -> String {
+    let claim = story.bench.members[0].get(CLAIMS, SHOP, CLAIM).unwrap();
+    assert!(claim["metadata"]["deletionTimestamp"].is_null(), "{claim}");
+    text(&claim, "/spec/volumeName").to_owned()
 }

@@ -92,20 +92,19 @@ async fn is_the_one(provisioner: &Provisioner, handle: &str, found: &FoundLeaf) 
     }
 }
 
-/// Where a volume has moved away and back, the leaf of before has the handle of now, and whoever restores that has pods find old data.
-/// `told`: what the host keeps with its volume.
+/// Where a volume has moved away and back, the leaf of before has the handle of now, and whoever restores that has pods find old data, or
+/// has it removed in the place of what is there. `told`: what the host keeps with its volume.
 pub(super) async fn is_since_its_move(
     provisioner: &Provisioner,
-    found: &FoundLeaf,
+    leaf: &MemberClient,
+    (hash, claim): (VolumeHash, &ClaimRow),
     handle: &str,
     told: Option<&GivenOut>,
 ) -> Result<()> {
-    let is_meant = |told: &&GivenOut| !found.imported && found.claim.is_another(&told.claim_uid, &told.volume);
-    let Some(told) = told.filter(is_meant) else { return Ok(()) };
-    let leaf = found.leaf()?;
-    let Some(read) = leaf::claim::read(leaf, &found.claim.place).await? else { return Ok(()) };
+    let Some(told) = told.filter(|told| claim.is_another(&told.claim_uid, &told.volume)) else { return Ok(()) };
+    let Some(read) = leaf::claim::read(leaf, &claim.place).await? else { return Ok(()) };
     let name = read.metadata.annotations.as_ref().and_then(|notes| notes.get(ownership::NAME));
-    let Some(name) = name.filter(|name| VolumeHash::new(&provisioner.host.id, name) == found.hash) else {
+    let Some(name) = name.filter(|name| VolumeHash::new(&provisioner.host.id, name) == hash) else {
         return Ok(());
     };
     let claim = ClaimRow::new(&read);

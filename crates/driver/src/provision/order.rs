@@ -4,11 +4,12 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::Provisioner;
+use super::{Provisioner, find};
 use domain::{
     error::{Error, Result},
     volume::{VolumeHash, VolumeId, plan::Removal},
 };
+use host::volume::{GivenOutDigest, HostVolume};
 use leaf::{
     MemberClient,
     identity::is_leaf_of,
@@ -66,13 +67,19 @@ impl Order {
         }
     }
 
-    /// Whoever asked has looked at one of them, and not at the others. A leaf that was never given out has none.
-    async fn is_of_several(&self, provisioner: &Provisioner) -> Result<bool> {
-        Ok(self.given_out && provisioner.shared_handles.have(&provisioner.host, &self.handle, self.asked).await?)
+    /// Whoever asked has looked at one volume of the host with the handle, and not at others, nor at the leaf: where a move has made that volume,
+    /// another leaf than its own may be at the place. One that was never given out has none.
+    async fn is_to_be_looked_at(&self, provisioner: &Provisioner, row: &Row) -> Result<bool> {
+        if !self.given_out {
+            return Ok(false);
+        }
+        let there = provisioner.shared_handles.with(&provisioner.host, &self.handle, self.asked).await?;
+        Ok(there.shared || row.claim.as_ref().is_some_and(|claim| is_another(there.leaf, claim)))
     }
 
     /// Right before a step by which data may go: no volume of the host wants the leaf now. A leaf volume that is kept for the
-    /// host may be so since the removal was asked for: there nobody is believed, nor where several volumes of the host have the handle.
+    /// host may be so since the removal was asked for: there nobody is believed, nor where several volumes of the host have the handle, nor of
+    /// another leaf than the one that was given out.
     pub(super) async fn still_stands(
         &self,
         provisioner: &Provisioner,
@@ -84,7 +91,7 @@ impl Order {
         let is_kept = row.volume.as_ref().is_some_and(|volume| volume.follows || volume.healing || volume.removal);
         let is_believed = || self.asked.elapsed() < BELIEVED && !is_kept;
         // To ask that may take longer than anybody is believed.
-        if is_believed() && !self.is_of_several(provisioner).await? && is_believed() {
+        if is_believed() && !self.is_to_be_looked_at(provisioner, row).await? && is_believed() {
             return Ok(());
         }
         let volumes = host::volume::all_with(&provisioner.host, &self.handle).await?;
@@ -99,6 +106,9 @@ impl Order {
                 "PersistentVolume {}, a volume of the host with handle {}, is retained or in use again: its leaf is not removed{way_out}",
                 volume.name, self.handle
             )));
+        }
+        if let Some(claim) = row.claim.as_ref().filter(|_| self.given_out) {
+            is_of_now(provisioner, leaf, (hash, claim), &self.handle, &volumes).await?;
         }
         if self.given_out && volumes.is_empty() && is_waited_for(provisioner, leaf, hash, row).await? {
             return Err(Error::InProgress(format!(
@@ -129,4 +139,27 @@ async fn is_waited_for(provisioner: &Provisioner, leaf: &MemberClient, hash: Vol
     };
     let claim = host::claim::read(&provisioner.host, &made_for.claim, &made_for.volume).await?;
     Ok(claim.is_some_and(|claim| claim.uid == made_for.uid && claim.volume.is_none()))
+}
+
+fn is_another(told: Option<GivenOutDigest>, claim: &ClaimRow) -> bool {
+    told.is_some_and(|told| told.is_another(claim.uids(), claim.volume()))
+}
+
+/// A leaf of before its volume has moved away and back, as its member was restored, is a source that was to be kept, and may be all there
+/// is. `volumes`: those of the host with the handle.
+async fn is_of_now(
+    provisioner: &Provisioner,
+    leaf: &MemberClient,
+    (hash, claim): (VolumeHash, &ClaimRow),
+    handle: &str,
+    volumes: &[HostVolume],
+) -> Result<()> {
+    let Some(volume) = volumes.iter().find(|volume| is_another(volume.leaf, claim)) else { return Ok(()) };
+    let told = host::volume::read(&provisioner.host, &volume.name).await?.and_then(|live| live.given_out);
+    match find::is_since_its_move(provisioner, leaf, (hash, claim), handle, told.as_ref()).await {
+        Err(Error::Refused(why)) => Err(Error::Refused(format!(
+            "{why}. It is not removed before that. If it is to stay, give the host's volume the policy Retain and delete that by hand"
+        ))),
+        other => other,
+    }
 }

@@ -52,7 +52,10 @@ pub async fn publish(
 ) -> Result<BTreeMap<String, String>> {
     let mut found = find::to_change(provisioner, &wanted.volume).await?;
     let told = GivenOut::read(&wanted.context);
-    find::is_since_its_move(provisioner, &found, &wanted.volume, told.as_ref()).await?;
+    if !found.imported {
+        let row = (found.hash, &found.claim);
+        find::is_since_its_move(provisioner, found.leaf()?, row, &wanted.volume, told.as_ref()).await?;
+    }
     if found.claim.is_copy_of_a_move() && is_led_to(provisioner, &found, &wanted.volume).await? {
         // Its mark goes soon, and the pod waits for nothing else.
         found.claim.moving = None;

@@ -114,7 +114,7 @@ pub async fn volume_moves_there_and_back(fleet: &Fleet) -> Result<()> {
     keeps(fleet, &first, trip / 2 - 1).await?;
     Box::pin(told.is_nothing_wrong(fleet)).await?;
     end(fleet, trip, Some(&first)).await?;
-    told.has_seen_the_end(fleet)
+    told.has_seen_the_end(host).await
 }
 
 /// By force neither: nobody else knows by what.

@@ -20,11 +20,13 @@ use kube::{
 use tokio::time::timeout;
 
 use super::{CLAIM, MOVED, NAMESPACE, PATIENCE};
-use crate::clusters::{AuditMark, Cluster, Fleet, wait_for};
+use crate::clusters::{AuditEntry, AuditMark, Cluster, Fleet, wait_for};
 
 const YARD: &str = "kosmos-csi-movers";
 /// With this the driver's accounts begin in a member, and those of movers.
 const OURS: &str = "system:serviceaccount:kosmos-csi";
+/// So the host's sidecars say who they are.
+const SIDECAR: &str = "csi-";
 /// In the paths of its logs.
 const CONTROLLER: &str = "kosmos-csi-controller";
 
@@ -34,9 +36,12 @@ type Key = [String; 2];
 pub(super) struct Told {
     /// Of each member.
     since: Vec<AuditMark>,
+    since_in_host: AuditMark,
     keys: Vec<Key>,
     /// Of movers, whose logs go with them: what each pod has said.
     logs: Vec<(String, String)>,
+    /// Its name in the host.
+    name: String,
     /// With which all handles of the volume end.
     volume: String,
 }
@@ -46,11 +51,12 @@ impl Told {
         let host = fleet.host();
         let since = try_join_all(fleet.members().iter().map(Cluster::audit_mark)).await?;
         let of_claim = ["-n", NAMESPACE, "get", "pvc", CLAIM, "-o", "jsonpath={.spec.volumeName}"];
-        let volume = host.kubectl(&of_claim).await?;
-        let handle = host.kubectl(&["get", "pv", &volume, "-o", "jsonpath={.spec.csi.volumeHandle}"]).await?;
+        let name = host.kubectl(&of_claim).await?;
+        let handle = host.kubectl(&["get", "pv", &name, "-o", "jsonpath={.spec.csi.volumeHandle}"]).await?;
         let hash = handle.rsplit('/').next().filter(|hash| hash.len() == 16);
         let volume = hash.with_context(|| format!("handle {handle:?} ends with no hash"))?.to_owned();
-        Ok(Self { since, keys: Vec::new(), logs: Vec::new(), volume })
+        let since_in_host = host.audit_mark().await?;
+        Ok(Self { since, since_in_host, keys: Vec::new(), logs: Vec::new(), name, volume })
     }
 
     /// Beside a move: both keys, and all that its movers say.
@@ -71,15 +77,13 @@ impl Told {
         let has_heard = |role: &str| heard.iter().any(|pod| pod.starts_with(role));
         let are_both = has_heard("send-") && has_heard("receive-");
         ensure!(self.keys.len() >= 2 && are_both, "{} keys were read, and of movers heard {heard:?}", self.keys.len());
-        ensure!(!logs_of(fleet.host()).is_empty(), "there are no logs of the controllers");
         let with_key = self.logs.iter().filter(|(_, log)| self.has_key(log));
         let mut places: Vec<String> = with_key.map(|(pod, _)| format!("the log of {pod}")).collect();
         for cluster in fleet.clusters() {
             places.extend(self.keys_in(cluster).await?);
         }
         ensure!(places.is_empty(), "keys of movers are in {places:#?}");
-        let deletions = self.deletions(fleet.host());
-        ensure!(deletions.is_empty(), "the volume was to be deleted: {deletions:#?}");
+        self.nobody_deletes_it(fleet.host()).await?;
         for (member, since) in fleet.members().iter().zip(&self.since) {
             let entries = member.audit_since(*since).await?;
             let ours: Vec<_> = entries.iter().filter(|entry| entry.user.starts_with(OURS)).collect();
@@ -91,9 +95,20 @@ impl Told {
         Ok(())
     }
 
+    /// Before the claim is deleted: no log has such a call, as far as those are left of who was killed, and no sidecar of the host does what
+    /// it does once that is answered.
+    pub(super) async fn nobody_deletes_it(&self, host: &Cluster) -> Result<()> {
+        ensure!(!logs_of(host).is_empty(), "there are no logs of the controllers");
+        let (deletions, removals) = (self.deletions(host), self.removals(host).await?);
+        ensure!(deletions.is_empty(), "the volume was to be deleted: {deletions:#?}");
+        ensure!(removals.is_empty(), "the volume was removed: {removals:#?}");
+        Ok(())
+    }
+
     /// Once it is gone: it would have been seen before, too.
-    pub(super) fn has_seen_the_end(&self, fleet: &Fleet) -> Result<()> {
-        ensure!(!self.deletions(fleet.host()).is_empty(), "no log tells that volume {} was deleted", self.volume);
+    pub(super) async fn has_seen_the_end(&self, host: &Cluster) -> Result<()> {
+        ensure!(!self.deletions(host).is_empty(), "no log tells that volume {} was deleted", self.volume);
+        ensure!(!self.removals(host).await?.is_empty(), "no audit log tells that volume {} was removed", self.name);
         Ok(())
     }
 
@@ -116,6 +131,16 @@ impl Told {
             logs_of(cluster).iter().filter(|log| self.has_key(&read(log))).map(|log| log.display().to_string()),
         );
         Ok(places)
+    }
+
+    /// What sidecars of the host have asked its API server of the volume's end.
+    async fn removals(&self, host: &Cluster) -> Result<Vec<AuditEntry>> {
+        let entries = host.audit_since(self.since_in_host).await?;
+        let is_one = |entry: &AuditEntry| {
+            entry.user_agent.starts_with(SIDECAR)
+                && (entry.verb == "delete" && entry.resource == "persistentvolumes" && entry.name == self.name)
+        };
+        Ok(entries.into_iter().filter(is_one).collect())
     }
 
     /// What the driver's log has of calls that delete the volume.

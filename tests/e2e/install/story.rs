@@ -120,6 +120,12 @@ fn move_onto_storage_without_owners_stalls_and_is_called_off() {
 }
 
 #[test]
+#[ignore = "minutes: make faults-real"]
+fn volume_moves_between_storage_of_two_drivers_there_and_back_five_times() {
+    aside(9, "drivers-of-moves", moves::storage_of_two_drivers);
+}
+
+#[test]
 #[ignore = "two minutes: make faults-real"]
 fn release_is_upgraded_and_rolled_back_and_who_uses_its_volumes_does_not_notice() {
     aside(9, "upgrade", upgrade::nobody_notices_an_upgrade_and_a_rollback);

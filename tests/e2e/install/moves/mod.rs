@@ -3,6 +3,7 @@
 
 mod afterwards;
 mod big;
+mod drivers;
 mod kills;
 mod many;
 mod owners;
@@ -25,6 +26,7 @@ use kills::{KILLS, Kills};
 use told::Told;
 
 pub use big::{members_go_away, much_data_moves};
+pub use drivers::storage_of_two_drivers;
 pub use many::many_volumes_move;
 pub use owners::storage_without_owners_stalls_a_move;
 pub use users::users_are_waited_for_and_named;

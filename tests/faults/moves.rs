@@ -5,6 +5,7 @@ mod afterwards;
 mod attributes;
 mod changed;
 mod denied;
+mod everything;
 mod forgotten;
 mod gone;
 mod hands;

@@ -49,7 +49,7 @@ fn claim_whose_volume_is_replaced_200_times_is_bound_again_also_where_the_contro
         println!("the claim was lost {} times, at most for {:?}", lost.len(), lost.iter().max());
         ensure!(!lost.is_empty(), "nobody has seen that the claim was lost");
         println!(
-            "200 replacements, ten with a killed controller: p50 {:?}, p99 {:?}, at most {:?}",
+            "figure: 200 replacements, ten with a killed controller: p50 {:?}, p99 {:?}, at most {:?}",
             took[99], took[197], took[199]
         );
         Ok(())

@@ -411,6 +411,7 @@ fn move_that_nobody_disturbs_asks_no_cluster_for_more_than_its_part() {
         assert_eq!(at_the_end(&story, &[true]).await, [""; 0]);
         let mut sent = [0, 1, 2].map(|at: usize| sent[at].load(Ordering::Relaxed));
         sent[1..].sort_unstable();
+        println!("figure: requests of a move that nobody disturbs: {sent:?} to the host and the members");
         let is_within = sent.iter().zip(MOST_TO_EACH).all(|(sent, most)| *sent <= most);
         assert!(is_within && sent.iter().sum::<u64>() <= MOST_REQUESTS, "{sent:?}");
     });

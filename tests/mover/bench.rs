@@ -131,7 +131,9 @@ async fn measured(what: &str, grow: fn(&Path) -> u64) {
     let copied = rate(between(&sent, "rsync copies", "comparing source and copy"));
     let judged = rate(between(&taken, "comparing source and copy", "are the same"));
     let share = copied / plain * 100.0;
-    println!("{what:<24} {plain:>6.0} {copied:>6.0} {share:>5.0} % {judged:>6.0}");
+    println!(
+        "figure: {what}: plain rsync {plain:.0} MB/s, mover {copied:.0} MB/s ({share:.0} %), judge {judged:.0} MB/s"
+    );
 }
 
 /// One byte in a hundred, in pages all over each file; how many there were.
@@ -189,14 +191,18 @@ async fn second_pass_carries_little_but_what_has_changed() {
     let (sent, taken) = (sender.ended().await, receiver.ended().await);
     assert!(sent.status.success() && taken.status.success(), "{sent:?}\n{taken:?}");
     assert_eq!(left_to_do(&ground.path("source"), &ground.path("copy")), "");
-    println!("second pass over {bytes} bytes, of which {changed} have changed: {carried} bytes over the line");
+    let share = |part: u64| format!("{part} ({} in a thousand)", part * 1000 / bytes);
+    println!(
+        "figure: second pass over {bytes} bytes: {} have changed, {} over the line",
+        share(changed),
+        share(carried)
+    );
     assert!(carried >= changed && carried * 100 <= bytes * MOST, "{carried} of {bytes} bytes");
 }
 
 #[tokio::test]
 #[ignore = "it measures: make bench-move"]
 async fn copy_against_plain_rsync() {
-    println!("{:<24} {:>6} {:>6} {:>7} {:>6}   MB/s", "", "rsync", "mover", "", "judge");
     measured("2 GiB in 64 files", large).await;
     measured("20,000 files of 4 KiB", small).await;
 }

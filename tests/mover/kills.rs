@@ -105,6 +105,6 @@ async fn copy_is_one_wherever_an_end_its_rsync_or_the_line_is_killed() {
             }
         }
     }
-    println!("killed: {kills:?}");
+    println!("figure: {} copies with kills: {kills:?}", rounds());
     assert!(kills.iter().all(|(victim, killed)| *victim == Victim::End || *killed > 0), "{kills:?}");
 }

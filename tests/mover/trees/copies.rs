@@ -89,7 +89,7 @@ fn copies_of_random_trees_are_equal_and_a_witness_agrees() {
         assert!(wrong.is_empty(), "{} of {} trees: {wrong:#?}", wrong.len(), found.len());
         assert!(entries > 60 * found.len() as u64, "{entries} entries");
         let (count, seconds) = (found.len(), began.elapsed().as_secs_f64());
-        eprintln!("{count} trees with {entries} entries in {seconds:.1} s; {again} took rsync a second run");
+        eprintln!("figure: {count} trees with {entries} entries in {seconds:.1} s; {again} took rsync a second run");
     });
 }
 

@@ -101,7 +101,7 @@ async fn many_small_files_are_carried_and_judged_in_little_memory() {
     assert!(sent.status.success() && taken.status.success(), "{sent:?}\n{taken:?}");
     assert_eq!((&sent.result["copied"]["files"], &sent.result), (&files.into(), &taken.result));
     for (side, (all, others)) in ["source", "copy"].iter().zip(most) {
-        eprintln!("{files} files: {} KiB at the {side}, {} KiB of them for rsync", all >> 10, others >> 10);
+        eprintln!("figure: {files} files: {} KiB at the {side}, {} KiB of them for rsync", all >> 10, others >> 10);
         assert!(others > 0, "rsync was not looked at");
         assert!(all <= MOST, "{all} bytes at the {side}");
     }

@@ -92,7 +92,7 @@ fn each_planted_difference_is_found_and_nothing_else_is_named() {
             assert!(counts.values().all(|count| *count == trees), "{counts:?}");
         }
         let all: usize = planted.iter().flat_map(BTreeMap::values).sum();
-        eprintln!("{all} planted differences in {:.1} s", began.elapsed().as_secs_f64());
+        eprintln!("figure: {all} planted differences in {:.1} s", began.elapsed().as_secs_f64());
     });
 }
 

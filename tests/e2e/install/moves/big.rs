@@ -15,6 +15,8 @@ use crate::clusters::{Cluster, Fleet, wait_for};
 
 const MEBIBYTES: u32 = 1024;
 const FILES: u32 = 5_000;
+/// In members, of movers alone.
+const YARD: &str = "kosmos-csi-movers";
 /// Longer than every lease, and than most retries.
 const AWAY: Duration = Duration::from_mins(1);
 
@@ -86,15 +88,24 @@ async fn trip(fleet: &Fleet, name: &str, (from, to): (&str, &str), outage: Optio
     let (acknowledged, began) = (said(host).await?, Instant::now());
     host.kubectl(&["-n", NAMESPACE, "delete", "pod", POD, "--timeout=60s"]).await?;
     let runs = async { running(host, Some(to)).await.map(|_| began.elapsed()) };
+    // An attempt that a fault ends is not what is measured.
+    let rates = async { if outage.is_none() { rates(host, name, fleet.member(to)).await.map(Some) } else { Ok(None) } };
     // Whatever fails, the member comes back.
-    let (faulted, copied, runs) = tokio::join!(faulted(fleet, name, (from, to), outage), copied(host, name), runs);
-    let ((), copied, down) = (faulted?, copied?, runs?.as_secs_f64());
+    let (faulted, copied, runs, rates) =
+        tokio::join!(faulted(fleet, name, (from, to), outage), copied(host, name), runs, rates);
+    let ((), copied, down, rates) = (faulted?, copied?, runs?.as_secs_f64(), rates?);
     reached(host, name, Phase::Succeeded).await?;
     eprintln!(
         "{name}: {from} to {to}, {outage:?}: without a pod for {down:.1} s; copied and judged in {:.1} s, {}",
         copied.as_secs_f64(),
         progress(host, name).await?
     );
+    if let Some([relay, judge]) = rates {
+        eprintln!(
+            "figure: {name}: {MEBIBYTES} MiB and {FILES} small files from {from} to {to}: relay {relay:.0} MB/s, judge {judge:.0} MB/s, \
+             {down:.1} s without a pod"
+        );
+    }
     Ok(acknowledged)
 }
 
@@ -138,6 +149,28 @@ pub(super) async fn reached(host: &Cluster, name: &str, wanted: Phase) -> Result
         Ok(there)
     })
     .await
+}
+
+/// How many megabytes were carried in a second, and how many judged, by what the receiver has logged.
+async fn rates(host: &Cluster, name: &str, to: &Cluster) -> Result<[f64; 2]> {
+    reached(host, name, Phase::Copying).await?;
+    let pods = to.kubectl(&["-n", YARD, "get", "pods", "-o", "name"]).await?;
+    let receiver = pods.lines().find(|pod| pod.starts_with("pod/receive-"));
+    let receiver = receiver.with_context(|| format!("{} has no receiver, but {pods:?}", to.name()))?;
+    let log = to.kubectl(&["-n", YARD, "logs", "--follow", receiver]).await?;
+    let at = |words: &str| {
+        let line = log.lines().find(|line| line.contains(words));
+        line.and_then(second_of_day).with_context(|| format!("no line says when {words:?}: {log}"))
+    };
+    let [copies, compares, ends] = [at("rsync copies")?, at("comparing source and copy")?, at("are the same")?];
+    let megabytes = f64::from(MEBIBYTES) * 1.048_576;
+    Ok([megabytes / (compares - copies), megabytes / (ends - compares)])
+}
+
+/// That a line of a log begins with.
+fn second_of_day(line: &str) -> Option<f64> {
+    let time = line.split(['T', 'Z']).nth(1)?;
+    time.split(':').try_fold(0.0, |sum, part| Some(sum * 60.0 + part.parse::<f64>().ok()?))
 }
 
 async fn progress(host: &Cluster, name: &str) -> Result<String> {

@@ -55,7 +55,7 @@ pub async fn many_volumes_move(fleet: &Fleet) -> Result<()> {
     let (took, mebibytes) = (began.elapsed().as_secs_f64(), MANY * MEBIBYTES);
     ensure!(most == AT_ONCE, "{most} volumes were closed at the same time");
     ensure!(sums(host, &claims, "cluster39").await? == before, "the volumes are not what they were");
-    eprintln!("{MANY} volumes, {mebibytes} MiB in all, moved in {took:.0} s, {most} at a time");
+    eprintln!("figure: {MANY} volumes, {mebibytes} MiB in all, moved in {took:.0} s, {most} at a time");
     tell_of_others(host, idle, busy).await?;
     host.kubectl(&["delete", "namespace", NAMESPACE, "--timeout=180s"]).await?;
     host.kubectl(&["delete", "storageclass", SMALL]).await?;
@@ -118,7 +118,11 @@ fn tell(what: &str, mut idle: Vec<Duration>, mut busy: Vec<Duration>) {
         format!("{half} ms, and 99 in 100 in {most} ms ({} of them)", times.len())
     };
     let longer = at(&busy, 99).as_secs_f64() / at(&idle, 99).as_secs_f64();
-    eprintln!("  {what}: {} with nothing beside, {} meanwhile: {longer:.1} times", told(&idle), told(&busy));
+    eprintln!(
+        "figure: {what} beside moves: {} with nothing beside, {} meanwhile: {longer:.1} times",
+        told(&idle),
+        told(&busy)
+    );
 }
 
 /// Pods that do something with a volume each, in the member, until they are done.

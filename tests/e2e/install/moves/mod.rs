@@ -96,7 +96,7 @@ pub async fn volume_moves_there_and_back(fleet: &Fleet) -> Result<()> {
             move_it.await?
         };
         eprintln!(
-            "trip {trip}: {:.1} s from the end of the pod in {at} until one runs in {to}; its claim was lost for {lost:?}",
+            "figure: trip {trip}: {:.1} s from the end of the pod in {at} until one runs in {to}; its claim was lost for {lost:?}",
             took.as_secs_f64()
         );
         let after = claim(host).await?;

@@ -106,7 +106,7 @@ fn every_course_keeps_what_is_promised_and_comes_to_an_end() {
     for bounds in played {
         let mut course = Course { bounds: *bounds, reached: vec![World::default()], from: vec![0] };
         let ends = course.play();
-        println!("{} states, of which {ends:?} end undone and done, {bounds:?}", course.reached.len());
+        println!("figure: {} states, of which {ends:?} end undone and done, {bounds:?}", course.reached.len());
         assert!(course.reached.len() > 10_000 && ends.iter().all(|count| *count > 1_000), "{ends:?}");
     }
 }
@@ -118,7 +118,7 @@ fn every_course_in_which_a_member_is_forgotten_keeps_what_is_promised_and_comes_
     let bounds = Bounds { failures: 0, claims: 0, moves: 1, is_used: false, forgets: true };
     let mut course = Course { bounds, reached: vec![World::default()], from: vec![0] };
     let ends = course.play();
-    println!("{} states, of which {ends:?} end undone and done, {bounds:?}", course.reached.len());
+    println!("figure: {} states, of which {ends:?} end undone and done, {bounds:?}", course.reached.len());
     assert!(ends.iter().all(|count| *count > 1_000), "{ends:?}");
 }
 

@@ -17,6 +17,10 @@ folder=$target/soak/${played:0:12}-from-$first-of-$operations
 # One worker begins at the front and one at the back, where there is what has only one place to play in.
 parts() {
     echo pairs-of-crashes
+    local tenth
+    for tenth in {0..9}; do
+        echo "pairs-of-requests-$tenth"
+    done
     echo crash-points
     local done=0
     while [ $done -lt "$operations" ]; do
@@ -54,7 +58,9 @@ count() {
 play() {
     local seed=$first count=$operations
     case $1 in
-        pairs-of-crashes) faults killed_twice ;;
+        pairs-of-crashes) faults killed_twice --skip before_any_request ;;
+        # Of the first points; each with all second ones.
+        pairs-of-requests-*) KOSMOS_CSI_TENTH=${1##*-} faults killed_twice_before_any_request ;;
         crash-points) faults --skip killed_twice --skip every_promise ;;
         restored-members) faults every_promise_holds_when_a_member ;;
         restored-hosts) faults every_promise_holds_when_the_host ;;

@@ -47,6 +47,11 @@ pub fn is_thorough() -> bool {
     env::var_os("KOSMOS_CSI_THOROUGH").is_some()
 }
 
+/// Of what takes hours, a tenth by its number, where the environment asks for one: all of that.
+pub fn tenth() -> Option<usize> {
+    number("KOSMOS_CSI_TENTH").map(|tenth| usize::try_from(tenth).unwrap())
+}
+
 /// At most so many of the runs; all where everything is asked for. A quick run has a sixth of them, each time another
 /// one: it is drawn by the seed that orders the tests.
 pub fn drawn<T>(runs: impl IntoIterator<Item = T>, usual: usize) -> Vec<T> {

@@ -2,6 +2,7 @@
 //! resources. `docs/metrics.md` is their table. What can be read when somebody asks is not kept: see [`Metrics::read_from`].
 
 pub mod exposition;
+mod operations;
 mod process;
 pub(crate) mod requests;
 pub mod waiting;
@@ -19,6 +20,7 @@ use prometheus_client::{
     registry::Registry,
 };
 
+use operations::Operations;
 use process::Process;
 use requests::Requests;
 use waiting::Waiting;
@@ -29,6 +31,12 @@ pub const HOST: &str = "(host)";
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Method {
     method: &'static str,
+}
+
+impl Method {
+    fn of(path: &'static str) -> Self {
+        Self { method: method(path) }
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -150,6 +158,7 @@ pub struct Metrics {
     rpc_started: Family<Method, Counter>,
     rpc_handled: Family<MethodAndCode, Counter>,
     rpc_seconds: Histograms<Method>,
+    operations: Operations,
     requests: Requests,
     members: Members,
     moves: Moves,
@@ -159,24 +168,27 @@ pub struct Metrics {
 
 impl Metrics {
     pub fn new() -> Self {
-        let mut registry = Registry::with_prefix("kosmos_csi");
+        let mut registry = Registry::default();
         let metrics = Self {
             registry: Arc::default(),
             rpc_started: Family::default(),
             rpc_handled: Family::default(),
             rpc_seconds: Histograms::new_with_constructor(rpc_buckets as fn() -> Histogram),
+            operations: Operations::default(),
             requests: Requests::default(),
             members: Members::default(),
             moves: Moves::default(),
             waiting: Waiting::default(),
             process: Process::default(),
         };
-        metrics.register(&mut registry);
-        metrics.requests.register(&mut registry);
-        metrics.members.register(&mut registry);
-        metrics.moves.register(&mut registry);
-        metrics.waiting.register(&mut registry);
-        metrics.process.register(&mut registry);
+        metrics.operations.register(&mut registry);
+        let ours = registry.sub_registry_with_prefix("kosmos_csi");
+        metrics.register(ours);
+        metrics.requests.register(ours);
+        metrics.members.register(ours);
+        metrics.moves.register(ours);
+        metrics.waiting.register(ours);
+        metrics.process.register(ours);
         Self { registry: Arc::new(registry), ..metrics }
     }
 
@@ -189,13 +201,14 @@ impl Metrics {
         registry.register("rpc_seconds", "Time from an RPC to its answer", self.rpc_seconds.clone());
     }
 
-    pub fn rpc_started(&self, method: &'static str) {
-        self.rpc_started.get_or_create(&Method { method }).inc();
+    pub fn rpc_started(&self, path: &'static str) {
+        self.rpc_started.get_or_create(&Method::of(path)).inc();
     }
 
-    pub fn rpc_handled(&self, method: &'static str, code: &str, took: Duration) {
-        self.rpc_handled.get_or_create(&MethodAndCode { method, code: code.to_owned() }).inc();
-        self.rpc_seconds.get_or_create(&Method { method }).observe(took.as_secs_f64());
+    pub fn rpc_handled(&self, driver: &'static str, path: &'static str, code: &str, took: Duration) {
+        self.rpc_handled.get_or_create(&MethodAndCode { method: method(path), code: code.to_owned() }).inc();
+        self.rpc_seconds.get_or_create(&Method::of(path)).observe(took.as_secs_f64());
+        self.operations.ended(driver, path, code, took);
     }
 
     /// For who is part of a member himself: its state is read from it, so it must not hold what reads.
@@ -302,6 +315,11 @@ impl Members {
     }
 }
 
+/// The last part of an RPC's path.
+pub fn method(path: &'static str) -> &'static str {
+    path.rsplit('/').next().unwrap_or(path)
+}
+
 fn rpc_buckets() -> Histogram {
     Histogram::new([0.005, 0.025, 0.1, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0])
 }
@@ -339,7 +357,7 @@ mod tests {
         let metrics = Metrics::new();
         // Only those are told that have been counted once.
         metrics.rpc_started("x");
-        metrics.rpc_handled("x", "Ok", Duration::ZERO);
+        metrics.rpc_handled("d", "x", "Ok", Duration::ZERO);
         let subject = Subject { verb: "get", resource: "pods".to_owned() };
         metrics.requests().ended("a", &subject, "200", Duration::ZERO);
         metrics.requests().unanswered("a");
@@ -358,7 +376,7 @@ mod tests {
         let names = text.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next());
         let table = include_str!("../../../docs/metrics.md");
         let documented = table.lines().filter_map(|line| line.strip_prefix("| `")?.split(['`', '{']).next());
-        let documented = documented.filter(|name| name.starts_with("kosmos_csi_"));
+        let documented = documented.filter(|name| name.contains("csi_"));
         let sorted = |names: &mut dyn Iterator<Item = &str>| -> Vec<String> {
             let mut names: Vec<String> = names.map(str::to_owned).collect();
             names.sort();

@@ -13,7 +13,11 @@ use tower::{Layer, Service};
 use tracing::{Instrument, Span, field::Empty};
 
 use super::v1;
-use cluster::{metrics::Metrics, traces::CALL};
+use cluster::{
+    metrics::{Metrics, method},
+    traces::CALL,
+};
+use domain::volume::DRIVER;
 
 #[derive(Clone, Debug)]
 pub struct RpcObserver(pub Metrics);
@@ -46,17 +50,17 @@ where
     }
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
-        let method = method(request.uri().path());
+        let path = known(request.uri().path());
         let span = tracing::info_span!(
             CALL,
-            method,
+            method = method(path),
             volume.name = Empty,
             volume.id = Empty,
             pvc = Empty,
             otel.status_code = Empty,
             rpc.grpc.status_code = Empty,
         );
-        let call = Call::begin(method, Arc::clone(&self.metrics), span.clone());
+        let call = Call::begin(path, Arc::clone(&self.metrics), span.clone());
         let answering = span.in_scope(|| self.inner.call(request));
         let watched = async move {
             let answer = answering.await;
@@ -69,15 +73,14 @@ where
     }
 }
 
-/// The last part of a path that the interface knows. Any other is the caller's invention, and no label.
-fn method(path: &str) -> &'static str {
-    let known = v1::METHODS.iter().find(|known| **known == path);
-    known.and_then(|known| known.rsplit('/').next()).unwrap_or("unknown")
+/// A path that the interface knows. Any other is the caller's invention, and no label.
+fn known(path: &str) -> &'static str {
+    v1::METHODS.iter().copied().find(|known| *known == path).unwrap_or("unknown")
 }
 
 /// A call under way. tonic drops a handler whose caller's deadline has passed, and no layer sees an answer then.
 struct Call {
-    method: &'static str,
+    path: &'static str,
     metrics: Arc<Metrics>,
     span: Span,
     begun: Instant,
@@ -85,9 +88,9 @@ struct Call {
 }
 
 impl Call {
-    fn begin(method: &'static str, metrics: Arc<Metrics>, span: Span) -> Self {
-        metrics.rpc_started(method);
-        Self { method, metrics, span, begun: Instant::now(), ended: false }
+    fn begin(path: &'static str, metrics: Arc<Metrics>, span: Span) -> Self {
+        metrics.rpc_started(path);
+        Self { path, metrics, span, begun: Instant::now(), ended: false }
     }
 
     fn end(mut self, headers: &http::HeaderMap) {
@@ -99,10 +102,12 @@ impl Call {
     fn tell(&self, code: Code, message: &str) {
         let took = self.begun.elapsed();
         let name = format!("{code:?}");
-        self.metrics.rpc_handled(self.method, &name, took);
+        self.metrics.rpc_handled(DRIVER, self.path, &name, took);
         let milliseconds = took.as_millis();
         match code {
-            Code::Ok if only_asks(self.method) => tracing::debug!(code = name, milliseconds, "the RPC is answered"),
+            Code::Ok if only_asks(method(self.path)) => {
+                tracing::debug!(code = name, milliseconds, "the RPC is answered");
+            }
             Code::Ok => tracing::info!(code = name, milliseconds, "the RPC is answered"),
             Code::Unavailable | Code::Internal | Code::Unknown | Code::PermissionDenied => {
                 tracing::warn!(code = name, milliseconds, message, "the RPC is answered");
@@ -197,6 +202,8 @@ mod tests {
             "kosmos_csi_rpc_handled_total{method=\"CreateVolume\",code=\"Aborted\"} 1",
             "kosmos_csi_rpc_handled_total{method=\"CreateVolume\",code=\"Cancelled\"} 1",
             "kosmos_csi_rpc_handled_total{method=\"unknown\",code=\"Cancelled\"} 3",
+            "csi_plugin_operations_seconds_count{driver_name=\"kosmos.csi.io\",method_name=\"/csi.v1.Controller/CreateVolume\",grpc_status_code=\"Canceled\"} 1",
+            "csi_plugin_operations_seconds_count{driver_name=\"kosmos.csi.io\",method_name=\"unknown\",grpc_status_code=\"Canceled\"} 3",
         ] {
             assert!(text.contains(line), "{line} is missing in\n{text}");
         }

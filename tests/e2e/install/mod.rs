@@ -1,6 +1,7 @@
 //! The chart: what it renders, and what it installs on real clusters, in containers and with no right too many.
 
 mod alerts;
+mod assigned;
 mod bundle;
 mod chart;
 mod dashboard;

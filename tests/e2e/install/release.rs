@@ -13,7 +13,7 @@ use serde_json::json;
 use tokio::sync::Mutex;
 
 use super::{
-    demo, examples,
+    assigned, demo, examples,
     helm::{CHART, NAMESPACE, PODS_NAMESPACE, checkout, helm, objects},
     program, readme, rights,
     volumes::{self, GROWING},
@@ -36,7 +36,7 @@ const WORKLOADS: [(&str, &str); 3] = [
 /// Kept when a release goes: who is who, and who leads.
 const KEPT: [&str; 2] = ["configmap/kosmos-csi-members", "lease."];
 
-/// The host has two replicas of the controller, real volumes for its own node, and classes of its own.
+/// The host has two replicas of the controller, real volumes for its own node, and classes of its own; it gives pods their IDs.
 fn values(fleet: &Fleet) -> String {
     json!({
         "node": {"enabled": true, "members": [
@@ -44,6 +44,7 @@ fn values(fleet: &Fleet) -> String {
                 "nodeSelector": {"kubernetes.io/hostname": fleet.host().node_name()}}]},
         "nodeSecrets": {"enabled": true},
         "moves": {"enabled": true},
+        "podSecurityContext": {"runAsUser": null, "runAsGroup": null, "fsGroup": null},
         "logs": {"level": "warn,kosmos_csi=debug"},
         "storageClasses": [
             {"name": "openebs-hostpath", "members": MEMBERS, "parameters": {"leafStorageClass": "openebs-hostpath"}},
@@ -134,6 +135,7 @@ impl Release {
 async fn come(fleet: &Fleet) -> Result<()> {
     install(fleet)?;
     running(fleet.host()).await?;
+    assigned::is_what_pods_run_as(fleet.host()).await?;
     for member in MEMBERS {
         join(fleet, member).await?;
     }
@@ -168,6 +170,7 @@ async fn prepare_members(fleet: &Fleet) -> Result<MemberStorage> {
 
 async fn prepare_host(fleet: &Fleet) -> Result<()> {
     let host = fleet.host();
+    assigned::begin(host).await?;
     host.install_snapshot_crds().await?;
     let labels = json!({"pod-security.kubernetes.io/enforce": "restricted"});
     let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE, "labels": labels}});

@@ -216,10 +216,11 @@ image: ## The container images IMAGE=localhost/kosmos-csi TAG=<version>, IMAGE-n
 	@$(CLUSTERS) image --program $(TARGET)/release/kosmos-csi --name "$(IMAGE)" --tag "$(TAG)" --folder $(TARGET)/images
 
 .PHONY: manifests
-manifests: ## Render the chart into deploy/, for those without Helm
+manifests: ## Render the chart into deploy/, for those without Helm, and write its README
 	@$(CARGO) build --example clusters
 	@$(CLUSTERS) build helm
 	@HELM=$$($(CLUSTERS) where helm) deploy/manifests/render.sh
+	@deploy/chart/readme.sh > deploy/chart/kosmos-csi/README.md
 
 .PHONY: tools
 tools: build ## Install the packages and build the programs that real clusters need

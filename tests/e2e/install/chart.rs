@@ -3,6 +3,7 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     fs,
+    process::Command,
 };
 
 use serde_json::{Value, json};
@@ -103,7 +104,7 @@ fn bring_or_take(switches: &[(&str, &[&str], &[&str])]) {
 #[test]
 fn images_come_from_where_they_are_said_to_and_pods_are_as_their_cluster_wants_them() {
     #[rustfmt::skip] // one switch, one line
-    let switches: [(&str, &[&str], &[&str]); 14] = [
+    let switches: [(&str, &[&str], &[&str]); 15] = [
         ("tracing.endpoint=http://collector:4317,node.enabled=true,node.members[0].name=a", &["--log-format=text\n            - --otlp-endpoint=http://collector:4317\n"], &[]),
         ("logs.format=json,logs.level=debug", &["--log-format=json", "value: \"warn,kosmos_csi=debug,kube_client=off\""], &["--log-format=text"]),
         ("logs.level=warn\\,kosmos_csi=trace", &["value: \"warn,kosmos_csi=trace\""], &["kube_client=off"]),
@@ -117,6 +118,7 @@ fn images_come_from_where_they_are_said_to_and_pods_are_as_their_cluster_wants_t
         ("controller.podLabels.team=one,controller.podAnnotations.cost=two,controller.env[0].name=HTTPS_PROXY,controller.env[0].value=none", &["app.kubernetes.io/instance: kosmos-csi\n        team: one\n", "cost: two\n", "- name: HTTPS_PROXY\n              value: none\n"], &[]),
         ("virtualNode.podLabels.team=one,virtualNode.podAnnotations.cost=two,virtualNode.env[0].name=A", &["team: one\n      annotations:\n        cost: two\n    spec:", "- name: A\n"], &[]),
         ("node.enabled=true,node.members[0].name=a,node.podLabels.team=one,node.podAnnotations.cost=two,node.env[0].name=A", &["team: one\n      annotations:\n        cost: two\n    spec:", "- name: A\n"], &[]),
+        ("controller.serviceAccount.annotations.one=a,virtualNode.serviceAccount.annotations.two=b,node.enabled=true,node.members[0].name=a,node.serviceAccount.annotations.three=c", &["\"0.1.0\"\n  annotations:\n    one: a\n", "\"0.1.0\"\n  annotations:\n    two: b\n", "\"0.1.0\"\n  annotations:\n    three: c\nautomount"], &[]),
         ("controller.topologySpreadConstraints[0].topologyKey=zone", &["topologySpreadConstraints:\n        - topologyKey: zone\n", "topologyKey: kubernetes.io/hostname"], &[]),
     ];
     bring_or_take(&switches);
@@ -196,6 +198,7 @@ fn slip_in_the_values_is_refused_by_its_name() {
         ("controller.podLabels.team=1", "controller/podLabels/team"),
         ("controller.podLabels.app\\.kubernetes\\.io/component=x", "'app.kubernetes.io/component'"),
         ("controller.env[0].name=RUST_LOG", "controller/env/0/name"),
+        ("controller.serviceAccount.name=mine", "controller/serviceAccount"),
         ("virtualNode.env[0].name=A,virtualNode.env[0].valu=x", "virtualNode/env/0"),
         ("global.imageRegistry=https://mirror.example", "global/imageRegistry"),
         ("podSecurityContext.user=1", "podSecurityContext"),
@@ -264,6 +267,30 @@ fn manifests_are_what_the_chart_renders() {
         }
     }
     assert_eq!(count, 7);
+}
+
+/// What catalogues show of it, as they take it out of the packed chart.
+#[test]
+fn chart_says_of_itself_what_its_files_say() {
+    let written = Command::new(checkout().join("deploy/chart/readme.sh")).output().unwrap();
+    let written = String::from_utf8(written.stdout).unwrap();
+    let shown = helm(&["show", "readme", CHART]).unwrap();
+    assert_eq!(shown.trim(), written.trim(), "run make manifests");
+    let values = objects(&fs::read_to_string(checkout().join(CHART).join("values.yaml")).unwrap()).unwrap().remove(0);
+    for (value, inner) in values.as_object().unwrap() {
+        let row = if inner.is_object() { format!("| `{value}.") } else { format!("| `{value}`") };
+        assert!(written.contains(&row), "{value} has no row");
+    }
+    let chart = objects(&helm(&["show", "chart", CHART]).unwrap()).unwrap().remove(0);
+    let told = |key: &str| chart["annotations"][format!("artifacthub.io/{key}")].as_str().unwrap();
+    assert_eq!(told("license"), env!("CARGO_PKG_LICENSE"));
+    let kinds = objects(told("crds")).unwrap().remove(0);
+    let made = objects(&rendered(&["moves.enabled=true"]).unwrap()).unwrap();
+    let made: Vec<&Value> = made.iter().filter(|object| object["kind"] == "CustomResourceDefinition").collect();
+    assert_eq!((kinds.as_array().unwrap().len(), made.len()), (1, 1));
+    let (kind, made) = (&kinds[0], made[0]);
+    assert_eq!((&kind["name"], &kind["kind"]), (&made["metadata"]["name"], &made["spec"]["names"]["kind"]));
+    assert_eq!(kind["version"], made["spec"]["versions"][0]["name"]);
 }
 
 #[test]

@@ -175,7 +175,7 @@ impl Command {
 }
 
 #[derive(Debug, clap::Args)]
-#[command(after_help = EXIT_CODES)]
+#[command(after_help = with_examples(&["kosmos-csi status", "kosmos-csi status -o json"]))]
 pub struct Status {
     #[command(flatten)]
     pub members: MembersAccess,
@@ -186,7 +186,7 @@ pub struct Status {
 }
 
 #[derive(Debug, clap::Args)]
-#[command(after_help = EXIT_CODES, args_conflicts_with_subcommands = true)]
+#[command(after_help = with_examples(&["kosmos-csi doctor", "kosmos-csi doctor --older-than 24h -o json"]), args_conflicts_with_subcommands = true)]
 pub struct Doctor {
     #[command(subcommand)]
     pub remedy: Option<Remedy>,
@@ -221,6 +221,10 @@ pub enum Remedy {
 }
 
 #[derive(Debug, clap::Args)]
+#[command(after_help = with_examples(&[
+    "kosmos-csi doctor remove leaf:cluster38/shop/db --dry-run",
+    "kosmos-csi doctor remove leaf:cluster38/shop/db",
+]))]
 pub struct RemoveOrphan {
     /// What `doctor` calls it, such as leaf:cluster38/shop/db
     #[arg(value_parser = finding, value_name = "FINDING")]
@@ -239,7 +243,10 @@ pub struct RemoveOrphan {
 }
 
 #[derive(Debug, clap::Args)]
-#[command(after_help = EXIT_CODES)]
+#[command(after_help = with_examples(&[
+    "kosmos-csi import shop/archive --member cluster38 --member-kubeconfig cluster38.kubeconfig",
+    "kosmos-csi import shop/archive --member cluster38 --member-kubeconfig cluster38.kubeconfig --apply",
+]))]
 pub struct Import {
     /// The claim in the member
     #[arg(value_parser = claim, value_name = "NAMESPACE/CLAIM")]
@@ -291,7 +298,10 @@ pub struct Trace {
 }
 
 #[derive(Debug, clap::Args)]
-#[command(after_help = EXIT_CODES)]
+#[command(after_help = with_examples(&[
+    "kosmos-csi release shop/db --member-kubeconfig cluster38.kubeconfig --dry-run",
+    "kosmos-csi release shop/db --member-kubeconfig cluster38.kubeconfig",
+]))]
 pub struct Release {
     /// The leaf claim in the member
     #[arg(value_parser = claim, value_name = "NAMESPACE/LEAFCLAIM")]

@@ -2,7 +2,7 @@
 
 use clap::Subcommand;
 
-use super::{EXIT_CODES, List, Output, UserAccess, with_examples};
+use super::{List, Output, UserAccess, with_examples};
 use crate::args::{member_name, namespace};
 use operator::volumes::STATES;
 
@@ -18,7 +18,7 @@ pub enum Get {
     ]))]
     Volumes(GetVolumes),
     /// List the members: where they are named, which clusters they are, whether they answer
-    #[command(alias = "member", after_help = EXIT_CODES)]
+    #[command(alias = "member", after_help = with_examples(&["kosmos-csi get members", "kosmos-csi get members -o wide"]))]
     Members(List),
 }
 

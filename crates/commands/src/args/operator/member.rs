@@ -4,7 +4,7 @@ use std::{path::PathBuf, time::Duration};
 
 use clap::Subcommand;
 
-use super::{EXIT_CODES, HostAccess, MemberAccess, MembersAccess, Output, values::lifetime, with_examples};
+use super::{HostAccess, MemberAccess, MembersAccess, Output, values::lifetime, with_examples};
 use crate::args::{member_name, namespace};
 
 #[derive(Debug, Subcommand)]
@@ -16,31 +16,39 @@ pub enum Member {
     /// account that every right is there, and writes the Secrets by which the driver and the agent of virtual nodes know the
     /// member. Objects that somebody else has made differently are left untouched. Typed again, it renews the tokens,
     /// and changes nothing else that no flag names.
-    #[command(after_help = EXIT_CODES)]
+    #[command(after_help = with_examples(&[
+        "kosmos-csi member add cluster38 --member-kubeconfig cluster38.kubeconfig --pods-in shop",
+        "kosmos-csi member add cluster38 --member-kubeconfig cluster38.kubeconfig --volumes-only --dry-run",
+    ]))]
     Add(Add),
     /// List the members: where they are named, which clusters they are, whether they answer
-    #[command(after_help = EXIT_CODES)]
+    #[command(after_help = with_examples(&["kosmos-csi member list", "kosmos-csi member list -o wide"]))]
     List(List),
     /// Check one member from its kubeconfig to its storage classes
-    #[command(after_help = EXIT_CODES)]
+    #[command(after_help = with_examples(&[
+        "kosmos-csi member check cluster38",
+        "kosmos-csi member check cluster38 --moves",
+    ]))]
     Check(Check),
     /// Close a member to new volumes; those that are there go on, and its virtual node takes pods
     #[command(after_help = with_examples(&["kosmos-csi member cordon cluster38", "kosmos-csi get volumes --member cluster38"]))]
     Cordon(Cordon),
     /// Open a member to new volumes again
-    #[command(after_help = EXIT_CODES)]
+    #[command(after_help = with_examples(&["kosmos-csi member uncordon cluster38"]))]
     Uncordon(Cordon),
     /// Take a member's kubeconfig away from the host
     ///
     /// Refused while the host has volumes or snapshots there, moves are under way from or to it, or its pods run there. Data in the member is
     /// never touched.
-    #[command(after_help = EXIT_CODES)]
+    #[command(after_help = with_examples(&[
+        "kosmos-csi member remove cluster38 --member-kubeconfig cluster38.kubeconfig",
+    ]))]
     Remove(Remove),
     /// Forget which cluster a removed member was
     ///
     /// Afterwards its volumes and snapshots are unknown: DeleteVolume and DeleteSnapshot answer OK to them and look nowhere. A move that waits
     /// for this member alone ends, and what it has there is named and stays.
-    #[command(after_help = EXIT_CODES)]
+    #[command(after_help = with_examples(&["kosmos-csi member forget cluster38"]))]
     Forget(Forget),
 }
 

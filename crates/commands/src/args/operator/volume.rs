@@ -5,7 +5,7 @@ use std::time::Duration;
 use clap::Subcommand;
 
 use super::{
-    EXIT_CODES, MembersAccess, Named, Output, Place, UserAccess, Within,
+    MembersAccess, Named, Output, Place, UserAccess, Within,
     values::{claim_of_host, keep_time, kept, move_of_host, object_name, place},
     with_examples,
 };
@@ -25,20 +25,26 @@ pub enum Volume {
     ]))]
     Move(MoveVolume),
     /// Show moves: a table, or all that is known of one
-    #[command(after_help = EXIT_CODES)]
+    #[command(after_help = with_examples(&[
+        "kosmos-csi volume status",
+        "kosmos-csi volume status shop/db-to-cluster39",
+    ]))]
     Status(MoveStatus),
     /// Approve the switch to the copy, where a move waits for that
-    #[command(after_help = EXIT_CODES)]
+    #[command(after_help = with_examples(&["kosmos-csi volume approve shop/db"]))]
     Approve(OneMove),
     /// Call a move off: the volume stays where it was
     ///
     /// From `Switching` on, it cannot be called off.
-    #[command(after_help = EXIT_CODES)]
+    #[command(after_help = with_examples(&["kosmos-csi volume cancel shop/db"]))]
     Cancel(OneMove),
     /// List what moves have kept in the members they moved from, or delete one of these with its data
     ///
     /// For the host's administrator: it asks the members by the driver's own Secrets.
-    #[command(after_help = EXIT_CODES)]
+    #[command(after_help = with_examples(&[
+        "kosmos-csi volume discard",
+        "kosmos-csi volume discard cluster38/pvc-7c1e --data-will-be-lost",
+    ]))]
     Discard(Discard),
 }
 

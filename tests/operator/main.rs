@@ -7,6 +7,7 @@ mod again;
 mod authority;
 mod bundle;
 mod clusters;
+mod forms;
 mod hosts;
 mod leaving;
 mod members;

@@ -12,7 +12,7 @@ use crate::{
 };
 
 const MOVES: &str = "volumemoves.kosmos.csi.io";
-const DEFINITION: &str = include_str!("../../deploy/chart/kosmos-csi/files/volumemoves.yaml");
+pub const DEFINITION: &str = include_str!("../../deploy/chart/kosmos-csi/files/volumemoves.yaml");
 
 /// A host where volumes are moved.
 fn moving() -> Clusters {
@@ -27,7 +27,7 @@ fn of(clusters: &Clusters, name: &str) -> Value {
     (*clusters.host.get(MOVES, "shop", name).unwrap_or_default()).clone()
 }
 
-fn is_in(clusters: &Clusters, name: &str, phase: &str) {
+pub fn is_in(clusters: &Clusters, name: &str, phase: &str) {
     let change = |of: &mut Value| {
         of["status"] = json!({"phase": phase, "attempt": 0, "from": {"member": "m0", "handle": "", "namespace": "", "claimName": ""}});
     };

@@ -68,7 +68,7 @@ pub fn host_volume(clusters: &Clusters, claim: &str, name: &str) {
 }
 
 /// What host and member need besides, so that nothing is wrong.
-fn complete(clusters: &Clusters) {
+pub fn complete(clusters: &Clusters) {
     let host = &clusters.host;
     host.create("csidrivers.storage.k8s.io", json!({"metadata": {"name": "kosmos.csi.io"}, "spec": {}})).unwrap();
     for (cluster, provisioner) in [(host, "kosmos.csi.io"), (&clusters.members[0], "nobody.example")] {

@@ -15,6 +15,7 @@ mod reclaim_table;
 mod suite;
 
 mod agent;
+mod alike;
 mod binding;
 mod capacity;
 mod chain;

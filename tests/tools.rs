@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
@@ -268,5 +269,82 @@ fn dockerfile_makes_the_same_images_by_the_same_script() {
     let installed = stage(&file, "node-root").remove(0);
     for package in packages.into_iter().chain(["nfs-common"]) {
         assert!(installed.split(' ').any(|word| word == package), "{package} is not installed: {installed}");
+    }
+}
+
+/// What stands in for the builder's programs writes down how it was called; the one that compiles, also by which linker.
+fn builder(folder: &Path, own: &str) -> io::Result<()> {
+    let log = folder.join("log");
+    for program in ["rustup", "apt-get", "cargo", "install", "dpkg"] {
+        let besides = match program {
+            "dpkg" => format!("echo {own}"),
+            "cargo" => format!("env | grep ^CARGO_TARGET >>{}", log.display()),
+            _ => String::new(),
+        };
+        let stub = folder.join(program);
+        fs::write(&stub, format!("#!/bin/sh\necho {program} \"$@\" >>{}\n{besides}\n", log.display()))?;
+        fs::set_permissions(&stub, fs::Permissions::from_mode(0o755))?;
+    }
+    Ok(())
+}
+
+/// What the lines that build the program call, run as an engine runs them; none where they fail.
+fn built(own: &str, target: &str, features: &str) -> io::Result<Option<Vec<String>>> {
+    let folder = tempfile::tempdir()?;
+    builder(folder.path(), own)?;
+    let file = fs::read_to_string("Dockerfile")?;
+    let file = file.replace("/cpu", &folder.path().join("cpu").display().to_string());
+    let path = format!("{}:/usr/bin:/bin", folder.path().display());
+    for line in stage(&file, "program").iter().filter_map(|line| line.strip_prefix("RUN ")) {
+        let mut shell = Command::new("/bin/sh");
+        shell.args(["-c", line]).env_clear().envs([("PATH", &*path), ("TARGETARCH", target), ("FEATURES", features)]);
+        if !shell.output()?.status.success() {
+            return Ok(None);
+        }
+    }
+    let log = fs::read_to_string(folder.path().join("log"))?;
+    Ok(Some(log.lines().filter(|line| !line.starts_with("dpkg")).map(str::to_owned).collect()))
+}
+
+#[test]
+fn dockerfile_builds_the_program_for_the_processor_that_is_asked_for() {
+    let calls = |cpu: &str, cross: &[&str], features: &str| -> Vec<String> {
+        let triple = format!("{cpu}-unknown-linux-gnu");
+        let build = format!(
+            "cargo build {features}--locked --target {triple} --release --bin kosmos-csi --no-default-features"
+        );
+        let linker = format!("CARGO_TARGET_{}_UNKNOWN_LINUX_GNU_LINKER={cpu}-linux-gnu-gcc", cpu.to_uppercase());
+        let install = format!("install target/{triple}/release/kosmos-csi /kosmos-csi");
+        let add = format!("rustup target add {triple}");
+        let cross = cross.iter().map(ToString::to_string);
+        std::iter::once(add).chain(cross).chain([build, linker, install]).collect()
+    };
+    let cross = |packages: &str| format!("apt-get install --yes --no-install-recommends {packages}");
+    let (amd, arm) =
+        (cross("gcc-x86-64-linux-gnu libc6-dev-amd64-cross"), cross("gcc-aarch64-linux-gnu libc6-dev-arm64-cross"));
+    assert_eq!(built("amd64", "amd64", "").unwrap(), Some(calls("x86_64", &[], "")));
+    assert_eq!(built("arm64", "arm64", "otlp").unwrap(), Some(calls("aarch64", &[], "--features otlp ")));
+    assert_eq!(built("amd64", "arm64", "").unwrap(), Some(calls("aarch64", &["apt-get update", &arm], "")));
+    assert_eq!(built("arm64", "amd64", "").unwrap(), Some(calls("x86_64", &["apt-get update", &amd], "")));
+    assert_eq!(built("amd64", "riscv64", "").unwrap(), None);
+}
+
+/// Its base is the release of Debian on which these tests run: what it installs has to be there under that name.
+#[test]
+fn dockerfile_installs_packages_that_debian_has() {
+    let is_known = |package| Command::new("apt-cache").args(["show", "--no-all-versions", package]).output();
+    let is_bookworm = fs::read_to_string("/etc/os-release").unwrap_or_default().contains("VERSION_CODENAME=bookworm");
+    if !is_bookworm || !is_known("nfs-common").is_ok_and(|known| known.status.success()) {
+        eprintln!("this is not Debian bookworm, or without apt's lists: the names of packages are not looked up");
+        return;
+    }
+    let file = fs::read_to_string("Dockerfile").unwrap();
+    let installed = file.lines().filter_map(|line| line.split_once("--no-install-recommends ")).map(|(_, names)| names);
+    let is_name = |word: &&str| word.starts_with(|first: char| first.is_ascii_lowercase());
+    let named: Vec<&str> = installed.flat_map(str::split_whitespace).filter(is_name).collect();
+    assert!(named.len() > 4, "{named:?}");
+    for package in named.into_iter().chain(["gcc-aarch64-linux-gnu", "libc6-dev-arm64-cross"]) {
+        let known = is_known(package).unwrap();
+        assert!(known.status.success(), "{package}: {}", String::from_utf8_lossy(&known.stderr));
     }
 }

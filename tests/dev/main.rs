@@ -25,6 +25,7 @@ use tempfile::TempDir;
 
 /// Bad configuration, by the convention of `sysexits`.
 const MISUSE: i32 = 64;
+const CLASSES: &str = "/apis/storage.k8s.io/v1/storageclasses";
 
 fn folder() -> TempDir {
     tempfile::Builder::new().prefix("dev-").tempdir_in("/tmp").unwrap()
@@ -116,7 +117,6 @@ async fn what_was_there_is_there_again_after_a_kill() {
 
 #[tokio::test]
 async fn claim_that_waits_goes_on_with_its_class_once_that_is_made_again_without_the_slip() {
-    const CLASSES: &str = "/apis/storage.k8s.io/v1/storageclasses";
     let folder = folder();
     let dev = Dev::start(folder.path()).await;
     let host = dev.cluster("host").await;
@@ -134,6 +134,22 @@ async fn claim_that_waits_goes_on_with_its_class_once_that_is_made_again_without
     host.delete(&format!("{CLASSES}/mended")).await;
     host.create(CLASSES, &class("openebs-hostpath")).await;
     host.until(CLAIM, "bound", is_bound).await;
+}
+
+#[tokio::test]
+async fn class_without_parameters_means_the_members_default_class() {
+    let folder = folder();
+    let dev = Dev::start(folder.path()).await;
+    let (host, member) = (dev.cluster("host").await, dev.cluster("cluster38").await);
+    let class = json!({"metadata": {"name": "plain"}, "provisioner": "kosmos.csi.io", "volumeBindingMode": "WaitForFirstConsumer"});
+    host.create(CLASSES, &class).await;
+    let mut claim = demo::claim();
+    claim["spec"]["storageClassName"] = json!("plain");
+    host.create(CLAIMS, &claim).await;
+    host.create(DEPLOYMENTS, &deployment("kosmos-cluster38")).await;
+    host.until(CLAIM, "bound", is_bound).await;
+    let leaf = member.get(CLAIM).await.unwrap();
+    assert_eq!(leaf["spec"]["storageClassName"], "openebs-hostpath");
 }
 
 /// A claim that asks for more gets it on both sides, and while a pod has it, it is attached to the pod's node.

@@ -146,7 +146,11 @@ impl Started {
         if name != HOST {
             let volumes = folder.volumes(&name);
             std::fs::create_dir_all(&volumes).with_context(|| volumes.display().to_string())?;
-            let settings = Settings { folder: Some(volumes), ..Settings::default() };
+            let mut settings = Settings { folder: Some(volumes), ..Settings::default() };
+            // For classes of the host that name none of a member's.
+            if let Some(usual) = settings.classes.iter_mut().find(|class| class.name == objects::CLASS) {
+                usual.is_default = true;
+            }
             objects::prepare_member(&cluster, &settings.provisioner).with_context(|| format!("the kinds of {name}"))?;
             tasks.spawn(simulate::storage::run(cluster.clone(), settings));
         }

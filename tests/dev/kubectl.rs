@@ -87,6 +87,17 @@ async fn commands_that_are_printed_do_what_they_say() {
 }
 
 #[tokio::test]
+async fn program_is_a_plugin_of_kubectl_by_the_name_of_a_link() {
+    let folder = tempfile::Builder::new().prefix("dev-").tempdir_in("/tmp").unwrap();
+    let dev = Dev::start(folder.path()).await;
+    let link = r#"ln -s "$(command -v kosmos-csi)" "$HOME/kubectl-kosmos_csi"; export PATH="$HOME:$PATH""#;
+    let told = shell(&dev, &format!("{link}; kubectl kosmos-csi get volumes; kubectl kosmos-csi --version")).await;
+    for words in ["There are no such volumes.", concat!("kosmos-csi ", env!("CARGO_PKG_VERSION"))] {
+        assert!(told.contains(words), "{words} in\n{told}");
+    }
+}
+
+#[tokio::test]
 async fn stateful_set_of_the_examples_runs_with_a_volume_for_each_pod() {
     let folder = tempfile::Builder::new().prefix("dev-").tempdir_in("/tmp").unwrap();
     let dev = Dev::start(folder.path()).await;

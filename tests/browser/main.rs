@@ -18,6 +18,7 @@ const PAGES: [&str; 7] = ["overview", "volumes", "waiting", "moves", "capacity",
 const CLAIMS: &str = "/api/v1/namespaces/shop/persistentvolumeclaims";
 const PODS: &str = "/api/v1/namespaces/shop/pods";
 const CLASSES: &str = "/apis/storage.k8s.io/v1/storageclasses";
+const MOVES: &str = "/apis/kosmos.csi.io/v1alpha1/namespaces/shop/volumemoves";
 
 /// `kosmos-csi dev`, and where its page is.
 struct Shown {
@@ -36,7 +37,7 @@ impl Shown {
         let host = dev.cluster("host").await;
         host.create("/api/v1/namespaces", &json!({"metadata": {"name": "shop"}})).await;
         for (name, leaf_class) in [("fast", "now"), ("gold", "of-nobody")] {
-            let parameters = json!({"leafStorageClass": leaf_class});
+            let parameters = json!({"member": "cluster38", "leafStorageClass": leaf_class});
             let class = json!({"metadata": {"name": name}, "provisioner": "kosmos.csi.io", "parameters": parameters});
             host.create(CLASSES, &class).await;
         }
@@ -56,6 +57,19 @@ impl Shown {
     fn at(&self, page: &str) -> String {
         let path = if page == "overview" { "" } else { page };
         format!("{}/{path}", self.page)
+    }
+}
+
+/// What is seen only while something goes on: a move that waits for a pod, and a leaf claim that somebody has deleted.
+async fn goes_on(shown: &Shown, tab: &mut Tab) {
+    let spec = json!({"claimName": "orders", "to": {"member": "cluster39"}});
+    let wanted = json!({"apiVersion": "kosmos.csi.io/v1alpha1", "kind": "VolumeMove",
+        "metadata": {"name": "orders-to-cluster39"}, "spec": spec});
+    shown.dev.cluster("host").await.create(MOVES, &wanted).await;
+    shown.dev.cluster("cluster38").await.delete(&format!("{CLAIMS}/stock")).await;
+    for (page, words) in [("moves", "orders-to-cluster39"), ("events", "LeafDeleted")] {
+        tab.open(&shown.at(page)).await;
+        tab.until(&format!("document.body.innerText.includes({})", Value::from(words))).await;
     }
 }
 
@@ -104,6 +118,7 @@ async fn pages_are_seen_by_day_and_night_on_every_width_and_complain_of_nothing(
     tab.open(&shown.at("volumes?q=orders")).await;
     let link = tab.value("document.querySelector('tbody a').getAttribute('href')").await;
     let volume = link.as_str().unwrap().trim_start_matches('/').to_owned();
+    goes_on(&shown, &mut tab).await;
     let pages = PAGES.into_iter().map(|page| (page, page.to_owned()));
     for (name, page) in pages.chain([("volume", volume), ("member", "members/cluster38".to_owned())]) {
         for (width, scheme) in [(1280, "light"), (1280, "dark"), (390, "light"), (1920, "dark")] {

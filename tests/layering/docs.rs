@@ -134,6 +134,22 @@ fn every_example_is_offered_and_applied() {
     }
 }
 
+#[test]
+fn every_page_that_people_see_is_pictured_where_it_is_explained() {
+    let page = fs::read_to_string(root().join("docs/ui.md")).unwrap();
+    for picture in fs::read_dir(root().join("docs/pictures")).unwrap() {
+        let name = picture.unwrap().file_name().into_string().unwrap();
+        assert!(page.contains(&format!("](pictures/{name})")), "docs/ui.md does not show {name}");
+    }
+    let pictured = |name: &str| root().join(format!("docs/pictures/{name}.png")).exists();
+    for template in fs::read_dir(root().join("crates/ui/templates")).unwrap() {
+        let name = template.unwrap().file_name().into_string().unwrap();
+        let text = fs::read_to_string(root().join("crates/ui/templates").join(&name)).unwrap();
+        let shown = name.trim_end_matches(".html");
+        assert!(!text.contains("{% block heading %}") || name == "base.html" || pictured(shown), "{name}");
+    }
+}
+
 fn named_in_summary() -> BTreeSet<PathBuf> {
     let summary = fs::read_to_string(root().join("docs/SUMMARY.md")).unwrap();
     targets(&summary).iter().map(|target| root().join("docs").join(target).canonicalize().unwrap()).collect()

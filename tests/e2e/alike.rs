@@ -12,14 +12,16 @@ use tokio::time::Instant;
 use crate::{
     agent::{Agent, NODE, gone, phase},
     clusters::{images::BUSYBOX, wait_for},
-    objects::{Place, pod, tolerant},
+    objects::{Place, nothing_of_ours, pod, tolerant},
     pool::on_fleet,
-    rig::MEMBERS,
+    rig::{LATER, MEMBERS},
 };
 
 const NAMESPACE: &str = "alike";
 /// In the member, of its own people.
 const OWN: &str = "alike-own";
+const VOLUMES: &str = "volumes-alike";
+const OWN_VOLUMES: &str = "volumes-alike-own";
 /// A kubelet that is asked to begin many at once takes its time.
 const ENDED: Duration = Duration::from_mins(2);
 /// What a pod does between being deleted and ending, in seconds.
@@ -80,18 +82,47 @@ fn lives() -> Vec<(&'static str, Value)> {
     ]
 }
 
-async fn begin(place: &Place<'_>, mut base: Value, spec: Value) -> Result<()> {
-    base["spec"]["volumes"] = json!([{"name": "scratch", "emptyDir": {}}]);
+/// What each does with a volume in which the first has left something, and says at its end.
+fn uses() -> [(&'static str, Value); 6] {
+    let mounted = |how: Value| {
+        let mut mount = json!({"name": "scratch", "mountPath": "/scratch"});
+        put(&mut mount, how);
+        json!({"volumeMounts": [mount]})
+    };
+    let who = json!([{"name": "WHO", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}]);
+    let mut by_name = mounted(json!({"subPathExpr": "$(WHO)/own"}));
+    by_name["env"] = who;
+    let group = json!({"fsGroup": 4321, "runAsUser": 1234, "runAsGroup": 1234});
+    let says = |script: &str| format!("{script} >/dev/termination-log");
+    let owner = says("ls -dn /scratch | awk '{print $1, $3, $4}'");
+    let read_only = says("touch /scratch/no 2>/dev/null && exit 9; cat /scratch/part/of/file");
+    let sealed = json!({"securityContext": {"readOnlyRootFilesystem": true}});
+    let plain = json!({});
+    let leaves = "mkdir -p /scratch/part/of && echo one >/scratch/part/of/file && sync";
+    [
+        ("leaves-some", json!({"containers": alone(leaves, plain)})),
+        ("sub-path", json!({"containers": alone(&says("cat /scratch/file"), mounted(json!({"subPath": "part/of"})))})),
+        ("sub-path-by-name", json!({"containers": alone(&says("echo mine >/scratch/it; cat /scratch/it"), by_name)})),
+        ("reads-only", json!({"containers": alone(&read_only, mounted(json!({"readOnly": true})))})),
+        ("sealed", json!({"containers": alone("touch /no 2>/dev/null && exit 9; touch /scratch/yes", sealed)})),
+        ("of-a-group", json!({"securityContext": group, "containers": alone(&owner, json!({}))})),
+    ]
+}
+
+async fn begin(place: &Place<'_>, mut base: Value, volume: &Value, spec: Value) -> Result<()> {
+    let mut scratch = json!({"name": "scratch"});
+    put(&mut scratch, volume.clone());
+    base["spec"]["volumes"] = json!([scratch]);
     put(&mut base["spec"], spec);
     place.pods().create(&PostParams::default(), &serde_json::from_value(base)?).await.map(drop).map_err(Into::into)
 }
 
 /// On the virtual node, and beside it.
-async fn begin_both(host: &Place<'_>, own: &Place<'_>, name: &str, spec: Value) -> Result<()> {
+async fn begin_both(host: &Place<'_>, own: &Place<'_>, name: &str, volume: &Value, spec: &Value) -> Result<()> {
     let mut here = tolerant(name, &[]);
     here["spec"]["nodeSelector"] = json!({"kubernetes.io/hostname": NODE});
-    begin(host, here, spec.clone()).await?;
-    begin(own, pod(name, &[], ""), spec).await
+    begin(host, here, volume, spec.clone()).await?;
+    begin(own, pod(name, &[], ""), volume, spec.clone()).await
 }
 
 /// What people see, without what is another time or name on each side.
@@ -173,14 +204,14 @@ fn pod_on_a_virtual_node_lives_and_ends_as_on_any_other_node() {
         let (host, member) = (Place::new(rig.fleet.host(), NAMESPACE).await?, rig.fleet.member(MEMBERS[0]));
         let own = Place::new(member, OWN).await?;
         let agent = Agent::start(rig).await?;
-        let lives = lives();
+        let (lives, folder) = (lives(), json!({"emptyDir": {}}));
         for (name, spec) in &lives {
-            begin_both(&host, &own, name, spec.clone()).await?;
+            begin_both(&host, &own, name, &folder, spec).await?;
         }
         let farewell = json!({"preStop": {"exec": {"command": ["sleep", FAREWELL.to_string()]}}});
         let leaves = alone("exec sleep 1000", json!({"lifecycle": farewell}));
         let leaves = json!({"terminationGracePeriodSeconds": 20, "containers": leaves});
-        begin_both(&host, &own, "leaves", leaves).await?;
+        begin_both(&host, &own, "leaves", &folder, &leaves).await?;
         host.tolerant_pod("evicted", &[], Some(NODE)).await?;
         let names: Vec<&str> = lives.iter().map(|(name, _)| *name).collect();
         try_join_all(names.iter().map(|name| are_alike(&host, &own, name))).await?;
@@ -188,6 +219,31 @@ fn pod_on_a_virtual_node_lives_and_ends_as_on_any_other_node() {
         is_evicted(&host, &Place::existing(member, NAMESPACE).await?).await?;
         let all = [&names[..], &["evicted"]].concat();
         tokio::try_join!(remove(&host, &all), remove(&own, &names))?;
+        agent.end().await
+    });
+}
+
+#[test]
+fn pod_finds_its_volume_on_a_virtual_node_as_on_any_other_node() {
+    on_fleet("volumes-alike", async |rig| {
+        let (host, member) = (Place::new(rig.fleet.host(), VOLUMES).await?, rig.fleet.member(MEMBERS[0]));
+        let own = Place::new(member, OWN_VOLUMES).await?;
+        let agent = Agent::start(rig).await?;
+        host.class(VOLUMES, "WaitForFirstConsumer", json!({"leafStorageClass": LATER}), &MEMBERS).await?;
+        host.claim("data", VOLUMES).await?;
+        own.claim("data", LATER).await?;
+        let (uses, volume) = (uses(), json!({"persistentVolumeClaim": {"claimName": "data"}}));
+        for (name, spec) in &uses {
+            begin_both(&host, &own, name, &volume, spec).await?;
+            are_alike(&host, &own, name).await?;
+            let ended = own.pods().get(name).await?.status.and_then(|status| status.phase);
+            ensure!(ended.as_deref() == Some("Succeeded"), "{name} is {ended:?} on both sides");
+        }
+        let names = uses.each_ref().map(|(name, _)| *name);
+        tokio::try_join!(remove(&host, &names), remove(&own, &names))?;
+        host.delete_claim("data").await?;
+        own.delete_claim("data").await?;
+        nothing_of_ours(member, VOLUMES).await?;
         agent.end().await
     });
 }

@@ -128,6 +128,29 @@ async fn pages(rig: &Rig) -> Result<()> {
     Ok(())
 }
 
+/// By Prometheus' own code, a rule of the form that the ordinary alerts on full disks have finds the claim.
+async fn alert_fires(rig: &Rig) -> Result<()> {
+    let full = "kubelet_volume_stats_available_bytes / kubelet_volume_stats_capacity_bytes < 0.75";
+    let rule =
+        json!({"alert": "FillsUp", "expr": format!("{full} and kubelet_volume_stats_used_bytes > 0"), "for": "1m"});
+    let file = tempfile::NamedTempFile::new_in(rig.fleet.folder())?;
+    std::fs::write(file.path(), json!({"groups": [{"name": "disks", "rules": [rule]}]}).to_string())?;
+    let text = page(rig, "metrics").await?;
+    let told = text.lines().filter(|line| line.starts_with("kubelet_volume_stats_"));
+    let told = told.filter_map(|line| {
+        let (of, value) = line.rsplit_once(' ')?;
+        Some(format!("{of} {}+0x5", value.parse::<f64>().ok()?))
+    });
+    let situation = json!([{"name": "now", "series": told.collect::<Vec<_>>(), "minutes": 4}]);
+    let path = file.path().display().to_string();
+    let firing = fed(&rig.fleet.tools().path("alerts"), &path, situation.to_string().as_bytes())?;
+    let firing: Value = serde_json::from_str(&firing)?;
+    let claim = format!("persistentvolumeclaim=\"{CLAIM}\"");
+    let mut alerts = firing["now"].as_array().into_iter().flatten().filter_map(Value::as_str);
+    ensure!(alerts.any(|alert| alert.contains(&claim)), "{firing} by {situation}");
+    Ok(())
+}
+
 /// Not even the reader says anything of another host's pod, whoever asks it.
 async fn of_this_host_alone(host: &Place<'_>, member: &Place<'_>, name: &str) -> Result<()> {
     let ours = host.pods().get(POD).await?.uid().context("it has a UID")?;
@@ -181,6 +204,7 @@ fn how_full_a_claim_is_in_the_member_is_told_at_the_hosts_node() {
             another(&member).await?;
             disk_fills_up(rig, member.cluster).await?;
             pages(rig).await?;
+            alert_fires(rig).await?;
             of_this_host_alone(&host, &member, &reader).await?;
             rights(&member, &reader).await
         }

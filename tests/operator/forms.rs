@@ -1,6 +1,6 @@
 //! Every form in which a list is printed: of nothing, of one thing, of several, and where the host does not answer.
 
-use std::fs;
+use std::{fmt::Write as _, fs, path::Path};
 
 use serde_json::{Value, json};
 
@@ -82,6 +82,11 @@ fn steady(text: &str) -> String {
     while let Some(at) = rest.find(|letter: char| letter.is_ascii_digit()) {
         let (before, from) = rest.split_at(at);
         kept.push_str(before);
+        if before.trim_end_matches(['"', ' ', ':']).ends_with("creationTimestamp") {
+            kept.push_str("WHEN");
+            rest = from.trim_start_matches(|letter| letter != '"');
+            continue;
+        }
         let digits = from.len() - from.trim_start_matches(|letter: char| letter.is_ascii_digit()).len();
         let (number, after) = from.split_at(digits);
         let is_time = after.starts_with(['s', 'm', 'h', 'd'])
@@ -139,5 +144,37 @@ async fn host_that_does_not_answer_is_one_sentence_in_whatever_form() {
             let told = told.unwrap_or_else(|| panic!("{words} -o {form} has something to show"));
             assert!(told.contains("host") && told.lines().count() == 1, "{words} -o {form}: {told}");
         }
+    }
+}
+
+/// What was printed is what the file has, which KOSMOS_CSI_WRITE_GOLDEN=1 writes.
+fn is_as_before(name: &str, printed: &str) {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/operator/golden");
+    let file = folder.join(format!("{name}.txt"));
+    if std::env::var_os("KOSMOS_CSI_WRITE_GOLDEN").is_some() {
+        fs::create_dir_all(&folder).unwrap();
+        fs::write(&file, printed).unwrap();
+    }
+    let before = fs::read_to_string(&file).unwrap_or_default();
+    let first = before.lines().zip(printed.lines()).find(|(before, now)| before != now);
+    assert!(before == printed, "{} has another text, from {first:?} on; what is printed is\n{printed}", file.display());
+}
+
+#[tokio::test]
+async fn lists_are_printed_as_they_were() {
+    let worlds = [("empty", world(0).await), ("one", world(1).await), ("many", world(3).await)];
+    for (name, clusters) in worlds.into_iter().chain([("unreachable", unreachable())]) {
+        let mut printed = String::new();
+        for words in LISTS {
+            for form in FORMS {
+                let typed = format!("{words} -o {form}");
+                let (text, code) = match clusters.type_in(&typed).await {
+                    Ok(report) => (report.text, u8::from(!report.well)),
+                    Err(error) => (format!("error: {error}\n"), 2),
+                };
+                write!(printed, "$ kosmos-csi {typed}\n{}[exit code {code}]\n\n", steady(&text)).unwrap();
+            }
+        }
+        is_as_before(name, &printed);
     }
 }

@@ -36,7 +36,7 @@ pub(super) async fn list_known(client: &Client, namespace: Option<&str>) -> anyh
     let mut found = match api.list(&ListParams::default()).await {
         Ok(listed) => listed.items,
         Err(error) if is_unknown_kind(&error) => return Ok(None),
-        Err(error) => return Err(refusal("list volumemoves", &error)),
+        Err(error) => return Err(refusal("list volumemoves of the host", &error)),
     };
     found.sort_by_key(|of| (of.namespace(), of.creation_timestamp().map(|made| made.0), of.name_any()));
     Ok(Some(found))

@@ -232,6 +232,28 @@ async fn member_is_removed_by_force_without_a_right_to_nodes_and_otherwise_it_is
     assert!(clusters.host.get(SECRETS, NAMESPACE, "m0").is_none());
 }
 
+/// Somebody has deleted the record, and nothing is known of the member but what the host has there.
+#[tokio::test]
+async fn member_on_no_record_is_forgotten_by_force_where_the_host_has_something_there_and_no_other() {
+    let clusters = Clusters::new(1);
+    clusters.join().await;
+    let volume = json!({"metadata": {"name": "v"}, "spec": {"accessModes": ["ReadWriteOnce"],
+        "capacity": {"storage": "1Gi"}, "csi": {"driver": "kosmos.csi.io", "volumeHandle": "m0/shop/db/0123456789abcdef"}}});
+    clusters.host.create(VOLUMES, volume).unwrap();
+    clusters.does("member remove m0 --force").await;
+    for namespace in [NAMESPACE, PODS_NAMESPACE] {
+        clusters.host.delete("configmaps", namespace, "kosmos-csi-members").unwrap();
+    }
+    clusters.refuses("member forget typo --force", &["nothing to forget"]).await;
+    clusters.refuses("member forget m0", &["one volume of the host (v)", "--force"]).await;
+    clusters.does("member forget m0 --force").await;
+    clusters.refuses("member forget m0 --force", &["nothing to forget"]).await;
+    let record = clusters.host.get("configmaps", NAMESPACE, "kosmos-csi-members").unwrap();
+    assert_eq!(text(&record, "/metadata/annotations/kosmos.csi.io~1forgotten"), "m0");
+    clusters.host.delete("configmaps", NAMESPACE, "kosmos-csi-members").unwrap();
+    clusters.does("member forget m0 --force").await;
+}
+
 /// As where somebody has deleted them, or where the command was ended in between.
 #[tokio::test]
 async fn accounts_stay_in_a_member_with_pods_or_leaves_of_the_host_also_where_its_secrets_have_gone() {

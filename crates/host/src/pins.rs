@@ -24,6 +24,8 @@ pub(super) const ADOPTED: &str = "kosmos.csi.io/host";
 pub(super) const BY_CLUSTER: &str = "kosmos.csi.io/cluster";
 /// Likewise: of when the backup was of which all was made here.
 const BACKUP: &str = "kosmos.csi.io/adopted";
+/// On the record of members: of which names the host's administrator has said that nothing of them is awaited any more.
+const FORGOTTEN: &str = "kosmos.csi.io/forgotten";
 
 /// What a member's identity turned out to be.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -51,19 +53,50 @@ pub async fn pins(host: &Host) -> Result<BTreeMap<String, String>> {
     Ok(read_pins(host).await?.and_then(|map| map.data).unwrap_or_default())
 }
 
-/// Takes a name out of the record, over the version that said what it means. False: it is not in it.
-pub async fn forget(host: &Host, name: &str) -> Result<bool> {
-    let Some(map) = read_pins(host).await? else { return Ok(false) };
-    if !map.data.as_ref().is_some_and(|pins| pins.contains_key(name)) {
+/// Whether the host's administrator has said that nothing of this name is awaited any more. That the record does not know the name is no
+/// such word: somebody may have deleted one that did.
+pub async fn is_forgotten(host: &Host, name: &str) -> Result<bool> {
+    Ok(read_pins(host).await?.is_some_and(|map| !is_pinned(&map, name) && forgotten(&map).contains(name)))
+}
+
+/// Takes a name out of the record, over the version that said what it means, and notes that nothing of it is awaited any more. False: it is
+/// not in it, and is not noted where it need not have been, or is so already.
+pub async fn forget(host: &Host, name: &str, even_unknown: bool) -> Result<bool> {
+    let mut read = read_pins(host).await?;
+    if read.is_none() && even_unknown {
+        create_pins(host, BTreeMap::new()).await?;
+        read = read_pins(host).await?;
+    }
+    let Some(map) = read else { return Ok(false) };
+    let mut names = forgotten(&map);
+    let is_new = names.insert(name);
+    if !(is_pinned(&map, name) || even_unknown && is_new) {
         return Ok(false);
     }
     let change = json!({
-        "metadata": {"uid": map.metadata.uid, "resourceVersion": map.metadata.resource_version},
+        "metadata": {
+            "uid": map.metadata.uid, "resourceVersion": map.metadata.resource_version,
+            "annotations": {FORGOTTEN: written(&names)},
+        },
         "data": {name: null},
     });
     let patched = config_maps(host).patch(CONFIG_MAP, &PatchParams::default(), &Patch::Merge(change)).await;
     patched.map_err(|error| outcome(&format!("forget member {name}"), &error))?;
     Ok(true)
+}
+
+fn is_pinned(map: &ConfigMap, name: &str) -> bool {
+    map.data.as_ref().is_some_and(|pins| pins.contains_key(name))
+}
+
+fn forgotten(map: &ConfigMap) -> BTreeSet<&str> {
+    let names = map.annotations().get(FORGOTTEN).map(String::as_str).unwrap_or_default();
+    names.split(',').filter(|name| !name.is_empty()).collect()
+}
+
+/// None where there are none, and nothing is to be noted.
+fn written(names: &BTreeSet<&str>) -> Option<String> {
+    (!names.is_empty()).then(|| names.iter().copied().collect::<Vec<_>>().join(","))
 }
 
 /// Pins one name to a cluster at first sight; later, compares. Who has many asks one [`Pinning`].
@@ -141,10 +174,16 @@ async fn write_pins(host: &Host, map: Option<ConfigMap>, added: BTreeMap<String,
 
 /// Written only over the version that was read, so that two replicas cannot pin one name to two clusters.
 async fn add_pins(host: &Host, map: &ConfigMap, added: &BTreeMap<String, String>) -> Result<()> {
-    let change = json!({
+    let mut change = json!({
         "metadata": {"resourceVersion": map.metadata.resource_version},
         "data": added,
     });
+    let mut names = forgotten(map);
+    let known = names.len();
+    names.retain(|name| !added.contains_key(*name));
+    if names.len() < known {
+        change["metadata"]["annotations"] = json!({FORGOTTEN: written(&names)});
+    }
     let patched = config_maps(host).patch(CONFIG_MAP, &PatchParams::default(), &Patch::Merge(change)).await;
     // Each of those that are new together is told of it: with the others' names it would be something else each time.
     patched.map(drop).map_err(|error| outcome("record which cluster each new member is", &error))
@@ -204,5 +243,15 @@ mod tests {
         assert_eq!(compare(&pins, "a", "2"), Some(Pin::Moved { pinned: "1".to_owned() }));
         assert_eq!(compare(&pins, "b", "1"), Some(Pin::SameAs { name: "a".to_owned() }));
         assert_eq!(compare(&pins, "b", "2"), None);
+    }
+
+    #[test]
+    fn names_that_are_forgotten_are_read_as_they_are_written() {
+        let names = BTreeSet::from(["m1", "m0"]);
+        let annotations = written(&names).map(|written| BTreeMap::from([(FORGOTTEN.to_owned(), written)]));
+        let metadata = ObjectMeta { annotations, ..ObjectMeta::default() };
+        let map = ConfigMap { metadata, ..ConfigMap::default() };
+        assert_eq!(forgotten(&map), names);
+        assert_eq!(written(&forgotten(&ConfigMap::default())), None);
     }
 }

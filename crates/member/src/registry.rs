@@ -87,21 +87,28 @@ impl Registry {
     }
 
     /// A member by the name in a handle, or the one that serves its cluster where that is another name of one. One that has
-    /// gone is told from one that never was.
+    /// gone is awaited until somebody says that it is gone for good, also where the host has no record of it: that may have been deleted.
     pub async fn get(&self, name: &str) -> Result<Arc<Member>> {
         let members = self.all()?;
         if let Some(member) = members.get(name) {
             let Some(serving) = member.alias_of() else { return Ok(Arc::clone(member)) };
             return members.get(&serving).cloned().ok_or_else(|| departed(&serving));
         }
-        match host::pins::known_members(&self.host).await? {
-            Some(known) if known.contains(name) => Err(departed(name)),
-            Some(_) => Err(Error::NotFound(format!("no member was ever called {name}"))),
-            None => {
-                let reason = "it has not joined, and the host has no record of its members".to_owned();
-                Err(Error::Unreachable { member: name.to_owned(), reason })
-            }
+        if host::pins::is_forgotten(&self.host, name).await? {
+            return Err(Error::NotFound(format!("member {name} was forgotten")));
         }
+        Err(departed(name))
+    }
+
+    /// The same, for what is begun there: of that a member on which the host has no record has nothing yet.
+    pub async fn get_for_new(&self, name: &str) -> Result<Arc<Member>> {
+        if !self.all()?.contains_key(name)
+            && let Some(known) = host::pins::known_members(&self.host).await?
+            && !known.contains(name)
+        {
+            return Err(Error::NotFound(format!("no member was ever called {name}")));
+        }
+        self.get(name).await
     }
 
     /// The same, once it has said that it is the cluster with this UID; with any, where that is empty. Another cluster has the name only
@@ -141,7 +148,10 @@ fn another(name: &str, cluster: &str) -> Error {
 }
 
 pub fn departed(name: &str) -> Error {
-    let reason = "it has left and nothing of it is forgotten: give its kubeconfig back".to_owned();
+    let reason = format!(
+        "it has left and nothing of it is forgotten: give its kubeconfig back, or say that it is gone for good \
+         (`kosmos-csi member forget {name}`)"
+    );
     Error::Unreachable { member: name.to_owned(), reason }
 }
 

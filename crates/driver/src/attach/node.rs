@@ -13,7 +13,7 @@ pub async fn check(node: &NodeId, volume_in: &str, members: &Registry, host: &Ho
     match node {
         NodeId::Virtual { member, .. } if member == volume_in => Ok(()),
         NodeId::Virtual { member, .. } => {
-            let serving = members.get(member).await.map_err(|error| unknown(node, error))?;
+            let serving = members.get_for_new(member).await.map_err(|error| unknown(node, error))?;
             if serving.name == volume_in {
                 return Ok(());
             }

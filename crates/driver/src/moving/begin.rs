@@ -116,7 +116,7 @@ async fn plan(job: &Job) -> Result<Plan> {
 
 async fn destination(job: &Job, from: &Member) -> Result<std::sync::Arc<Member>> {
     let name = &job.of.spec.to.member;
-    let to = job.movers.members.get(name).await?;
+    let to = job.movers.members.get_for_new(name).await?;
     if to.name == from.name {
         let other =
             if to.name == *name { String::new() } else { format!(", which is another name of member {}", to.name) };

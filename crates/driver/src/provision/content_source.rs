@@ -73,7 +73,7 @@ pub(super) async fn refused_beside(
         abandon::clear(provisioner, &member, spec, VolumeHash::new(&provisioner.host.id, &spec.name), deadline).await
     };
     match cleared.await {
-        // Nothing was ever made in a member that never was.
+        // Nothing is awaited of a member that was forgotten.
         Ok(true) | Err(Error::NotFound(_)) => refusal,
         Ok(false) => Error::InProgress(format!("volume {} is in use by the host", spec.name)),
         Err(error) => error.while_a_leaf_may_exist(),

@@ -130,7 +130,7 @@ pub(super) async fn to_change(provisioner: &Provisioner, handle: &str) -> Result
     Ok(found)
 }
 
-/// Where a handle leads; nowhere, where it is none of ours or names a member that never was.
+/// Where a handle leads; nowhere, where it is none of ours or its member was forgotten.
 pub(super) async fn member_of(provisioner: &Provisioner, handle: &str) -> Result<Option<(VolumeId, Arc<Member>)>> {
     let Some(id) = VolumeId::parse(handle) else { return Ok(None) };
     match provisioner.members.get(&id.member).await {

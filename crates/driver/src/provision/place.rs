@@ -334,7 +334,7 @@ fn is_seen_nowhere(provisioner: &Provisioner, hash: VolumeHash) -> Result<()> {
     }
 }
 
-/// The member on record. A name that no member ever had came with a copied claim: nothing can be there.
+/// The member on record. Of one that was forgotten nothing is awaited.
 pub(super) async fn recorded(provisioner: &Provisioner, owner: Option<&HostClaim>) -> Result<Option<String>> {
     let Some(name) = owner.and_then(|owner| owner.member.as_deref()) else { return Ok(None) };
     match provisioner.members.get(name).await {

@@ -32,7 +32,9 @@ pub(in crate::run::operator) async fn forget(flags: &Forget, dial: &Dial) -> any
         );
         return Ok(Report::new(why, false));
     }
-    let forgotten = [host::pins::forget(&host, name).await?, host::pins::forget(&agents, name).await?];
+    // Of one that is on no record, as that was deleted, somebody has to say so all the same.
+    let has_some = !left.is_empty();
+    let forgotten = [host::pins::forget(&host, name, has_some).await?, host::pins::forget(&agents, name, false).await?];
     if !forgotten.contains(&true) {
         return Ok(Report::new(format!("No member {name} is remembered: there is nothing to forget.\n"), false));
     }

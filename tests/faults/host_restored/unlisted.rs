@@ -3,6 +3,7 @@
 
 use std::{sync::Arc, time::Duration};
 
+use serde_json::json;
 use simulate::{
     Backup,
     faults::{Action, Asked, Verb},
@@ -10,14 +11,14 @@ use simulate::{
 use tokio::time::sleep;
 use tonic::{Code, Status};
 
-use super::{has_its_data_again, restore};
+use super::{LOOKED, has_its_data_again, restore};
 use crate::{
-    bench::Bench,
+    bench::{Bench, SHOP},
     caller::{Caller, Ending, Script},
     fixture,
     late::creates,
     placed::record,
-    reclaim::{CLAIM, SETTLED, ends_well, leaf, retained, until},
+    reclaim::{CLAIM, SETTLED, bench, ends_well, leaf, phase, released, retained, until},
     virtual_time,
 };
 
@@ -125,4 +126,51 @@ fn volume_that_is_kept_and_not_known_yet_has_no_empty_one_made_in_its_place() {
             ends_well(&bench, caller).await;
         });
     }
+}
+
+/// Somebody there makes so many claims with the labels of one leaf that all which is known of the member is forgotten.
+fn says_too_much(bench: &Bench) {
+    let labels = fixture::labels(&bench.host_id(), &"0".repeat(32));
+    for number in 0..=1000 {
+        let claim = json!({
+            "metadata": {"name": format!("copy-{number}"), "namespace": SHOP, "labels": labels},
+            "spec": {
+                "accessModes": ["ReadWriteOnce"], "storageClassName": "nobody-serves-this",
+                "resources": {"requests": {"storage": "1Gi"}},
+            },
+        });
+        bench.members[0].create(CLAIMS, claim).unwrap();
+    }
+}
+
+/// It was given to another claim since the backup, and let go by that.
+#[test]
+fn volume_that_is_kept_has_no_empty_one_made_in_its_place_as_its_member_says_too_much() {
+    virtual_time::run(1, async {
+        let bench = bench().await;
+        let mut caller = Caller::new(&bench, retained());
+        let backup = bench.host.backup();
+        assert_eq!(caller.provision().await, Ending::Provisioned);
+        sleep(Duration::from_secs(10)).await;
+        let kept = caller.leaf_volume().unwrap().to_owned();
+        released(&bench, &mut caller).await;
+        caller.clone().claim_again("again");
+        until(&bench, SETTLED, "it is used again", || phase(leaf(&bench, "again")) == "Bound").await;
+        sleep(LOOKED).await;
+        restore(&bench, &backup);
+        until(&bench, LOOKED, "its leaf claim is let go", || leaf(&bench, "again").is_none()).await;
+        bench.guard.set_fate(|_, at, asked| {
+            let is_looked_at = at == 1 && asked.verb == Verb::Get && asked.resource == VOLUMES;
+            if is_looked_at { Action::Delay(Duration::from_secs(3)) } else { Action::Pass }
+        });
+        let flood = async {
+            sleep(Duration::from_secs(1)).await;
+            says_too_much(&bench);
+        };
+        let (asked, ()) = tokio::join!(caller.create(), flood);
+        let refused = asked.unwrap_err();
+        assert_eq!(refused.code(), Code::Unavailable, "{refused}\n{}", bench.guard.trace().join("\n"));
+        assert!(leaf(&bench, CLAIM).is_none(), "{}", bench.guard.trace().join("\n"));
+        assert_eq!(bench.storages[0].volumes(), [kept.as_str()]);
+    });
 }

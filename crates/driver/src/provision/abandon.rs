@@ -76,6 +76,7 @@ pub(super) async fn clear(
     }
     let had_volume = row.claim.as_ref().is_some_and(ClaimRow::had_volume);
     let kept = leaf.rows.left(hash);
+    is_known(leaf)?;
     let mut volumes = row.volume.iter().chain(&kept).map(VolumeRow::observed);
     if let (None, Some(volume)) = (&row.claim, volumes.find(|volume| volume.retained && !volume.by_hand)) {
         return Err(Error::InProgress(format!(
@@ -102,10 +103,18 @@ pub(super) async fn clear(
 
 /// Waits until the member has told all that it has: a driver that has just begun with it knows nothing of what was used there.
 pub(super) async fn is_listed(leaf: &MemberClient, deadline: &Deadline) -> Result<()> {
-    timeout_at(deadline.next(), leaf.rows.listed()).await.map_err(|_| Error::Unreachable {
-        member: leaf.member.clone(),
-        reason: "what it has of this volume cannot be told yet".to_owned(),
-    })
+    timeout_at(deadline.next(), leaf.rows.listed()).await.map_err(|_| untold(leaf))
+}
+
+/// To be asked after a look, and at once: what is known of a member that says too much is forgotten at any moment, and then nothing is seen
+/// of what is there.
+pub(super) fn is_known(leaf: &MemberClient) -> Result<()> {
+    if leaf.rows.synced() { Ok(()) } else { Err(untold(leaf)) }
+}
+
+fn untold(leaf: &MemberClient) -> Error {
+    let reason = "what it has of this volume cannot be told yet".to_owned();
+    Error::Unreachable { member: leaf.member.clone(), reason }
 }
 
 pub(super) fn in_use(spec: &VolumeSpec, member: &str) -> Error {

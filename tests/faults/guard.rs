@@ -58,7 +58,7 @@ struct Asking {
 pub const LEASES: &str = "leases.coordination.k8s.io";
 
 /// Requests on one object at one instant, besides one for each member: a few callers may have come at once.
-const AT_ONCE: usize = 8;
+const AT_ONCE: usize = 10;
 /// Moments at which there are requests of one kind on one object in a whole story, with all its retries.
 const IN_ALL: u32 = 400;
 

@@ -40,6 +40,8 @@ pub struct ObservedVolume {
     pub retained: bool,
     /// People of the member made it: what becomes of it is theirs to say.
     pub by_hand: bool,
+    /// It was made to outlive its claim because the host's volume was.
+    pub follows: bool,
     /// It keeps the description of its claim.
     pub healing: bool,
     /// It says that it is being removed.
@@ -52,6 +54,12 @@ impl ObservedVolume {
     /// It outlives its claim because we, or its class, have it so.
     fn is_kept(&self) -> bool {
         self.retained && !self.by_hand
+    }
+
+    /// Nothing may be written on it when the host wants it back: it is as that wants it. Where its class alone retains it, the host's own
+    /// policy is `Delete`, and what arrives late does what that says.
+    fn may_stay_unwritten(&self, claim: Option<&ObservedClaim>) -> bool {
+        claim.is_none() || self.healing || self.follows
     }
 }
 
@@ -171,7 +179,7 @@ impl Removal {
 
 pub fn removal(claim: Option<&ObservedClaim>, volume: Option<&ObservedVolume>) -> Removal {
     match (claim, volume) {
-        (_, Some(volume)) if volume.is_kept() && (claim.is_none() || volume.healing) && !volume.removal => {
+        (_, Some(volume)) if volume.is_kept() && volume.may_stay_unwritten(claim) && !volume.removal => {
             Removal::Announce(volume.clone())
         }
         (_, Some(volume)) if volume.is_kept() => Removal::MakeDeletable(volume.clone()),
@@ -336,12 +344,14 @@ mod tests {
         assert_eq!(removal(Some(&claim(Phase::Bound, Some("pv"), 10)), Some(&volume(true))), expected);
     }
 
-    /// Where the claim is there and nothing is kept of it, that is written first when the host wants the volume back.
+    /// Where the claim is there and nothing is kept of it or for the host, that is written first when the host wants the volume back.
     #[test]
     fn volume_on_which_nothing_would_be_written_says_first_that_it_is_being_removed() {
         let living = claim(Phase::Bound, Some("pv"), 10);
         let healing = ObservedVolume { healing: true, ..volume(true) };
-        for (claim, volume) in [(None, volume(true)), (None, healing.clone()), (Some(&living), healing)] {
+        let follows = ObservedVolume { follows: true, ..volume(true) };
+        let all = [(None, volume(true)), (None, healing.clone()), (Some(&living), healing), (Some(&living), follows)];
+        for (claim, volume) in all {
             assert_eq!(removal(claim, Some(&volume)), Removal::Announce(volume.clone()), "{claim:?}");
             let announced = ObservedVolume { removal: true, ..volume };
             assert_eq!(removal(claim, Some(&announced)), Removal::MakeDeletable(announced), "{claim:?}");

@@ -94,6 +94,7 @@ impl VolumeRow {
             claim_uid: self.claim_uid.to_string(),
             retained: self.retained,
             by_hand: self.by_hand,
+            follows: self.follows,
             healing: self.healing,
             removal: self.removal,
             version: self.version,

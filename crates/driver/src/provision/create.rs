@@ -229,13 +229,12 @@ async fn go_on(
 /// backup may know of no volume.
 async fn remove_unused(provisioner: &Provisioner, job: &VolumeCreation<'_>, row: &ClaimRow) -> Result<bool> {
     let id = job.spec.id(&job.leaf.member, &job.leaf.host, &row.place);
-    if row.was_had() {
+    // Who looks at the host is believed from before that look on.
+    let order = Order::of_creation(&id);
+    if row.was_had() || host::volume::uses(&provisioner.host, &job.spec.name, &id.to_string()).await? {
         return Ok(false);
     }
-    if host::volume::uses(&provisioner.host, &job.spec.name, &id.to_string()).await? {
-        return Ok(false);
-    }
-    delete::remove(provisioner, job.leaf, job.hash, &row.place, &Order::of_creation(&id), job.deadline).await?;
+    delete::remove(provisioner, job.leaf, job.hash, &row.place, &order, job.deadline).await?;
     Ok(true)
 }
 

@@ -90,6 +90,30 @@ fn leaf_that_was_deleted_is_bound_again_within_two_seconds() {
     });
 }
 
+/// Its volume in the host stays with its claim.
+#[test]
+fn leaf_that_was_deleted_is_bound_again_also_where_somebody_has_deleted_the_volume_of_the_host() {
+    virtual_time::run(1, async {
+        let bench = bench().await;
+        let mut caller = provisioned(&bench, Script::new(CLAIM)).await;
+        sleep(Duration::from_secs(5)).await;
+        bench.host.delete("persistentvolumes", "", caller.volume()).unwrap();
+        sleep(Duration::from_secs(5)).await;
+        let before = delete_leaf_claim(&bench, CLAIM);
+        sleep(Duration::from_secs(2)).await;
+        let now = leaf(&bench).unwrap();
+        assert_ne!(text(&now, "/metadata/uid"), before);
+        assert_eq!(text(&now, "/status/phase"), "Bound", "{now}\n{}", bench.guard.trace().join("\n"));
+        assert_eq!(bench.storages[0].volumes(), [caller.leaf_volume().unwrap()]);
+        lock(&bench.guard.history).let_go(caller.volume());
+        caller.delete_claim();
+        timeout(REMOVED, caller.reclaim()).await.unwrap();
+        sleep(HEALED).await;
+        assert!(bench.storages[0].volumes().is_empty(), "{}", bench.guard.trace().join("\n"));
+        assert_eq!(bench.guard.wrong(), Vec::<String>::new());
+    });
+}
+
 #[test]
 fn deleted_leaf_comes_back_with_its_data_and_is_removed_like_any_other() {
     for leaf_class in [fixture::NOW, fixture::LATER, fixture::KEPT] {

@@ -168,13 +168,15 @@ impl HostVolume {
         self.terminating || self.is_to_be_reclaimed()
     }
 
-    /// What it wants of its leaf. One that its administrator has made available again has no claim's UID.
+    /// What it wants of its leaf. One that its administrator has made available again has no claim's UID; one that somebody has deleted
+    /// has its claim, and the pods of that, as long as that is there.
     pub fn wish(&self) -> Wish {
-        match (self.retains, self.terminating || self.released) {
+        match (self.retains, self.released) {
+            (true, true) => Wish::Keep,
             (false, true) => Wish::Nothing,
-            (true, _) if self.released => Wish::Keep,
+            (false, false) if self.claim_uid.is_empty() && self.terminating => Wish::Nothing,
             _ if self.claim_uid.is_empty() => Wish::Keep,
-            (retain, _) => Wish::Use { retain },
+            (retain, false) => Wish::Use { retain },
         }
     }
 }
@@ -387,9 +389,12 @@ mod tests {
             assert_eq!(volume(DRIVER, phase, policy).unwrap().wish(), wish, "{phase} {policy}");
         }
         let terminating = |phase, policy| HostVolume { terminating: true, ..volume(DRIVER, phase, policy).unwrap() };
-        assert_eq!(terminating("Bound", "Delete").wish(), Wish::Nothing);
+        assert_eq!(terminating("Bound", "Delete").wish(), Wish::Use { retain: false }, "its claim is still there");
         assert_eq!(terminating("Bound", "Retain").wish(), Wish::Use { retain: true }, "its claim is still there");
+        assert_eq!(terminating("Released", "Delete").wish(), Wish::Nothing);
         assert_eq!(terminating("Released", "Retain").wish(), Wish::Keep);
+        let nobodys = HostVolume { claim_uid: "".into(), ..terminating("Available", "Delete") };
+        assert_eq!(nobodys.wish(), Wish::Nothing);
         for policy in ["Delete", "Retain"] {
             let available = HostVolume { claim_uid: "".into(), ..volume(DRIVER, "Available", policy).unwrap() };
             assert_eq!(available.wish(), Wish::Keep, "{policy}");

@@ -235,6 +235,8 @@ fn attachment_of_a_leaf_without_any_record_stays_while_the_volume_has_its_claim_
         let (bench, caller, _attacher) = attached().await;
         publish(&bench, &caller, "real/n1").await.unwrap();
         let member = &bench.members[0];
+        let forget = |volume: &mut Value| volume["spec"]["csi"]["volumeAttributes"] = json!({});
+        bench.host.change("persistentvolumes", "", caller.volume(), forget).unwrap();
         bench.host.delete("persistentvolumes", "", caller.volume()).unwrap();
         goes_by_force(&bench);
         sleep(SURE).await;

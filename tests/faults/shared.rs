@@ -25,10 +25,15 @@ const TWIN: &str = "twin";
 
 /// An administrator makes another volume of it, for another claim.
 fn make_twin(bench: &Bench, of: &Caller) {
+    make_twin_called(bench, of, of.handle().unwrap());
+}
+
+fn make_twin_called(bench: &Bench, of: &Caller, handle: &str) {
     let mut twin = Value::clone(&bench.host.get(VOLUMES, "", of.volume()).unwrap());
     twin["metadata"] = json!({"name": TWIN});
     twin.as_object_mut().unwrap().remove("status");
     twin["spec"].as_object_mut().unwrap().remove("claimRef");
+    twin["spec"]["csi"]["volumeHandle"] = json!(handle);
     bench.host.create(VOLUMES, twin).unwrap();
     claim_again(bench, TWIN, SHOP, TWIN);
 }
@@ -140,6 +145,30 @@ fn removal_for_one_volume_waits_for_the_other_one_also_where_the_member_lets_nob
             make_twin(&bench, &caller);
             let say = || events(&bench).matches("not kept in the member yet").count() >= 2;
             until(&bench, SETTLED, "both say that it is not kept", say).await;
+            removal_waits_for_the_twin(&bench, &caller).await;
+            let claim = leaf(&bench, CLAIM).unwrap();
+            assert!(claim["metadata"]["deletionTimestamp"].is_null(), "{is_leader}: {claim}");
+            assert_eq!(bench.guard.wrong(), Vec::<String>::new());
+        });
+    }
+}
+
+/// Its handle says another name of the member, as a person has written it.
+#[test]
+fn removal_for_one_volume_waits_for_the_other_one_also_where_that_calls_its_member_otherwise() {
+    for is_leader in [true, false] {
+        virtual_time::run(1, async {
+            let bench = if is_leader { bench().await } else { led_by_another().await };
+            let mut alias = fixture::kubeconfig("m0");
+            for path in ["/metadata/name", "/metadata/labels/kosmos.csi.io~1member"] {
+                *alias.pointer_mut(path).unwrap() = json!("alias");
+            }
+            bench.host.create("secrets", alias).unwrap();
+            let caller = provisioned(&bench, Script::new(CLAIM)).await;
+            let handle = caller.handle().unwrap().replacen("m0/", "alias/", 1);
+            make_twin_called(&bench, &caller, &handle);
+            let is_bound = || phase(bench.host.get(VOLUMES, "", TWIN)) == "Bound";
+            until(&bench, SETTLED, "the other one has its claim", is_bound).await;
             removal_waits_for_the_twin(&bench, &caller).await;
             let claim = leaf(&bench, CLAIM).unwrap();
             assert!(claim["metadata"]["deletionTimestamp"].is_null(), "{is_leader}: {claim}");

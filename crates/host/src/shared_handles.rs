@@ -1,4 +1,4 @@
-//! Which handles several volumes of the host have, as people make them: what one of them gives up another may want. And which leaf was
+//! Which leaves several volumes of the host may have, as people make them: what one of them gives up another may want. And which leaf was
 //! given out with one that a move has made: another may be at its place, as one of before.
 
 use std::{
@@ -21,7 +21,10 @@ use super::{
     volumes::{HostVolumes, member_of},
 };
 use cluster::trimmed::{Reads, Trimmed};
-use domain::{error::Result, volume::healing::Wish};
+use domain::{
+    error::Result,
+    volume::{VolumeId, healing::Wish},
+};
 
 /// For the watch to tell what whoever asks has seen already.
 const MOMENT: Duration = Duration::from_millis(500);
@@ -37,7 +40,7 @@ pub struct SharedHandles {
 /// What the host has with a handle.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WithHandle {
-    /// Several volumes.
+    /// Several volumes may have its leaf.
     pub shared: bool,
     /// The leaf that was given out with it: of a volume that a move has made at least.
     pub leaf: Option<GivenOutDigest>,
@@ -47,7 +50,7 @@ pub struct WithHandle {
 #[derive(Debug)]
 struct Listed {
     began: Instant,
-    shared: HashSet<Box<str>>,
+    halves: HashSet<u64>,
     /// Which leaf was given out with each volume that a move has made.
     moved: HashMap<Box<str>, GivenOutDigest>,
 }
@@ -56,11 +59,11 @@ impl Listed {
     /// The handle of each volume, and of which leaf it is where a move has made it.
     fn new(began: Instant, all: Vec<(Box<str>, Option<GivenOutDigest>)>) -> Self {
         let moved = all.iter().filter_map(|(handle, leaf)| Some((handle.clone(), (*leaf)?))).collect();
-        Self { began, shared: shared(all.into_iter().map(|(handle, _)| handle)), moved }
+        Self { began, halves: shared(all.into_iter().map(|(handle, _)| handle)), moved }
     }
 
-    fn says(&self, handle: &str) -> WithHandle {
-        WithHandle { shared: self.shared.contains(handle), leaf: self.moved.get(handle).copied() }
+    fn says(&self, id: &VolumeId, handle: &str) -> WithHandle {
+        WithHandle { shared: self.halves.contains(&half_of(id)), leaf: self.moved.get(handle).copied() }
     }
 }
 
@@ -79,13 +82,14 @@ impl SharedHandles {
         Self { volumes, leads, listed: Mutex::default() }
     }
 
-    /// What the host has with this one, as was asked at that moment for one that is to go. The replica that leads goes by its watch of the
-    /// host's volumes, where that says of the one that it is to go, and has told something lately: then it has told of all that were there by
-    /// that time. It may have died unnoticed, also since it said so, and that of any other replica sooner: then they are listed, once for all
-    /// that have asked before that list begins.
-    pub async fn with(&self, host: &Host, handle: &str, asked: Instant) -> Result<WithHandle> {
+    /// What the host has with this one, as was asked at that moment for one that is to go: people write another name of its member, or the hash
+    /// alone, for the same leaf. The replica that leads goes by its watch of the host's volumes, where that says of the one that it is to go,
+    /// and has told something lately: then it has told of all that were there by that time. It may have died unnoticed, also since it said so,
+    /// and that of any other replica sooner: then they are listed, once for all that have asked before that list begins.
+    pub async fn with(&self, host: &Host, id: &VolumeId, asked: Instant) -> Result<WithHandle> {
+        let handle = id.to_string();
         if *self.leads.borrow()
-            && let Some(told) = self.told(handle).await
+            && let Some(told) = self.told(id, &handle).await
         {
             return Ok(told);
         }
@@ -93,18 +97,18 @@ impl SharedHandles {
         if let Some(listed) = &*listed
             && listed.began >= asked
         {
-            return Ok(listed.says(handle));
+            return Ok(listed.says(id, &handle));
         }
         let began = Instant::now();
         let new = Listed::new(began, each(host).await?);
-        let says = new.says(handle);
+        let says = new.says(id, &handle);
         *listed = Some(new);
         Ok(says)
     }
 
     /// What the watch tells, a moment later at the latest.
-    async fn told(&self, handle: &str) -> Option<WithHandle> {
-        if let Some(told) = self.says(handle) {
+    async fn told(&self, id: &VolumeId, handle: &str) -> Option<WithHandle> {
+        if let Some(told) = self.says(id, handle) {
             return Some(told);
         }
         // Nothing more is to be told of what is to go already.
@@ -113,7 +117,7 @@ impl SharedHandles {
         }
         let (until, news) = (Instant::now() + MOMENT, self.volumes.listen(member_of(handle)));
         loop {
-            if let Some(told) = self.says(handle) {
+            if let Some(told) = self.says(id, handle) {
                 return Some(told);
             }
             timeout_at(until, news.told()).await.ok()?;
@@ -121,9 +125,13 @@ impl SharedHandles {
     }
 
     /// None where the watch has not told that a volume with this handle is to go, or may have died since.
-    fn says(&self, handle: &str) -> Option<WithHandle> {
+    fn says(&self, id: &VolumeId, handle: &str) -> Option<WithHandle> {
         match self.volumes.with(handle).as_slice() {
             _ if !self.volumes.whole() => None,
+            // Looked for in all members: once, and not at each news.
+            [known] if known.wish() == Wish::Nothing && self.volumes.count_like(id) > 1 => {
+                Some(WithHandle { shared: true, leaf: None })
+            }
             [known] if known.wish() == Wish::Nothing => {
                 self.volumes.heard_lately().then_some(WithHandle { shared: false, leaf: known.leaf })
             }
@@ -143,9 +151,15 @@ async fn each(host: &Host) -> Result<Vec<(Box<str>, Option<GivenOutDigest>)>> {
     volume::all_of(&volumes, known).await
 }
 
-fn shared(handles: impl IntoIterator<Item = Box<str>>) -> HashSet<Box<str>> {
+/// What all handles of one leaf have in common.
+fn half_of(id: &VolumeId) -> u64 {
+    id.hashes().start().seed()
+}
+
+fn shared(handles: impl IntoIterator<Item = Box<str>>) -> HashSet<u64> {
     let mut seen = HashSet::new();
-    handles.into_iter().filter(|handle| !seen.insert(handle.clone())).collect()
+    let halves = handles.into_iter().filter_map(|handle| VolumeId::parse(&handle).map(|id| half_of(&id)));
+    halves.filter(|half| !seen.insert(*half)).collect()
 }
 
 #[cfg(test)]
@@ -155,23 +169,35 @@ mod tests {
     use super::*;
 
     #[test]
-    fn handle_is_shared_that_is_there_more_than_once() {
-        let handles = ["m/n/a/1", "m/n/b/1", "m/n/a/1", "m/n/c/1", "m/n/a/1"].map(Box::from);
-        assert_eq!(shared(handles), HashSet::from([Box::from("m/n/a/1")]));
+    fn leaf_is_shared_that_handles_name_more_than_once_in_whichever_way() {
+        let of = |leaf: u64| -> [Box<str>; 3] {
+            let digits = format!("{leaf:016x}");
+            [format!("m/n/a/{digits}"), format!("alias/n/a/{digits}"), format!("m///{digits}{digits}")].map(Box::from)
+        };
+        let ([one, same, hashed], [another, ..]) = (of(1), of(2));
+        assert_eq!(shared([one, another]), HashSet::new());
+        for other in [same, hashed] {
+            let [one, ..] = of(1);
+            let [another, ..] = of(2);
+            assert_eq!(shared([one.clone(), another, other]), HashSet::from([1]));
+            assert_eq!(shared([one.clone(), one.clone(), one]), HashSet::from([1]));
+        }
     }
 
     #[test]
     fn leaf_is_told_of_a_volume_that_a_move_has_made_and_of_no_other() {
         let volume: PersistentVolume = from_value(json!({
             "metadata": {"name": "a"},
-            "spec": {"csi": {"driver": "kosmos.csi.io", "volumeHandle": "m/n/a/1",
+            "spec": {"csi": {"driver": "kosmos.csi.io", "volumeHandle": "m/n/a/0000000000000001",
                 "volumeAttributes": {"leafClaimUID": "u", "leafVolume": "v"}}},
         }))
         .unwrap();
         let leaf = HostVolume::new(&volume).unwrap().leaf;
         assert!(leaf.is_some());
-        let listed = Listed::new(Instant::now(), vec![("m/n/a/1".into(), leaf), ("m/n/b/1".into(), None)]);
-        assert_eq!(listed.says("m/n/a/1"), WithHandle { shared: false, leaf });
-        assert_eq!(listed.says("m/n/b/1"), WithHandle::default());
+        let [moved, other] = ["m/n/a/0000000000000001", "m/n/b/0000000000000002"];
+        let listed = Listed::new(Instant::now(), vec![(moved.into(), leaf), (other.into(), None)]);
+        let says = |handle: &str| listed.says(&VolumeId::parse(handle).unwrap(), handle);
+        assert_eq!(says(moved), WithHandle { shared: false, leaf });
+        assert_eq!(says(other), WithHandle::default());
     }
 }

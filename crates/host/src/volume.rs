@@ -241,9 +241,12 @@ pub async fn handle_of(host: &Host, name: &str) -> Result<Option<String>> {
 
 /// All volumes whose handle leads to this claim, whatever hash it carries.
 pub async fn at(host: &Host, member: &str, place: &LeafPlace) -> Result<Vec<HostVolume>> {
-    let leads_there = |volume: &HostVolume| {
-        VolumeId::parse(&volume.handle).is_some_and(|id| id.member == member && id.place().as_ref() == Some(place))
-    };
+    all_leading(host, |id| id.member == member && id.place().as_ref() == Some(place)).await
+}
+
+/// Those of whose handles that is said. Reads all volumes: only for rare cases.
+pub async fn all_leading(host: &Host, there: impl Fn(&VolumeId) -> bool) -> Result<Vec<HostVolume>> {
+    let leads_there = |volume: &HostVolume| VolumeId::parse(&volume.handle).is_some_and(|id| there(&id));
     all(host, |volume| HostVolume::new(&volume).filter(leads_there)).await
 }
 

@@ -118,6 +118,15 @@ impl HostVolumes {
         handles
     }
 
+    /// How many may have the leaf of this one, by whichever name of its member, and in whichever form, their handles say it.
+    pub fn count_like(&self, id: &VolumeId) -> usize {
+        let (table, first) = (self.lock(), *id.hashes().start());
+        let like = |volumes: &BTreeMap<Key, Box<PackedVolume>>| {
+            volumes.range(Key::before_all_of(first)..).take_while(|(key, _)| key.may_be_of(first)).count()
+        };
+        table.volumes.values().map(like).sum()
+    }
+
     /// How many volumes there are in a member.
     pub fn count_in(&self, member: &str) -> usize {
         self.lock().volumes.get(member).map_or(0, BTreeMap::len)
@@ -351,6 +360,10 @@ mod tests {
         volumes.put(&volume("c", "m0/n/c/0000000000000000"));
         assert_eq!(volumes.handles_for("m0", hash), [Arc::from(hashed), Arc::from(readable)]);
         assert!(volumes.handles_for("m2", hash).is_empty());
+        let like = |handle: String| volumes.count_like(&VolumeId::parse(&handle).unwrap());
+        let handles =
+            [format!("m0/n/a/{}", hash.prefix()), format!("m2///{hash}"), "m0/n/c/0000000000000001".to_owned()];
+        assert_eq!(handles.map(like), [4, 4, 0]);
         assert_eq!(["m0", "m1", "m2"].map(|member| volumes.count_in(member)), [4, 1, 0]);
     }
 

@@ -7,7 +7,7 @@ use tokio::time::Instant;
 use super::{Provisioner, find};
 use domain::{
     error::{Error, Result},
-    volume::{VolumeHash, VolumeId, plan::Removal},
+    volume::{LeafPlace, VolumeHash, VolumeId, plan::Removal},
 };
 use host::volume::{GivenOutDigest, HostVolume};
 use leaf::{
@@ -16,6 +16,7 @@ use leaf::{
     ownership::MadeFor,
     row::{ClaimRow, Row},
 };
+use member::registry::serving;
 
 /// Whoever asks for a removal has just looked at the host, and is believed for so long.
 const BELIEVED: Duration = Duration::from_secs(2);
@@ -23,6 +24,7 @@ const BELIEVED: Duration = Duration::from_secs(2);
 /// A removal as it was asked for. People of the host may change their minds while it waits, and then nobody calls again.
 pub(super) struct Order {
     pub(super) handle: String,
+    id: VolumeId,
     asked: Instant,
     /// The host has, or had, a volume with this handle.
     given_out: bool,
@@ -30,7 +32,7 @@ pub(super) struct Order {
 
 impl Order {
     pub(super) fn of_volume(id: &VolumeId, asked: Instant) -> Self {
-        Self { handle: id.to_string(), asked, given_out: true }
+        Self { handle: id.to_string(), id: id.clone(), asked, given_out: true }
     }
 
     /// Of a leaf that the host was never given.
@@ -73,8 +75,17 @@ impl Order {
         if !self.given_out {
             return Ok(false);
         }
-        let there = provisioner.shared_handles.with(&provisioner.host, &self.handle, self.asked).await?;
+        let there = provisioner.shared_handles.with(&provisioner.host, &self.id, self.asked).await?;
         Ok(there.shared || row.claim.as_ref().is_some_and(|claim| is_another(there.leaf, claim)))
+    }
+
+    /// Whether its leaf is or was there, or nothing is said of where that is.
+    fn may_be_at(&self, row: &Row, place: Option<&LeafPlace>) -> bool {
+        let of_claim = row.claim.as_ref().map(|claim| &claim.place);
+        let of_volume = row.volume.as_ref().map(|volume| &volume.claim_place);
+        place.is_none_or(|place| {
+            [of_claim, of_volume].contains(&Some(place)) || self.id.place().is_some_and(|own| own == *place)
+        })
     }
 
     /// Right before a step by which data may go: no volume of the host wants the leaf now. A leaf volume that is kept for the
@@ -94,7 +105,13 @@ impl Order {
         if is_believed() && !self.is_to_be_looked_at(provisioner, row).await? && is_believed() {
             return Ok(());
         }
-        let volumes = host::volume::all_with(&provisioner.host, &self.handle).await?;
+        let members = provisioner.members.all()?;
+        // Under another name of its member, or by the hash alone, people write other handles for the same leaf.
+        let leads_there = |id: &VolumeId| {
+            let is_same = || serving(&members, &id.member) == leaf.member && id.names(hash);
+            *id == self.id || is_same() && self.may_be_at(row, id.place().as_ref())
+        };
+        let volumes = host::volume::all_leading(&provisioner.host, leads_there).await?;
         // One that somebody has deleted while its claim is there goes with that, and may be made `Retain` until then.
         if let Some(volume) = volumes.iter().find(|volume| !volume.is_to_be_reclaimed()) {
             let way_out = if volumes.len() > 1 {
@@ -104,7 +121,7 @@ impl Order {
             };
             return Err(Error::InProgress(format!(
                 "PersistentVolume {}, a volume of the host with handle {}, is retained or in use again: its leaf is not removed{way_out}",
-                volume.name, self.handle
+                volume.name, volume.handle
             )));
         }
         if let Some(claim) = row.claim.as_ref().filter(|_| self.given_out) {

@@ -9,12 +9,13 @@ use tonic::Code;
 
 use crate::{
     bench::{Bench, SHOP, lock},
-    caller::Caller,
+    caller::{Caller, Script},
     fixture,
     people::delete_leaf_claim,
     reclaim::{
         CLAIM, SETTLED, bench, events, leaf, leaf_volume, phase, policy, provisioned, released, retained, until,
     },
+    shared::release,
     virtual_time,
 };
 
@@ -28,12 +29,16 @@ pub async fn kept(healed: bool) -> (Arc<Bench>, Caller) {
     let bench = bench().await;
     let mut caller = provisioned(&bench, retained()).await;
     if healed {
-        delete_leaf_claim(&bench, CLAIM);
-        let healed = || events(&bench).contains("LeafHealed");
-        until(&bench, SETTLED, "it was made anew", healed).await;
+        heal(&bench).await;
     }
     released(&bench, &mut caller).await;
     (bench, caller)
+}
+
+async fn heal(bench: &Bench) {
+    delete_leaf_claim(bench, CLAIM);
+    let healed = || events(bench).contains("LeafHealed");
+    until(bench, SETTLED, "it was made anew", healed).await;
 }
 
 /// `kubectl patch pv --type=json -p '[{"op": "remove", "path": "/spec/claimRef"}]'` in the member. What it was.
@@ -146,37 +151,69 @@ fn volume_that_is_bound_to_a_claim_of_the_members_is_removed_only_once_that_has_
     }
 }
 
-/// The storage there cannot remove it, and he saves it for himself, under the name that the leaf claim had.
+/// It is on its way out there, as somebody has deleted it, and his claim holds it. What it holds stays when that has gone.
 #[test]
-fn volume_that_somebody_takes_while_it_is_being_removed_is_his_from_then_on() {
-    virtual_time::run(1, async {
-        let forever = Duration::from_hours(10);
-        let settings =
-            Settings { deleting: Work::takes(forever..=forever), ..fixture::steady(Duration::from_millis(100)) };
-        let bench = Bench::serving(1, &settings).await;
-        let mut caller = provisioned(&bench, retained()).await;
+fn volume_that_is_bound_to_a_claim_of_the_members_is_not_made_deletable_while_somebody_has_deleted_it() {
+    for healed in [false, true] {
+        virtual_time::run(1, async {
+            let (bench, caller) = kept(healed).await;
+            take(&bench, &caller).await;
+            bench.members[0].delete("persistentvolumes", "", caller.leaf_volume().unwrap()).unwrap();
+            caller.set_policy("Delete");
+            sleep(SETTLED).await;
+            let refused = caller.delete(caller.handle().unwrap()).await.unwrap_err();
+            assert_eq!(refused.code(), Code::FailedPrecondition, "{healed}: {refused}");
+            is_theirs(&bench, &caller);
+            assert_eq!(bench.guard.wrong(), Vec::<String>::new());
+        });
+    }
+}
+
+/// The storage there cannot remove it, and he saves it for himself, under the name that the leaf claim had. Where it is not retained in the
+/// host, the removal has seen its leaf claim.
+async fn is_his_who_takes_it_while_it_is_being_removed(retain: bool, healed: bool) {
+    let forever = Duration::from_hours(10);
+    let settings = Settings { deleting: Work::takes(forever..=forever), ..fixture::steady(Duration::from_millis(100)) };
+    let bench = Bench::serving(1, &settings).await;
+    let mut caller = provisioned(&bench, Script { retain, ..Script::new(CLAIM) }).await;
+    if healed {
+        heal(&bench).await;
+        sleep(SETTLED).await;
+    }
+    if retain {
         released(&bench, &mut caller).await;
         caller.set_policy("Delete");
-        let takes = async {
-            until(&bench, SETTLED, "it is to go", || policy(&bench, &caller) == "Delete").await;
-            let claim = fixture::claim_for(&leaf_volume(&bench, &caller).unwrap(), CLAIM);
-            let claim = bench.members[0].create("persistentvolumeclaims", claim).unwrap();
-            lock(&bench.guard.history).plant(&claim);
-            let take = |volume: &mut Value| {
-                volume["spec"]["persistentVolumeReclaimPolicy"] = json!("Retain");
-                volume["spec"]["claimRef"]["uid"] = claim["metadata"]["uid"].clone();
-            };
-            bench.members[0].change("persistentvolumes", "", caller.leaf_volume().unwrap(), take).unwrap();
-            until(&bench, SETTLED, "his claim is bound", || phase(leaf(&bench, CLAIM)) == "Bound").await;
-            sleep(SETTLED).await;
+    } else {
+        release(&bench, &caller).await;
+        lock(&bench.guard.history).let_go(caller.volume());
+    }
+    let takes = async {
+        let goes = || leaf(&bench, CLAIM).is_none() && policy(&bench, &caller) == "Delete";
+        until(&bench, SETTLED, "it is to go", goes).await;
+        let claim = fixture::claim_for(&leaf_volume(&bench, &caller).unwrap(), CLAIM);
+        let claim = bench.members[0].create("persistentvolumeclaims", claim).unwrap();
+        lock(&bench.guard.history).plant(&claim);
+        let take = |volume: &mut Value| {
+            volume["spec"]["persistentVolumeReclaimPolicy"] = json!("Retain");
+            volume["spec"]["claimRef"]["uid"] = claim["metadata"]["uid"].clone();
         };
-        let (refused, ()) = tokio::join!(caller.delete(caller.handle().unwrap()), takes);
-        let refused = refused.unwrap_err();
-        assert_eq!(policy(&bench, &caller), "Retain", "{}", bench.guard.trace().join("\n"));
-        assert_eq!(refused.code(), Code::FailedPrecondition, "{refused}");
-        assert!(refused.message().contains("names claim shop/data in its claimRef"), "{refused}");
-        assert_eq!(bench.guard.wrong(), Vec::<String>::new());
-    });
+        bench.members[0].change("persistentvolumes", "", caller.leaf_volume().unwrap(), take).unwrap();
+        until(&bench, SETTLED, "his claim is bound", || phase(leaf(&bench, CLAIM)) == "Bound").await;
+        sleep(SETTLED).await;
+    };
+    let (refused, ()) = tokio::join!(caller.delete(caller.handle().unwrap()), takes);
+    let refused = refused.unwrap_err();
+    assert_eq!(policy(&bench, &caller), "Retain", "{}", bench.guard.trace().join("\n"));
+    assert_eq!(refused.code(), Code::FailedPrecondition, "{refused}");
+    assert!(refused.message().contains("names claim shop/data in its claimRef"), "{refused}");
+    assert_eq!(bench.guard.wrong(), Vec::<String>::new(), "{retain} {healed}");
+}
+
+#[test]
+fn volume_that_somebody_takes_while_it_is_being_removed_is_his_from_then_on() {
+    for (retain, healed) in [(true, false), (true, true), (false, false), (false, true)] {
+        virtual_time::run(1, is_his_who_takes_it_while_it_is_being_removed(retain, healed));
+    }
 }
 
 /// The member removes what was bound to a claim that has gone, and nothing else.

@@ -174,7 +174,8 @@ pub fn is_of(client: &MemberClient, id: &VolumeId, claim_uid: &str, volume: &Vol
 /// Whether people in the member have taken such a volume from its leaf claim: its claimRef names none that is there, and the
 /// handle leads to nothing any more.
 pub async fn is_astray(client: &MemberClient, id: &VolumeId, claim_uid: &str, volume: &VolumeRow) -> Result<bool> {
-    let is_its_own = *volume.claim_uid == *claim_uid || volume.terminating || client.rows.find(id).is_some();
+    let goes = volume.terminating && !volume.is_retained();
+    let is_its_own = *volume.claim_uid == *claim_uid || goes || client.rows.find(id).is_some();
     Ok(!is_its_own && !claim::is_well(client, &volume.claim_place, identity::Meant::Any).await?)
 }
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::{
     Deadline, Provisioner, find, imported,
-    last_seen::{LastSeen, astray, decide, left_untouched, stripped},
+    last_seen::{LastSeen, astray, decide, is_nobody_elses, left_untouched, stripped},
     order::Order,
     wait,
 };
@@ -204,7 +204,7 @@ async fn remove_seen(
         if before.is_some() && deadline.passed() {
             deadline.tell(late(leaf, place, &step))?;
         }
-        may_be_taken(provisioner, leaf, hash, order, &step, &row).await?;
+        may_be_taken(provisioner, leaf, hash, order, &step, &row, &seen).await?;
         order.mark(leaf, hash, &step, row.claim.as_ref()).await?;
         match (&step, &row.claim) {
             (Removal::Label { volume, claim_uid }, _) => seen.label(leaf, volume, hash, claim_uid).await?,
@@ -255,9 +255,13 @@ async fn may_be_taken(
     order: &Order,
     step: &Removal,
     row: &Row,
+    seen: &LastSeen,
 ) -> Result<()> {
     order.is_unused(leaf, row.claim.as_ref())?;
     if let (Removal::Announce(_) | Removal::MakeDeletable(_), Some(volume)) = (step, &row.volume) {
+        if let Some(given) = seen.given_since(row) {
+            is_nobody_elses(leaf, hash, given).await?;
+        }
         attach::is_unpublished_in_what_is_kept(leaf, volume, row.claim.as_ref()).await?;
     }
     if step.is_final() { order.still_stands(provisioner, leaf, hash, step, row).await } else { Ok(()) }
@@ -323,8 +327,10 @@ fn check_volume_alone(
     holder: Option<&str>,
 ) -> Result<()> {
     let Some(volume) = &row.volume else { return Ok(()) };
-    let is_astray = volume.claim_uid.is_empty() || holder == Some(&*volume.claim_uid);
-    if is_astray && !volume.observed().by_hand && !volume.is_terminating() {
+    let is_held = holder == Some(&*volume.claim_uid);
+    let is_astray =
+        if volume.is_terminating() { is_held && volume.is_retained() } else { is_held || volume.claim_uid.is_empty() };
+    if is_astray && !volume.observed().by_hand {
         return Err(astray(leaf, volume, given_out));
     }
     if !volume.is_retained() || given_out.is_some_and(|given| volume.is_or_was_bound_to(&given.claim_uid)) {

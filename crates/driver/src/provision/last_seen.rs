@@ -10,7 +10,7 @@ use domain::{
 use host::volume::GivenOut;
 use leaf::{
     MemberClient,
-    identity::{Identity, Meant, judge},
+    identity::{Identity, Meant, is_leaf_of, judge},
     ownership,
     row::{ClaimRow, Row, VolumeRow},
     volume::Labelled,
@@ -55,6 +55,14 @@ impl LastSeen {
         let is_its_own = || self.claims.iter().chain([&self.bound_to]).any(|mine| volume.is_or_was_bound_to(mine));
         let is_left = volume.observed().by_hand || volume.is_terminating() || volume.place.is_some();
         (volume.uid() == uid && !is_left && !is_its_own()).then_some(volume)
+    }
+
+    /// Its volume, where it is its own by no more than that it says that it was bound to one of its claims, and is bound to one that was not
+    /// seen: to a leaf claim that was recreated, or to one of people.
+    pub(super) fn given_since<'a>(&self, row: &'a Row) -> Option<&'a VolumeRow> {
+        let volume = row.volume.as_ref().filter(|volume| !volume.claim_uid.is_empty())?;
+        let is_seen = *volume.claim_uid == *self.bound_to || self.is_mine(&volume.claim_uid);
+        (!is_seen).then_some(volume)
     }
 
     fn is_mine(&self, claim_uid: &str) -> bool {
@@ -137,6 +145,13 @@ pub(super) fn astray(leaf: &MemberClient, volume: &VolumeRow, given_out: Option<
         "names {named} in its claimRef, and not its leaf claim{uid}: it is left untouched. Put that back there if its data is to go"
     );
     left_untouched(leaf, volume, &why)
+}
+
+/// Nothing is done with a volume that is bound to somebody's claim, whatever it says of before.
+pub(super) async fn is_nobody_elses(leaf: &MemberClient, hash: VolumeHash, volume: &VolumeRow) -> Result<()> {
+    let Some(holder) = leaf::claim::read(leaf, &volume.claim_place).await? else { return Ok(()) };
+    let has_it = holder.metadata.uid.as_deref() == Some(&*volume.claim_uid);
+    if has_it && !is_leaf_of(&holder.metadata, &leaf.host, hash) { Err(astray(leaf, volume, None)) } else { Ok(()) }
 }
 
 /// Only a person can say what is to become of it.

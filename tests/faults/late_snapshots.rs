@@ -9,7 +9,9 @@ use std::{
     time::Duration,
 };
 
-use csi::v1::{self, group_controller_server::GroupController as _, volume_content_source};
+use csi::v1::{
+    self, controller_server::Controller as _, group_controller_server::GroupController as _, volume_content_source,
+};
 use serde_json::{Value, json};
 use simulate::{
     faults::{Action, Asked, Verb},
@@ -358,5 +360,30 @@ fn label_of_a_group_that_comes_late_is_taken_off_the_claim() {
         sleep(SURE).await;
         assert_eq!(labels(), 0, "{}", bench.guard.trace().join("\n"));
         assert_eq!(bench.guard.wrong(), Vec::<String>::new());
+    });
+}
+
+/// The handle says the hash alone, as where the names of member and namespace are long.
+#[test]
+fn snapshot_without_its_labels_is_not_called_gone_by_a_handle_that_does_not_say_where_it_is() {
+    virtual_time::run(1, async {
+        let (bench, caller) = volume().await;
+        let member = &bench.members[0];
+        let mut snapshot = Snapshotter::new(&bench, Wish::photo(Kind::Snapshot, caller.handle().unwrap(), USUAL));
+        assert!(snapshot.make().await, "{}", bench.guard.trace().join("\n"));
+        let (was, content) = (member.list(SNAPSHOTS).remove(0), member.list(CONTENTS).remove(0));
+        let name = text(&was, "/metadata/name").to_owned();
+        let strip = |object: &mut Value| object["metadata"]["labels"] = json!({});
+        member.change(SNAPSHOTS, SHOP, &name, strip).unwrap();
+        member.change(CONTENTS, "", text(&content, "/metadata/name"), strip).unwrap();
+        sleep(SOON).await;
+        let snapshot_id = format!("m0///{}", name.trim_start_matches("s-"));
+        let request = v1::DeleteSnapshotRequest { snapshot_id, ..v1::DeleteSnapshotRequest::default() };
+        let asked =
+            bench.call(|driver| async move { driver.delete_snapshot(with_deadline(request)).await }).await.map(drop);
+        let refused = asked.unwrap_err();
+        assert_eq!(refused.code(), Code::FailedPrecondition, "{refused}");
+        assert!(refused.message().contains(&name) && refused.message().contains("put back"), "{refused}");
+        assert_eq!(bench.storages[0].snapshots().len(), 1);
     });
 }

@@ -33,7 +33,10 @@ pub async fn delete(provisioner: &Provisioner, id: &str, deadline: &Deadline) ->
             None => Ok(()),
         },
         (None, None) => match &id.leaf {
-            LeafName::Hashed(hash) => remove_contents(leaf, *hash, None, deadline).await,
+            LeafName::Hashed(hash) => match leaf::snapshot::stripped(leaf, *hash).await? {
+                Some(place) => Err(stripped(leaf, &place)),
+                None => remove_contents(leaf, *hash, None, deadline).await,
+            },
             LeafName::Readable { .. } => Ok(()),
         },
     }
@@ -66,14 +69,18 @@ async fn unseen(leaf: &MemberClient, hash: VolumeHash, place: &LeafPlace) -> Res
     match leaf::snapshot::read(leaf, place).await? {
         Some((_, Some(row))) if row.hash == hash => Ok(Some(row)),
         Some((snapshot, _)) if ownership::hash_of(&snapshot.metadata, &leaf.host, ownership::SNAPSHOT).is_none() => {
-            Err(Error::Refused(format!(
-                "member {}: snapshot {place} has the name of ours and not its labels: put back {}, or delete it there",
-                leaf.member,
-                ownership::selector(&leaf.host)
-            )))
+            Err(stripped(leaf, place))
         }
         _ => Ok(None),
     }
+}
+
+fn stripped(leaf: &MemberClient, place: &LeafPlace) -> Error {
+    Error::Refused(format!(
+        "member {}: snapshot {place} has the name of ours and not its labels: put back {}, or delete it there",
+        leaf.member,
+        ownership::selector(&leaf.host)
+    ))
 }
 
 /// Removes the snapshot of this UID step by step. Whether somebody may have been told of it.

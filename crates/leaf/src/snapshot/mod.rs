@@ -213,19 +213,37 @@ pub async fn has_any(client: &MemberClient) -> Result<bool> {
 /// Takes in whatever carries a snapshot's label, where a handle does not say its place.
 pub async fn list(client: &MemberClient, hash: VolumeHash) -> Result<()> {
     let selector = format!("{},{}={hash}", ownership::selector(&client.host), ownership::SNAPSHOT);
-    let wanted = ListParams::default().labels(&selector);
     let removals = client.snapshots.removals();
-    match client.listed(|namespace| client.within::<VolumeSnapshot>(namespace), &wanted).await {
-        Ok(found) => found.iter().for_each(|snapshot| drop(client.snapshots.put_read(snapshot, removals))),
+    let found = listed(client, &ListParams::default().labels(&selector)).await?;
+    found.iter().for_each(|snapshot| drop(client.snapshots.put_read(snapshot, removals)));
+    Ok(())
+}
+
+/// What has the name of a leaf snapshot, and does not say that it is one of ours.
+pub async fn stripped(client: &MemberClient, hash: VolumeHash) -> Result<Option<LeafPlace>> {
+    let named = ListParams::default().fields(&format!("metadata.name={}", leaf_name(hash)));
+    let found = listed(client, &named).await?;
+    let is_stripped = |snapshot: &&VolumeSnapshot| {
+        ownership::hash_of(&snapshot.metadata, &client.host, ownership::SNAPSHOT).is_none()
+    };
+    let place = |snapshot: &VolumeSnapshot| LeafPlace {
+        namespace: snapshot.namespace().unwrap_or_default(),
+        claim: snapshot.name_any(),
+    };
+    Ok(found.iter().find(is_stripped).map(place))
+}
+
+async fn listed(client: &MemberClient, wanted: &ListParams) -> Result<Vec<VolumeSnapshot>> {
+    match client.listed(|namespace| client.within::<VolumeSnapshot>(namespace), wanted).await {
+        Ok(found) => Ok(found),
         Err(error) => {
             let outcome = client.outcome("list snapshots", &error);
             match unless_unserved(client, &error, outcome).await {
-                Error::Refused(_) => {}
-                other => return Err(other),
+                Error::Refused(_) => Ok(Vec::new()),
+                other => Err(other),
             }
         }
     }
-    Ok(())
 }
 
 /// Deletes the snapshot with this UID and no other. The answer tells whether it has gone at once.

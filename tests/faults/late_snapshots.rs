@@ -26,7 +26,8 @@ use crate::{
     caller::{Caller, Ending, Script},
     fixture,
     late::{LATE, creates, delay_next, patches},
-    reclaim::until,
+    people::delete_leaf_claim_by_force,
+    reclaim::{leaf, phase, until},
     snapshotter::{self, CONTENTS, GROUP_CONTENTS, GROUPS, KEPT, Kind, SNAPSHOTS, Snapshotter, USUAL, Wish},
     virtual_time,
 };
@@ -385,5 +386,60 @@ fn snapshot_without_its_labels_is_not_called_gone_by_a_handle_that_does_not_say_
         assert_eq!(refused.code(), Code::FailedPrecondition, "{refused}");
         assert!(refused.message().contains(&name) && refused.message().contains("put back"), "{refused}");
         assert_eq!(bench.storages[0].snapshots().len(), 1);
+    });
+}
+
+/// The driver's watches of the member are dead, and tell nothing of it.
+async fn somebody_takes_the_name_of_its_leaf() -> (Arc<Bench>, Caller) {
+    let (bench, caller) = volume().await;
+    bench.guard.set_fate(|_, at, asked| {
+        let is_of_leaf = ["persistentvolumeclaims", "persistentvolumes"].contains(&asked.resource.as_str());
+        if at > 0 && asked.verb == Verb::Watch && is_of_leaf { Action::Silence(0) } else { Action::Pass }
+    });
+    bench.start();
+    bench.serves().await;
+    sleep(SOON).await;
+    delete_leaf_claim_by_force(&bench, "data");
+    let theirs = json!({
+        "metadata": {"name": "data", "namespace": SHOP},
+        "spec": {
+            "accessModes": ["ReadWriteOnce"], "storageClassName": fixture::NOW,
+            "resources": {"requests": {"storage": "1Gi"}},
+        },
+    });
+    let theirs = bench.members[0].create("persistentvolumeclaims", theirs).unwrap();
+    lock(&bench.guard.history).plant(&theirs);
+    until(&bench, SURE, "their claim is bound", || phase(leaf(&bench, "data")) == "Bound").await;
+    (bench, caller)
+}
+
+#[test]
+fn snapshot_of_a_claim_that_has_taken_the_name_of_a_leaf_is_not_given_out() {
+    virtual_time::run(1, async {
+        let (bench, caller) = somebody_takes_the_name_of_its_leaf().await;
+        let wish = Wish { told: false, ..Wish::photo(Kind::Snapshot, caller.handle().unwrap(), USUAL) };
+        let snapshot = Snapshotter::new(&bench, wish);
+        for _ in 0..5 {
+            let given_out = snapshot.ask().await;
+            assert!(given_out.is_err(), "it is somebody else's data: {}", bench.guard.trace().join("\n"));
+            sleep(SOON).await;
+        }
+        assert_eq!(bench.members[0].list(SNAPSHOTS).len(), 1, "it is cut, and named in what is answered");
+    });
+}
+
+#[test]
+fn claim_that_has_taken_the_name_of_a_leaf_is_not_copied_for_the_host() {
+    virtual_time::run(1, async {
+        let (bench, caller) = somebody_takes_the_name_of_its_leaf().await;
+        let volume_id = caller.handle().unwrap().to_owned();
+        let source = volume_content_source::Type::Volume(volume_content_source::VolumeSource { volume_id });
+        let source = Some(v1::VolumeContentSource { r#type: Some(source) });
+        let copy = Caller::new(&bench, Script { source, ..Script::new("copy") });
+        for _ in 0..5 {
+            assert!(copy.create().await.is_err(), "{}", bench.guard.trace().join("\n"));
+            assert!(leaf(&bench, "copy").is_none(), "{}", bench.guard.trace().join("\n"));
+            sleep(SOON).await;
+        }
     });
 }

@@ -144,12 +144,30 @@ async fn found_volume(provisioner: &Provisioner, source: &Source) -> Result<Foun
         return Err(missing(source));
     }
     claim.stands_still(&found.member.name)?;
+    if !found.imported {
+        is_there_still(&found).await?;
+    }
     Ok(FoundSource {
         source: LeafSource::Claim(claim.place.claim.clone()),
         namespace: claim.place.namespace.clone(),
         size: observed.capacity,
         driver: found.driver().await?.unwrap_or_default(),
     })
+}
+
+/// The new claim names that one, and nothing else says which is meant: another may have taken the name, of which a watch that has died does
+/// not tell.
+async fn is_there_still(found: &find::FoundLeaf) -> Result<()> {
+    let (leaf, claim) = (found.leaf()?, &found.claim);
+    let there = leaf::claim::read(leaf, &claim.place).await?;
+    if there.is_some_and(|there| there.metadata.uid.as_deref() == Some(&*claim.uid)) {
+        return Ok(());
+    }
+    leaf.rows.drop_claim(found.hash, &claim.uid, u64::MAX);
+    Err(Error::InProgress(format!(
+        "member {}: leaf claim {} (UID {}), of which a copy is to be made, is not there any more",
+        leaf.member, claim.place, claim.uid
+    )))
 }
 
 #[cfg(test)]

@@ -314,7 +314,7 @@ impl GroupCreation<'_> {
         };
         for part in parts.iter().filter(|part| !self.leaf.snapshots.is_marked(part.hash)) {
             if let Some(content) = &part.content {
-                leaf::snapshot::mark_content(self.leaf, part, content).await?;
+                leaf::snapshot::mark_content(self.leaf, part, content, None).await?;
             }
         }
         self.groups.mark(&content, self.hash).await

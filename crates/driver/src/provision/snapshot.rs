@@ -22,7 +22,7 @@ use leaf::{
     MemberClient,
     claim::Made,
     ownership,
-    snapshot::{WantedSnapshot, row::SnapshotRow},
+    snapshot::{Content, WantedSnapshot, row::SnapshotRow},
 };
 
 /// How long a complaint of the member may stand before the caller hears it. The sidecar has few workers.
@@ -271,9 +271,28 @@ impl SnapshotCreation<'_> {
     /// Marks what stands behind it as ours, so that it is found also when its snapshot has gone.
     async fn finish(&self, row: &SnapshotRow) -> Result<Snapshot> {
         if let Some(content) = row.content.as_deref().filter(|_| !self.leaf.snapshots.is_marked(row.hash)) {
-            leaf::snapshot::mark_content(self.leaf, row, content).await?;
+            let backing = self.backing(row, content);
+            let marked = leaf::snapshot::mark_content(self.leaf, row, content, backing.as_deref()).await;
+            marked.map_err(|error| match error {
+                Error::Refused(reason) if backing.is_some() => Error::Refused(format!(
+                    "{reason}. It may be cut of another claim, which has had the name of the leaf claim: delete the snapshot here, and \
+                     make it again"
+                )),
+                error => error,
+            })?;
         }
         Ok(Snapshot::new(self.leaf, row))
+    }
+
+    /// What the member's storage calls the volume that it is to be cut of, where that is known: a leaf snapshot names its claim alone, and
+    /// another one may have had the name. What was restored under our name says nothing of that, and what was given out was cut long ago.
+    fn backing(&self, row: &SnapshotRow, content: &str) -> Option<Box<str>> {
+        if self.given_out || content != Content::name_of(None, &row.uid) {
+            return None;
+        }
+        let (_, leaf) = self.leaf.rows.find(&VolumeId::parse(self.source)?)?;
+        let (claim, volume) = (leaf.claim?, leaf.volume?);
+        (claim.volume() == Some(&*volume.name) && !volume.handle.is_empty()).then_some(volume.handle)
     }
 
     /// Why it still waits, in the member's own words where it has any.

@@ -226,11 +226,10 @@ pub async fn stripped(client: &MemberClient, hash: VolumeHash) -> Result<Option<
     let is_stripped = |snapshot: &&VolumeSnapshot| {
         ownership::hash_of(&snapshot.metadata, &client.host, ownership::SNAPSHOT).is_none()
     };
-    let place = |snapshot: &VolumeSnapshot| LeafPlace {
-        namespace: snapshot.namespace().unwrap_or_default(),
-        claim: snapshot.name_any(),
-    };
-    Ok(found.iter().find(is_stripped).map(place))
+    Ok(found
+        .iter()
+        .find(is_stripped)
+        .map(|snapshot| LeafPlace { namespace: snapshot.namespace().unwrap_or_default(), claim: snapshot.name_any() }))
 }
 
 async fn listed(client: &MemberClient, wanted: &ListParams) -> Result<Vec<VolumeSnapshot>> {
@@ -306,11 +305,16 @@ async fn contents_with(client: &MemberClient, label: &str, hash: VolumeHash) -> 
     }
 }
 
-/// Puts our labels on the content that is bound to this snapshot, and on no other.
-pub async fn mark_content(client: &MemberClient, row: &SnapshotRow, content: &str) -> Result<()> {
+/// Puts our labels on the content that is bound to this snapshot, and on no other; where it is told, of which `backing` volume it is cut.
+pub async fn mark_content(
+    client: &MemberClient,
+    row: &SnapshotRow,
+    content: &str,
+    backing: Option<&str>,
+) -> Result<()> {
     let mut labels = labels(client, row.hash, row.volume);
     labels.extend(row.group.map(|group| (ownership::GROUP.to_owned(), group.to_string())));
-    label_content(client, content, &row.uid, &labels).await?;
+    label_content(client, content, (&*row.uid, backing), &labels).await?;
     client.snapshots.mark(row.hash, &row.uid);
     Ok(())
 }
@@ -318,16 +322,17 @@ pub async fn mark_content(client: &MemberClient, row: &SnapshotRow, content: &st
 async fn label_content(
     client: &MemberClient,
     content: &str,
-    snapshot_uid: &str,
+    (snapshot_uid, backing): (&str, Option<&str>),
     labels: &BTreeMap<String, String>,
 ) -> Result<()> {
-    let bound = json!({"op": "test", "path": "/spec/volumeSnapshotRef/uid", "value": snapshot_uid});
+    let mut tests = vec![json!({"op": "test", "path": "/spec/volumeSnapshotRef/uid", "value": snapshot_uid})];
+    tests.extend(backing.map(|of| json!({"op": "test", "path": "/spec/source/volumeHandle", "value": of})));
     let unlabelled = json!({"op": "test", "path": "/metadata/labels", "value": null});
     let all = json!({"op": "add", "path": "/metadata/labels", "value": labels});
-    match patch_content(client, content, vec![bound.clone(), unlabelled, all].into(), "label").await {
+    match patch_content(client, content, [&tests[..], &[unlabelled, all]].concat().into(), "label").await {
         Err(Error::Refused(_)) => {
             let each = labels.iter().map(|(key, value)| json!({"op": "add", "path": label_path(key), "value": value}));
-            let operations: Vec<_> = std::iter::once(bound).chain(each).collect();
+            let operations: Vec<_> = tests.into_iter().chain(each).collect();
             patch_content(client, content, operations.into(), "label").await
         }
         done => done,
@@ -341,7 +346,7 @@ async fn take_over(client: &MemberClient, content: &Content) -> Result<()> {
         return Ok(());
     }
     let labels = ownership::host_labels(&client.host);
-    match label_content(client, &content.name, &content.snapshot_uid, &labels).await {
+    match label_content(client, &content.name, (content.snapshot_uid.as_str(), None), &labels).await {
         Err(Error::NotFound(_)) => Ok(()),
         done => done,
     }

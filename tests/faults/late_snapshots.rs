@@ -443,3 +443,26 @@ fn claim_that_has_taken_the_name_of_a_leaf_is_not_copied_for_the_host() {
         }
     });
 }
+
+/// Somebody there has taken away what is known of groups, and the snapshots that were in one; what stands behind these is retained.
+#[test]
+fn what_is_kept_of_a_group_is_removed_also_where_its_member_has_no_groups_any_more() {
+    virtual_time::run(1, async {
+        let (bench, caller) = volume().await;
+        let member = &bench.members[0];
+        let mut group = Snapshotter::new(&bench, Wish::photo(Kind::Group, caller.handle().unwrap(), KEPT));
+        assert!(group.make().await, "{}", bench.guard.trace().join("\n"));
+        for kind in [GROUPS, GROUP_CONTENTS, "volumegroupsnapshotclasses.groupsnapshot.storage.k8s.io"] {
+            member.delete("customresourcedefinitions.apiextensions.k8s.io", "", kind).unwrap();
+        }
+        for part in member.list(SNAPSHOTS) {
+            member.delete_now(SNAPSHOTS, SHOP, text(&part, "/metadata/name")).unwrap();
+        }
+        sleep(SOON).await;
+        assert_eq!(bench.storages[0].snapshots().len(), 1, "its class retains it");
+        group.discard();
+        assert!(timeout(SURE, group.remove()).await.is_ok(), "{}", bench.guard.trace().join("\n"));
+        assert!(member.list(CONTENTS).is_empty(), "{}", bench.guard.trace().join("\n"));
+        assert!(bench.storages[0].snapshots().is_empty());
+    });
+}

@@ -35,7 +35,9 @@ pub async fn delete(provisioner: &Provisioner, text: &str, snapshots: &[String],
     let Some((id, member)) = find::member_of(provisioner, text).await? else { return Ok(()) };
     let leaf = member.leaf()?;
     leaf.snapshots.want();
-    let Some(groups) = leaf::snapshot::served::groups(leaf).await? else { return Ok(()) };
+    let Some(groups) = leaf::snapshot::served::groups(leaf).await? else {
+        return delete_without_kind(leaf, &id, snapshots, deadline).await;
+    };
     loop {
         match (find(&groups, &id).await?, group_hash(&id)) {
             (Some((hash, group)), _) => {
@@ -56,10 +58,25 @@ pub async fn delete(provisioner: &Provisioner, text: &str, snapshots: &[String],
                 // It hid what had outlived the one before it, or a part of it that had been removed.
             }
             // One may come while that is removed.
-            (None, Some(hash)) if remove_outlived(leaf, &groups, &id, hash, snapshots, deadline).await? => {}
+            (None, Some(hash)) if remove_outlived(leaf, Some(&groups), &id, hash, snapshots, deadline).await? => {}
             _ => return Ok(()),
         }
     }
+}
+
+/// The member has no groups any more. What was in one may be there still, as that is of other kinds.
+async fn delete_without_kind(leaf: &MemberClient, id: &VolumeId, named: &[String], deadline: &Deadline) -> Result<()> {
+    let Some(hash) = group_hash(id) else { return Ok(()) };
+    let parts = leaf::snapshot::group::left(leaf, hash).await?;
+    let is_beside = |part: &&LeafPlace| id.place().is_none_or(|group| group.namespace == part.namespace);
+    if let Some(part) = parts.iter().find(is_beside) {
+        return Err(Error::Refused(format!(
+            "member {}: snapshot {part} is part of group {id}, and the member has no group snapshots any more: install the CRDs of \
+             groupsnapshot.storage.k8s.io there again, or delete the snapshot there",
+            leaf.member
+        )));
+    }
+    remove_outlived(leaf, None, id, hash, named, deadline).await.map(drop)
 }
 
 /// The named snapshots that somebody in the member has removed: a read shows that they are not there.
@@ -179,7 +196,7 @@ fn unnamed(group: &VolumeId, named: &[String], marked: &[&str]) -> Option<String
 /// Contents without their group: a hand in the member has removed that, and its class retained them. Whether there were any.
 async fn remove_outlived(
     leaf: &MemberClient,
-    groups: &Groups<'_>,
+    groups: Option<&Groups<'_>>,
     id: &VolumeId,
     hash: VolumeHash,
     named: &[String],
@@ -190,7 +207,10 @@ async fn remove_outlived(
     let late = || Error::InProgress(format!("member {}: the contents of group {id} are being deleted", leaf.member));
     let mut were_there = false;
     loop {
-        let whole = groups.outlived(hash, of).await?;
+        let whole = match groups {
+            Some(groups) => groups.outlived(hash, of).await?,
+            None => Vec::new(),
+        };
         let marked = leaf::snapshot::list_group_contents(leaf, hash).await?;
         let stays = |content: &&Content| content.retained || !content.terminating;
         let contents: Vec<&str> = marked.iter().filter(stays).map(|content| content.name.as_str()).collect();
@@ -207,7 +227,9 @@ async fn remove_outlived(
         for part in parts.iter().filter(|part| part.retained) {
             leaf::snapshot::make_content_deletable(leaf, part).await?;
         }
-        groups.end(&whole).await?;
+        if let Some(groups) = groups {
+            groups.end(&whole).await?;
+        }
         for part in parts.iter().filter(|part| !part.terminating) {
             leaf::snapshot::delete_content(leaf, part).await?;
         }

@@ -134,6 +134,15 @@ pub async fn parts(client: &MemberClient, group: &LeafGroup) -> Result<Vec<Volum
     Ok(parts)
 }
 
+/// Where the snapshots are that say to be part of a group, whether or not that is there.
+pub async fn left(client: &MemberClient, group: VolumeHash) -> Result<Vec<LeafPlace>> {
+    let selector = format!("{},{}={group}", ownership::selector(&client.host), ownership::GROUP);
+    let found = super::listed(client, &ListParams::default().labels(&selector)).await?;
+    let place =
+        |part: &VolumeSnapshot| LeafPlace { namespace: part.namespace().unwrap_or_default(), claim: part.name_any() };
+    Ok(found.iter().map(place).collect())
+}
+
 /// Whether a part was marked as one of a group of ours.
 pub fn is_marked_part(client: &MemberClient, part: &VolumeSnapshot, group: VolumeHash) -> bool {
     ownership::hash_of(&part.metadata, &client.host, ownership::GROUP) == Some(group)

@@ -15,7 +15,7 @@ use crate::{
     caller::{Caller, Script, claim_again},
     fixture,
     people::delete_leaf_claim,
-    reclaim::{CLAIM, SETTLED, bench, events, leaf, phase, policy, provisioned, until},
+    reclaim::{CLAIM, SETTLED, bench, events, leaf, phase, policy, provisioned, retained, until},
     virtual_time,
 };
 
@@ -153,17 +153,49 @@ fn removal_for_one_volume_waits_for_the_other_one_also_where_the_member_lets_nob
     }
 }
 
+async fn has_alias(bench: &Bench) {
+    let mut alias = fixture::kubeconfig("m0");
+    for path in ["/metadata/name", "/metadata/labels/kosmos.csi.io~1member"] {
+        *alias.pointer_mut(path).unwrap() = json!("alias");
+    }
+    bench.host.create("secrets", alias).unwrap();
+    sleep(Duration::from_secs(5)).await;
+}
+
+#[test]
+fn leaf_is_not_let_go_from_under_a_volume_that_calls_its_member_otherwise() {
+    virtual_time::run(1, async {
+        let bench = bench().await;
+        has_alias(&bench).await;
+        let caller = provisioned(&bench, retained()).await;
+        make_twin_called(&bench, &caller, &caller.handle().unwrap().replacen("m0/", "alias/", 1));
+        let is_bound = || phase(bench.host.get(VOLUMES, "", TWIN)) == "Bound";
+        until(&bench, SETTLED, "the other one has its claim", is_bound).await;
+        let before = text(&leaf(&bench, CLAIM).unwrap(), "/metadata/uid").to_owned();
+        let is_as_it_was = || {
+            let claim = leaf(&bench, CLAIM);
+            claim.is_some_and(|claim| {
+                text(&claim, "/metadata/uid") == before && claim["metadata"]["deletionTimestamp"].is_null()
+            })
+        };
+        release(&bench, &caller).await;
+        sleep(SETTLED).await;
+        assert!(is_as_it_was(), "{}", bench.guard.trace().join("\n"));
+        lock(&bench.guard.history).let_go(caller.volume());
+        bench.host.delete(VOLUMES, "", caller.volume()).unwrap();
+        sleep(SETTLED).await;
+        assert!(is_as_it_was(), "{}", bench.guard.trace().join("\n"));
+        assert_eq!(bench.guard.wrong(), Vec::<String>::new());
+    });
+}
+
 /// Its handle says another name of the member, as a person has written it.
 #[test]
 fn removal_for_one_volume_waits_for_the_other_one_also_where_that_calls_its_member_otherwise() {
     for is_leader in [true, false] {
         virtual_time::run(1, async {
             let bench = if is_leader { bench().await } else { led_by_another().await };
-            let mut alias = fixture::kubeconfig("m0");
-            for path in ["/metadata/name", "/metadata/labels/kosmos.csi.io~1member"] {
-                *alias.pointer_mut(path).unwrap() = json!("alias");
-            }
-            bench.host.create("secrets", alias).unwrap();
+            has_alias(&bench).await;
             let caller = provisioned(&bench, Script::new(CLAIM)).await;
             let handle = caller.handle().unwrap().replacen("m0/", "alias/", 1);
             make_twin_called(&bench, &caller, &handle);

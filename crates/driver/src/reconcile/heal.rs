@@ -199,6 +199,7 @@ async fn wanted(reconciler: &Reconciler, repair: &Repair<'_>) -> Result<LiveWish
         [] if repair.row().place_told().is_some() => return Ok(LiveWish { wish: KEPT, user: None }),
         [known] if repair.row().is_moving() => known,
         [known] if known.wish() != Wish::Nothing => known,
+        [] if shared::is_led_to_otherwise(reconciler, repair) => return Ok(nothing),
         [] if outlives_host(&repair.row()) && !reconciler.handles.have(&reconciler.host, &repair.handle).await? => {
             return Ok(LiveWish { wish: Wish::Keep, user: None });
         }
@@ -207,7 +208,7 @@ async fn wanted(reconciler: &Reconciler, repair: &Repair<'_>) -> Result<LiveWish
     let live = host::volume::read(&reconciler.host, &known.name).await?;
     let live = live.filter(|live| live.volume.uid == known.uid && *live.volume.handle == *repair.handle);
     let is_moving = repair.row().is_moving();
-    let wish = |live: &LiveVolume| if is_moving { KEPT } else { live.volume.wish() };
+    let wish = |live: &LiveVolume| if is_moving { KEPT } else { shared::wish(reconciler, repair, &live.volume) };
     Ok(live.map_or(nothing, |live| LiveWish { wish: wish(&live), user: Some(live) }))
 }
 

@@ -9,7 +9,10 @@ use super::{
 use domain::{
     error::Result,
     some_of::some_of,
-    volume::healing::{Healing, Wish, decide},
+    volume::{
+        LeafPlace, VolumeId,
+        healing::{Healing, Wish, decide},
+    },
 };
 use host::{events::News, volume::HostVolume};
 use leaf::{
@@ -17,12 +20,36 @@ use leaf::{
     row::{ClaimRow, Row, VolumeRow},
     saved::Saved,
 };
+use member::registry::serving;
 
 /// So many of them are named.
 const NAMED: usize = 3;
 
 pub(super) fn is_shared(reconciler: &Reconciler, handle: &str) -> bool {
     reconciler.volumes.count_with(handle) > 1
+}
+
+/// By what is in memory alone: whether another handle leads to the leaf, by a second name of its member or by the hash alone, as people write
+/// it. Whoever has that may use it.
+pub(super) fn is_led_to_otherwise(reconciler: &Reconciler, repair: &Repair<'_>) -> bool {
+    let Ok(members) = reconciler.members.all() else { return false };
+    let (row, own) = (repair.row(), repair.id.place());
+    let of_claim = row.claim.as_ref().map(|claim| &claim.place);
+    let is_there = |place: LeafPlace| [own.as_ref(), of_claim].contains(&Some(&place));
+    let leads_there = |handle: &str| {
+        let id = VolumeId::parse(handle).filter(|id| id.names(repair.hash()) && handle != repair.handle());
+        id.is_some_and(|id| id.place().is_none_or(is_there))
+    };
+    let mut names = members.keys().filter(|name| serving(&members, name) == repair.leaf().member);
+    names.any(|name| reconciler.volumes.handles_for(name, repair.hash()).iter().any(|handle| leads_there(handle)))
+}
+
+/// What a volume of the host wants. Its leaf is not let go from under another one.
+pub(super) fn wish(reconciler: &Reconciler, repair: &Repair<'_>, volume: &HostVolume) -> Wish {
+    match volume.wish() {
+        Wish::Keep if is_led_to_otherwise(reconciler, repair) => Wish::Nothing,
+        wish => wish,
+    }
 }
 
 fn is_wanted(volumes: &[HostVolume]) -> bool {

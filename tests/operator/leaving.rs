@@ -234,7 +234,7 @@ async fn member_is_removed_by_force_without_a_right_to_nodes_and_otherwise_it_is
 
 /// Somebody has deleted the record, and nothing is known of the member but what the host has there.
 #[tokio::test]
-async fn member_on_no_record_is_forgotten_by_force_where_the_host_has_something_there_and_no_other() {
+async fn member_on_no_record_is_forgotten_by_force() {
     let clusters = Clusters::new(1);
     clusters.join().await;
     let volume = json!({"metadata": {"name": "v"}, "spec": {"accessModes": ["ReadWriteOnce"],
@@ -244,12 +244,13 @@ async fn member_on_no_record_is_forgotten_by_force_where_the_host_has_something_
     for namespace in [NAMESPACE, PODS_NAMESPACE] {
         clusters.host.delete("configmaps", namespace, "kosmos-csi-members").unwrap();
     }
-    clusters.refuses("member forget typo --force", &["nothing to forget"]).await;
+    clusters.refuses("member forget m9", &["nothing to forget", "--force"]).await;
     clusters.refuses("member forget m0", &["one volume of the host (v)", "--force"]).await;
     clusters.does("member forget m0 --force").await;
     clusters.refuses("member forget m0 --force", &["nothing to forget"]).await;
+    clusters.does("member forget m9 --force").await;
     let record = clusters.host.get("configmaps", NAMESPACE, "kosmos-csi-members").unwrap();
-    assert_eq!(text(&record, "/metadata/annotations/kosmos.csi.io~1forgotten"), "m0");
+    assert_eq!(text(&record, "/metadata/annotations/kosmos.csi.io~1forgotten"), "m0,m9");
     clusters.host.delete("configmaps", NAMESPACE, "kosmos-csi-members").unwrap();
     clusters.does("member forget m0 --force").await;
 }

@@ -32,11 +32,15 @@ pub(in crate::run::operator) async fn forget(flags: &Forget, dial: &Dial) -> any
         );
         return Ok(Report::new(why, false));
     }
-    // Of one that is on no record, as that was deleted, somebody has to say so all the same.
-    let has_some = !left.is_empty();
-    let forgotten = [host::pins::forget(&host, name, has_some).await?, host::pins::forget(&agents, name, false).await?];
+    // Of one that is on no record, as that was deleted, somebody has to say so all the same: a claim may wait for it that is not counted.
+    let even_unknown = !left.is_empty() || flags.force;
+    let forgotten =
+        [host::pins::forget(&host, name, even_unknown).await?, host::pins::forget(&agents, name, false).await?];
     if !forgotten.contains(&true) {
-        return Ok(Report::new(format!("No member {name} is remembered: there is nothing to forget.\n"), false));
+        let why = format!(
+            "No member {name} is remembered: there is nothing to forget. Say --force where a claim waits for it all the same.\n"
+        );
+        return Ok(Report::new(why, false));
     }
     let told = if left.is_empty() {
         "The host has nothing there.".to_owned()

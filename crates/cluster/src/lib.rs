@@ -7,6 +7,7 @@ mod bounds;
 mod credential;
 pub mod events;
 pub mod items;
+pub mod json_patch;
 pub mod lease;
 mod measure;
 pub mod metrics;

@@ -5,14 +5,17 @@ use kube::{
     Api, ResourceExt,
     api::{Patch, PatchParams},
 };
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::{
     Host, outcome,
     owners::{OWNERS, with_us_first},
     unread,
 };
-use cluster::trimmed::{Reads, Trimmed};
+use cluster::{
+    json_patch::{self, Operation, add, test},
+    trimmed::{Reads, Trimmed},
+};
 use domain::{
     error::{Error, Result},
     volume::Claim,
@@ -121,9 +124,10 @@ pub async fn record_unread(
 ) -> Result<Option<HostClaim>> {
     let Some(uid) = uid_in_name(volume_name) else { return Ok(None) };
     let doing = format!("record member {} on claim {}/{}", chosen.member, claim.namespace, claim.name);
-    let patch = serde_json::from_value(first_record(uid, chosen)).map(Patch::<()>::Json);
-    let patch = patch.map_err(|error| Error::Refused(format!("a patch cannot be written: {error}")))?;
-    match claims(host, &claim.namespace).patch(&claim.name, &PatchParams::default(), &patch).await {
+    let paths = [CHOSEN_MEMBER, CHOSEN_FOR, OWNERS].map(path_of);
+    let ours = with_us_first(None).filter(|_| chosen.clustertree);
+    let operations = first_record(uid, chosen.member, ours.as_deref(), &paths);
+    match json_patch::send(claims(host, &claim.namespace), &claim.name, &operations).await {
         Ok(claim) => Ok(Some(HostClaim { member: None, ..HostClaim::new(&claim) })),
         // It is not there, or not as it has to be, or others write on it all the time.
         Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409 | 422) => Ok(None),
@@ -131,22 +135,28 @@ pub async fn record_unread(
     }
 }
 
-fn first_record(uid: &str, chosen: Chosen<'_>) -> Value {
-    let path = |key: &str| format!("/metadata/annotations/{}", key.replace('/', "~1"));
-    let is = |path: &str, value: &Value| json!({"op": "test", "path": path, "value": value});
-    let is_not_there = |key| is(&path(key), &Value::Null);
-    let write = |key, value: &str| json!({"op": "add", "path": path(key), "value": value});
+fn path_of(annotation: &str) -> String {
+    format!("/metadata/annotations/{}", annotation.replace('/', "~1"))
+}
+
+fn first_record<'a>(
+    uid: &'a str,
+    member: &'a str,
+    ours: Option<&'a str>,
+    paths: &'a [String; 3],
+) -> Vec<Operation<'a, Option<&'a str>>> {
+    let [of_member, made_for, owners] = paths;
     let mut operations = vec![
-        is("/metadata/uid", &json!(uid)),
-        is("/spec/volumeName", &Value::Null),
-        is_not_there(CHOSEN_MEMBER),
-        write(CHOSEN_MEMBER, chosen.member),
-        write(CHOSEN_FOR, uid),
+        test("/metadata/uid", Some(uid)),
+        test("/spec/volumeName", None),
+        test(of_member, None),
+        add(of_member, Some(member)),
+        add(made_for, Some(uid)),
     ];
-    if let Some(ours) = with_us_first(None).filter(|_| chosen.clustertree) {
-        operations.extend([is_not_there(OWNERS), write(OWNERS, &ours)]);
+    if ours.is_some() {
+        operations.extend([test(owners, None), add(owners, ours)]);
     }
-    Value::Array(operations)
+    operations
 }
 
 /// Writes down the choice before anything is made, so that no later call can choose another member. Written only over

@@ -12,17 +12,18 @@ use k8s_openapi::{
 };
 use kube::{
     Api, ResourceExt,
-    api::{DeleteParams, ListParams, PatchParams, PostParams, Preconditions},
+    api::{DeleteParams, ListParams, PostParams, Preconditions},
 };
 use serde_json::json;
 use tokio::time::Instant;
 
 use super::{
-    MemberClient, json_patch,
+    MemberClient,
     marks::withdrawn_mark,
     ownership,
     single::{self, Watched},
 };
+use cluster::json_patch;
 use domain::{
     error::{Error, Result},
     volume::{VolumeHash, published},
@@ -161,8 +162,7 @@ pub async fn read(client: &MemberClient, name: &str) -> Result<Option<LeafAttach
 pub async fn mark(client: &MemberClient, seen: &LeafAttachment, withdrawn: bool) -> Result<LeafAttachment> {
     let [unchanged, change] = withdrawn_mark(&seen.uid, &seen.version, withdrawn);
     let same = json!({"op": "test", "path": "/metadata/uid", "value": seen.uid});
-    let patch = json_patch(json!([same, unchanged, change]))?;
-    let marked = attachments(client).patch(&seen.name, &PatchParams::default(), &patch).await;
+    let marked = json_patch::send(attachments(client), &seen.name, &[same, unchanged, change]).await;
     let marked = marked.map_err(|error| client.outcome(&format!("patch volumeattachment {}", seen.name), &error))?;
     Ok(seen_attachment(client, marked))
 }

@@ -3,16 +3,17 @@
 
 use kube::{
     Api,
-    api::{ApiResource, DynamicObject, PatchParams},
+    api::{ApiResource, DynamicObject},
 };
 use serde_json::{Value, json};
 
 use super::{
-    MemberClient, claim, json_patch,
+    MemberClient, claim,
     marks::{label_path, path_of},
     ownership, progress,
     row::{ClaimRow, version},
 };
+use cluster::json_patch;
 use domain::{
     error::{Error, Result},
     volume::{VolumeHash, published::Published, quantity},
@@ -148,9 +149,8 @@ async fn change_claim(
     let labelled = labels.iter().map(|(key, value)| json!({"op": "test", "path": label_path(key), "value": value}));
     let same = json!({"op": "test", "path": "/metadata/uid", "value": row.uid});
     let operations: Vec<Value> = std::iter::once(same).chain(labelled).chain(changes).collect();
-    let patch = json_patch(operations.into())?;
     let claims = claim::claims(client, &row.place.namespace);
-    let patched = claims.patch(&row.place.claim, &PatchParams::default(), &patch).await;
+    let patched = json_patch::send(claims, &row.place.claim, &operations).await;
     match patched.map_err(|error| client.outcome(&format!("{doing} claim {}", row.place), &error)) {
         Ok(claim) => {
             client.rows.put_claim(&claim);

@@ -11,7 +11,7 @@ use k8s_openapi::{
 };
 use kube::{
     Api, Resource,
-    api::{DeleteParams, ListParams, PatchParams, PostParams, Preconditions},
+    api::{DeleteParams, ListParams, PostParams, Preconditions},
     core::Request,
 };
 use serde::Deserialize;
@@ -20,12 +20,12 @@ use serde_json::json;
 use super::{
     MemberClient,
     identity::{Identity, Meant, judge},
-    json_patch,
     marks::{SELECTED_NODE, path_of},
     ownership,
     row::ClaimRow,
     trimmed::Trimmed,
 };
+use cluster::json_patch;
 use domain::{
     error::{Error, Result},
     volume::{AccessMode, HostId, LeafPlace, VolumeHash, VolumeMode, VolumeSpec},
@@ -252,9 +252,8 @@ pub async fn select_node(client: &MemberClient, row: &ClaimRow, node: &str) -> R
         {"op": "test", "path": "/spec/volumeName", "value": null},
         {"op": "add", "path": annotation, "value": node},
     ]);
-    let patch = json_patch(patch)?;
     let doing = format!("select node {node} for claim {}", row.place);
-    let patched = claims(client, &row.place.namespace).patch(&row.place.claim, &PatchParams::default(), &patch).await;
+    let patched = json_patch::send(claims(client, &row.place.namespace), &row.place.claim, &patch).await;
     match patched.map_err(|error| client.outcome(&doing, &error)) {
         Ok(claim) => {
             client.rows.put_claim(&claim);
@@ -276,9 +275,8 @@ pub async fn release(client: &MemberClient, row: &ClaimRow, hash: VolumeHash) ->
         {"op": "test", "path": finalizer, "value": ownership::FINALIZER},
         {"op": "remove", "path": finalizer},
     ]);
-    let patch = json_patch(patch)?;
     let doing = format!("release claim {}", row.place);
-    let patched = claims(client, &row.place.namespace).patch(&row.place.claim, &PatchParams::default(), &patch).await;
+    let patched = json_patch::send(claims(client, &row.place.namespace), &row.place.claim, &patch).await;
     match patched.map_err(|error| client.outcome(&doing, &error)) {
         Ok(claim) if claim.metadata.finalizers.as_ref().is_none_or(Vec::is_empty) => {
             client.rows.drop_claim(hash, &row.uid, u64::MAX);

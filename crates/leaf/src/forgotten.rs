@@ -1,19 +1,19 @@
 //! Whether a leaf was ever given out to the host as a volume, by what it and its volume say, and the marks that tell.
 
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
-use kube::{ResourceExt, api::PatchParams};
+use kube::ResourceExt;
 use serde_json::{Value, json};
 
 use super::{
     MemberClient, claim, consumer,
     healing::LeafPair,
     identity::{self, is_leaf_of},
-    json_patch,
     marks::{path_of, request_of, withdrawn_mark},
     ownership::{self, HAD_VOLUME, MadeFor},
     row::{ClaimRow, VolumeRow},
     volume,
 };
+use cluster::json_patch;
 use domain::{
     error::{Error, Result},
     volume::{
@@ -107,10 +107,9 @@ pub async fn mark_withdrawn(client: &MemberClient, claim: &ClaimRow, hash: Volum
 async fn mark(client: &MemberClient, claim: &ClaimRow, hash: VolumeHash, changes: &[Value]) -> Result<()> {
     let mut operations = vec![json!({"op": "test", "path": "/metadata/uid", "value": claim.uid})];
     operations.extend_from_slice(changes);
-    let patch = json_patch(operations.into())?;
     let doing = format!("mark claim {}", claim.place);
     let claims = claim::claims(client, &claim.place.namespace);
-    let marked = claims.patch(&claim.place.claim, &PatchParams::default(), &patch).await;
+    let marked = json_patch::send(claims, &claim.place.claim, &operations).await;
     match marked.map_err(|error| client.outcome(&doing, &error)) {
         Ok(claim) => {
             client.rows.put_claim(&claim);

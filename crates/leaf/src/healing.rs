@@ -341,7 +341,7 @@ pub(super) async fn change_volume(
         json!({"op": "test", "path": "/spec/claimRef/uid", "value": claim_uid}),
     ];
     operations.extend_from_slice(changes);
-    volume::patch(client, &volume.name_any(), operations.into(), what).await
+    volume::patch(client, &volume.name_any(), &operations, what).await
 }
 
 /// Nobody has written it since it was read.

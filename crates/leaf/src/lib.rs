@@ -48,7 +48,7 @@ use std::{
 
 use kube::{
     Api, Client, Resource,
-    api::{ListParams, Patch},
+    api::ListParams,
     core::{NamespaceResourceScope, Status},
 };
 use serde::de::DeserializeOwned;
@@ -167,10 +167,4 @@ impl MemberClient {
 pub fn denied_by(error: &Error) -> Option<&str> {
     let Error::Denied(said) = error else { return None };
     said.strip_prefix("member ")?.split_once(": ").map(|(member, _)| member)
-}
-
-/// A JSON patch: a list of tests that must hold and changes that are made only then.
-fn json_patch(operations: serde_json::Value) -> Result<Patch<()>> {
-    let patch = serde_json::from_value(operations).map(Patch::Json);
-    patch.map_err(|error| Error::Refused(format!("a patch cannot be written: {error}")))
 }

@@ -1,11 +1,11 @@
 //! Lets go of a leaf claim so that its data stays: for people, on claims that no host asks for.
 
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
-use kube::{Api, Client, ResourceExt, api::PatchParams};
+use kube::{Api, Client, ResourceExt};
 use serde_json::json;
 
-use super::{json_patch, ownership::FINALIZER};
-use cluster::{says_what_is_missing, with_causes};
+use super::ownership::FINALIZER;
+use cluster::{json_patch, says_what_is_missing, with_causes};
 use domain::error::{Error, Result};
 
 /// The volume that a claim is bound to; none where it is bound to none, or that is gone.
@@ -22,13 +22,13 @@ pub async fn volume_of(client: &Client, claim: &PersistentVolumeClaim) -> Result
 
 /// The volume stays when its claim goes: not believed before the answer shows it.
 pub async fn retain(client: &Client, volume: &PersistentVolume, claim: &PersistentVolumeClaim) -> Result<()> {
-    let patch = json_patch(json!([
+    let patch = json!([
         {"op": "test", "path": "/metadata/uid", "value": volume.uid()},
         {"op": "test", "path": "/spec/claimRef/uid", "value": claim.uid()},
         {"op": "add", "path": "/spec/persistentVolumeReclaimPolicy", "value": "Retain"},
-    ]))?;
+    ]);
     let name = volume.name_any();
-    let patched = Api::<PersistentVolume>::all(client.clone()).patch(&name, &PatchParams::default(), &patch).await;
+    let patched = json_patch::send(Api::<PersistentVolume>::all(client.clone()), &name, &patch).await;
     let kept = patched.map_err(|error| refused(&format!("retain volume {name}"), &error))?;
     match kept.spec.and_then(|spec| spec.persistent_volume_reclaim_policy).as_deref() {
         Some("Retain") => Ok(()),
@@ -41,16 +41,16 @@ pub async fn unprotect(client: &Client, claim: &PersistentVolumeClaim) -> Result
     let Some(at) = claim.finalizers().iter().position(|finalizer| finalizer == FINALIZER) else { return Ok(()) };
     let place = format!("/metadata/finalizers/{at}");
     let volume = claim.spec.as_ref().and_then(|spec| spec.volume_name.clone());
-    let patch = json_patch(json!([
+    let patch = json!([
         {"op": "test", "path": "/metadata/uid", "value": claim.uid()},
         {"op": "test", "path": "/spec/volumeName", "value": volume},
         {"op": "test", "path": place, "value": FINALIZER},
         {"op": "remove", "path": place},
-    ]))?;
+    ]);
     let (namespace, name) = (claim.namespace().unwrap_or_default(), claim.name_any());
     let claims = Api::<PersistentVolumeClaim>::namespaced(client.clone(), &namespace);
-    match claims.patch_metadata(&name, &PatchParams::default(), &patch).await {
-        Ok(_) => Ok(()),
+    match json_patch::send_unread(claims, &name, &patch).await {
+        Ok(()) => Ok(()),
         Err(kube::Error::Api(status)) if says_what_is_missing(&status) => Ok(()),
         Err(error) => Err(refused(&format!("let go of claim {namespace}/{name}"), &error)),
     }

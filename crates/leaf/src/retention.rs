@@ -47,7 +47,7 @@ pub async fn call_off_removal(client: &MemberClient, volume: &PersistentVolume, 
     if !VolumeRow::new(volume).observed().by_hand {
         operations.push(json!({"op": "replace", "path": POLICY, "value": "Retain"}));
     }
-    volume::patch(client, &volume.name_any(), operations.into(), "call off the removal of").await.map(drop)
+    volume::patch(client, &volume.name_any(), &operations, "call off the removal of").await.map(drop)
 }
 
 /// The host's volume is not `Retain` any more. Only for a volume whose claim holds it: one without would be removed at

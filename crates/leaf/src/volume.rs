@@ -1,12 +1,12 @@
 //! The leaf volume: marked as ours once it is bound, read to be handed on, and proved gone at the end.
 
 use k8s_openapi::api::core::v1::PersistentVolume;
-use kube::{Api, ResourceExt, api::PatchParams};
+use kube::{Api, ResourceExt};
+use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::{
-    MemberClient, claim, identity, json_patch, marks::label_path, ownership, row::VolumeRow, trimmed::Trimmed,
-};
+use super::{MemberClient, claim, identity, marks::label_path, ownership, row::VolumeRow, trimmed::Trimmed};
+use cluster::json_patch::{self, add, test};
 use domain::{
     error::{Error, Result},
     volume::{VolumeHash, VolumeId, plan::ObservedVolume},
@@ -53,31 +53,30 @@ pub async fn label(client: &MemberClient, name: &str, hash: VolumeHash, claim_ui
         return Ok(Labelled::Ours(volume));
     }
     let labels = ownership::labels(&client.host, hash);
-    let bound = json!({"op": "test", "path": "/spec/claimRef/uid", "value": claim_uid});
-    let unlabelled = json!({"op": "test", "path": "/metadata/labels", "value": null});
-    let all = json!({"op": "add", "path": "/metadata/labels", "value": labels});
-    match patch(client, name, vec![bound.clone(), unlabelled, all].into(), "label").await {
+    let (bound, unlabelled) = (test("/spec/claimRef/uid", claim_uid), test("/metadata/labels", None::<&str>));
+    match patch(client, name, &(bound, unlabelled, add("/metadata/labels", &labels)), "label").await {
         Ok(volume) => Ok(Labelled::Ours(VolumeRow::new(&volume))),
-        Err(Error::Refused(_)) => Box::pin(label_beside_others(client, name, hash, bound)).await,
+        Err(Error::Refused(_)) => Box::pin(label_beside_others(client, name, hash, claim_uid)).await,
         Err(error) => Err(error),
     }
 }
 
 /// Puts them beside the labels that are there, and leaves those of another leaf as they are.
-async fn label_beside_others(client: &MemberClient, name: &str, hash: VolumeHash, bound: Value) -> Result<Labelled> {
+async fn label_beside_others(client: &MemberClient, name: &str, hash: VolumeHash, claim_uid: &str) -> Result<Labelled> {
     let missing = || Error::NotFound(format!("member {}: volume {name} is gone", client.member));
     let read = read_lean(client, name).await?.ok_or_else(missing)?;
     let volume = VolumeRow::new(&read);
     let owner = identity::other_owner(&read.metadata, &client.host, hash);
-    if let Some(owner) = owner.filter(|_| bound["value"] == *volume.claim_uid) {
+    if let Some(owner) = owner.filter(|_| *volume.claim_uid == *claim_uid) {
         return Ok(Labelled::Others { volume, owner });
     }
     let labels = ownership::labels(&client.host, hash);
+    let bound = json!({"op": "test", "path": "/spec/claimRef/uid", "value": claim_uid});
     let as_read =
         labels.keys().map(|key| json!({"op": "test", "path": label_path(key), "value": read.labels().get(key)}));
     let each = labels.iter().map(|(key, value)| json!({"op": "add", "path": label_path(key), "value": value}));
     let operations: Vec<Value> = std::iter::once(bound).chain(as_read).chain(each).collect();
-    patch(client, name, operations.into(), "label").await.map(|volume| Labelled::Ours(VolumeRow::new(&volume)))
+    patch(client, name, &operations, "label").await.map(|volume| Labelled::Ours(VolumeRow::new(&volume)))
 }
 
 /// Its removal begins. It carries our labels, so there is a place for one more.
@@ -131,7 +130,7 @@ async fn change_observed(
         operations.push(json!({"op": "test", "path": "/spec/claimRef/uid", "value": volume.claim_uid}));
     }
     operations.extend(changes);
-    match patch(client, &volume.name, operations.into(), what).await {
+    match patch(client, &volume.name, &operations, what).await {
         Ok(_) => Ok(true),
         Err(Error::NotFound(_)) => {
             client.rows.drop_volume(hash, &volume.uid);
@@ -189,11 +188,10 @@ pub async fn is_gone(client: &MemberClient, name: &str, uid: Option<&str>) -> Re
 pub(super) async fn patch(
     client: &MemberClient,
     name: &str,
-    operations: Value,
+    operations: &impl Serialize,
     what: &str,
 ) -> Result<Trimmed<PersistentVolume>> {
-    let patch = json_patch(operations)?;
-    let patched = volumes(client).patch(name, &PatchParams::default(), &patch).await;
+    let patched = json_patch::send(volumes(client), name, operations).await;
     let volume = patched.map_err(|error| client.outcome(&format!("{what} volume {name}"), &error))?;
     client.rows.put_volume(&volume);
     Ok(volume)

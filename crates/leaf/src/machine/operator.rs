@@ -11,11 +11,11 @@ use kube::{
 use serde_json::{Value, json};
 
 use super::{
-    super::json_patch,
     Machine, Machines,
     disk::{Disk, DiskName},
     items, word,
 };
+use cluster::json_patch;
 use domain::error::Result;
 
 /// Its list of volumes is one value.
@@ -107,8 +107,8 @@ impl Machines<'_> {
     pub(super) async fn change(&self, object: &DynamicObject, changes: Vec<Value>) -> Result<DynamicObject> {
         let (kind, name) = (self.machine_kind(), object.name_any());
         let seen = json!({"op": "test", "path": "/metadata/resourceVersion", "value": object.resource_version()});
-        let patch = json_patch(std::iter::once(seen).chain(changes).collect())?;
-        let patched = self.api(&kind).patch(&name, &PatchParams::default(), &patch).await;
+        let operations: Vec<Value> = std::iter::once(seen).chain(changes).collect();
+        let patched = json_patch::send(self.api(&kind), &name, &operations).await;
         patched.map_err(|error| self.outcome("patch", &kind, &name, &error))
     }
 }

@@ -1,14 +1,15 @@
 //! The labels on leaf claims by which a group of snapshots chooses them, for as long as the member needs to cut it.
 
 use k8s_openapi::api::core::v1::PersistentVolumeClaim;
-use kube::{Api, api::PatchParams};
+use kube::Api;
 use serde_json::{Value, json};
 
 use crate::{
-    MemberClient, json_patch,
+    MemberClient,
     marks::{MEMBER_OF, label_path},
     row::ClaimRow,
 };
+use cluster::json_patch;
 use domain::{
     error::{Error, Result},
     volume::VolumeHash,
@@ -38,9 +39,9 @@ pub async fn leave_group(client: &MemberClient, claim: &ClaimRow, group: VolumeH
 
 async fn change_labels(client: &MemberClient, claim: &ClaimRow, changes: &[Value]) -> Result<()> {
     let this = json!({"op": "test", "path": "/metadata/uid", "value": claim.uid});
-    let operations = json_patch(json!([&[this], changes].concat()))?;
+    let operations = [&[this], changes].concat();
     let claims = Api::<PersistentVolumeClaim>::namespaced(client.client.clone(), &claim.place.namespace);
-    let patched = claims.patch_metadata(&claim.place.claim, &PatchParams::default(), &operations).await;
+    let patched = json_patch::send_unread(claims, &claim.place.claim, &operations).await;
     let doing = format!("label claim {} for a group", claim.place);
-    patched.map(drop).map_err(|error| client.outcome(&doing, &error))
+    patched.map_err(|error| client.outcome(&doing, &error))
 }

@@ -7,16 +7,15 @@ use std::{collections::BTreeMap, time::Duration};
 
 use kube::{
     Api, ResourceExt,
-    api::{
-        ApiResource, DeleteParams, DynamicObject, GroupVersionKind, ListParams, PatchParams, PostParams, Preconditions,
-    },
+    api::{ApiResource, DeleteParams, DynamicObject, GroupVersionKind, ListParams, PostParams, Preconditions},
     runtime::wait::await_condition,
 };
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use super::{super::json_patch, kinds::VolumeSnapshot, row::SnapshotRow};
+use super::{kinds::VolumeSnapshot, row::SnapshotRow};
 use crate::{MemberClient, claim::Made, marks::MEMBER_OF, ownership};
+use cluster::json_patch;
 pub use content::GroupContent;
 use domain::{
     error::{Error, Result},
@@ -180,15 +179,15 @@ pub async fn mark_part(
     annotations.insert(ownership::SOURCE.to_owned(), mark.source.to_owned());
     annotations.insert(ownership::HOLDER.to_owned(), mark.driver.to_owned());
     annotations.extend(mark.content.map(|content| (ownership::CONTENT.to_owned(), content.to_owned())));
-    let patch = json_patch(json!([
+    let patch = json!([
         {"op": "test", "path": "/metadata/uid", "value": part.uid()},
         {"op": "test", "path": "/metadata/labels", "value": old_labels},
         {"op": "test", "path": "/metadata/annotations", "value": old_annotations},
         {"op": "add", "path": "/metadata/labels", "value": labels},
         {"op": "add", "path": "/metadata/annotations", "value": annotations},
-    ]))?;
+    ]);
     let parts = Api::<VolumeSnapshot>::namespaced(client.client.clone(), &part.namespace().unwrap_or_default());
-    let patched = parts.patch(&part.name_any(), &PatchParams::default(), &patch).await;
+    let patched = json_patch::send(parts, &part.name_any(), &patch).await;
     let patched = patched.map_err(|error| client.outcome(&format!("mark snapshot {}", part.name_any()), &error))?;
     Ok(client.snapshots.put(&patched))
 }

@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::{
     Api, ResourceExt,
-    api::{DeleteParams, ListParams, PatchParams, PostParams, Preconditions},
+    api::{DeleteParams, ListParams, PostParams, Preconditions},
 };
 use serde_json::json;
 
@@ -21,8 +21,8 @@ use self::{
     kinds::{SnapshotSource, Source, VolumeSnapshot, VolumeSnapshotContent},
     row::SnapshotRow,
 };
-use super::{MemberClient, claim::Made, json_patch, marks::label_path, ownership};
-use cluster::unmanaged::Unmanaged;
+use super::{MemberClient, claim::Made, marks::label_path, ownership};
+use cluster::{json_patch, unmanaged::Unmanaged};
 use domain::{
     error::{Error, Result},
     volume::{LeafPlace, VolumeHash, snapshot::leaf_name},
@@ -394,7 +394,6 @@ pub async fn delete_content(client: &MemberClient, content: &Content) -> Result<
 }
 
 async fn patch_content(client: &MemberClient, name: &str, operations: serde_json::Value, what: &str) -> Result<()> {
-    let patch = json_patch(operations)?;
-    let patched = contents(client).patch_metadata(name, &PatchParams::default(), &patch).await;
-    patched.map(drop).map_err(|error| client.outcome(&format!("{what} snapshot content {name}"), &error))
+    let patched = json_patch::send_unread(contents(client), name, &operations).await;
+    patched.map_err(|error| client.outcome(&format!("{what} snapshot content {name}"), &error))
 }

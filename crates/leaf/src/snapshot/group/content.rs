@@ -4,12 +4,13 @@ use std::collections::BTreeMap;
 
 use kube::{
     Api, ResourceExt,
-    api::{DeleteParams, DynamicObject, ListParams, PatchParams, Preconditions},
+    api::{DeleteParams, DynamicObject, ListParams, Preconditions},
 };
 use serde_json::{Value, json};
 
 use super::Groups;
-use crate::{json_patch, ownership};
+use crate::ownership;
+use cluster::json_patch;
 use domain::{
     error::{Error, Result},
     volume::{LeafPlace, VolumeHash},
@@ -147,7 +148,7 @@ impl Groups<'_> {
     }
 
     async fn patch_content(&self, name: &str, operations: Value, what: &str) -> Result<()> {
-        let patched = self.contents().patch_metadata(name, &PatchParams::default(), &json_patch(operations)?).await;
-        patched.map(drop).map_err(|error| self.cluster.outcome(&format!("{what} group content {name}"), &error))
+        let patched = json_patch::send_unread(self.contents(), name, &operations).await;
+        patched.map_err(|error| self.cluster.outcome(&format!("{what} group content {name}"), &error))
     }
 }

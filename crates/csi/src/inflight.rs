@@ -41,7 +41,8 @@ impl InFlight {
         T: Send + 'static,
         F: Future<Output = Result<T>> + Send + 'static,
     {
-        self.run_instead(key, |other| other == key, answer_by, work).await
+        let this = |works: &HashMap<String, Work>| if works.contains_key(key) { vec![key.to_owned()] } else { vec![] };
+        self.run_over(key, this, answer_by, work).await
     }
 
     /// The same for what is also about other keys: no caller may wait for one of these, and their work is ended as well.
@@ -56,11 +57,26 @@ impl InFlight {
         T: Send + 'static,
         F: Future<Output = Result<T>> + Send + 'static,
     {
+        // Each key is looked at once: with a thousand callers there are a million such looks.
+        self.run_over(key, |works| works.keys().filter(|key| of(key)).cloned().collect(), answer_by, work).await
+    }
+
+    async fn run_over<T, F>(
+        &self,
+        key: &str,
+        meant: impl FnOnce(&HashMap<String, Work>) -> Vec<String>,
+        answer_by: Instant,
+        work: impl FnOnce(Deadline) -> F,
+    ) -> Result<T>
+    where
+        T: Send + 'static,
+        F: Future<Output = Result<T>> + Send + 'static,
+    {
         let (early, told) = oneshot::channel();
         let (ended, end) = oneshot::channel();
         let work = work(Deadline::of_caller(answer_by, early));
         let caller = Arc::new(());
-        self.begin(key, of, &caller, |before, writes| async move {
+        self.begin(key, meant, &caller, |before, writes| async move {
             for before in before {
                 before.abort();
                 drop(before.await);
@@ -88,7 +104,7 @@ impl InFlight {
     fn begin<F>(
         &self,
         key: &str,
-        instead_of: impl Fn(&str) -> bool,
+        meant: impl FnOnce(&HashMap<String, Work>) -> Vec<String>,
         caller: &Arc<()>,
         work: impl FnOnce(Vec<AbortOnDropHandle<()>>, Writes) -> F,
     ) -> Result<()>
@@ -96,12 +112,11 @@ impl InFlight {
         F: Future<Output = ()> + Send + 'static,
     {
         let mut works = lock(&self.0);
-        // Each key is looked at once: with a thousand callers there are a million such looks.
-        let meant: Vec<(&String, &Work)> = works.iter().filter(|(key, _)| instead_of(key)).collect();
-        if let Some((key, _)) = meant.iter().find(|(_, work)| work.caller.strong_count() > 0) {
+        let meant = meant(&works);
+        let is_waited_for = |key: &&String| works.get(*key).is_some_and(|work| work.caller.strong_count() > 0);
+        if let Some(key) = meant.iter().find(is_waited_for) {
             return Err(Error::InProgress(format!("another call for {key} is under way")));
         }
-        let meant: Vec<String> = meant.into_iter().map(|(key, _)| key.clone()).collect();
         let (mut before, writes) = (Vec::new(), Writes::default());
         for earlier in meant.iter().filter_map(|key| works.remove(key)) {
             writes.include(earlier.writes);

@@ -11,6 +11,11 @@ pub const TRACES: &str = "traces";
 /// The span of a call, which is in each line of its log as well.
 pub const CALL: &str = "rpc";
 
+/// Whether somebody collects them. The log writes out whatever a span is told, also what comes after its last line.
+pub fn are_collected() -> bool {
+    LevelFilter::current() == LevelFilter::TRACE
+}
+
 /// A part of some work, by its name.
 pub fn phase(name: &'static str, member: Option<&str>) -> Span {
     tracing::trace_span!(target: TRACES, "phase", otel.name = name, member)
@@ -27,7 +32,7 @@ pub fn round(name: &'static str, member: &str, count: usize) -> Span {
 /// A request to a cluster, as part of the work that makes it; none where it is part of none, as the renewal of a lease.
 pub(super) fn request(cluster: &str, verb: &'static str, resource: &str) -> Span {
     // The span that is current is looked up, and held meanwhile.
-    if verb == "watch" || LevelFilter::current() != LevelFilter::TRACE || Span::current().is_none() {
+    if verb == "watch" || !are_collected() || Span::current().is_none() {
         return Span::none();
     }
     tracing::trace_span!(

@@ -15,7 +15,7 @@ use tracing::{Instrument, Span, field::Empty};
 use super::v1;
 use cluster::{
     metrics::{Metrics, method},
-    traces::CALL,
+    traces::{self, CALL},
 };
 use domain::volume::DRIVER;
 
@@ -114,10 +114,12 @@ impl Call {
             }
             _ => tracing::info!(code = name, milliseconds, message, "the RPC is answered"),
         }
-        // For traces: the line above says it to people.
-        self.span.record("rpc.grpc.status_code", i32::from(code));
-        if is_a_fault(code) {
-            self.span.record("otel.status_code", "ERROR");
+        // The line above says it to people.
+        if traces::are_collected() {
+            self.span.record("rpc.grpc.status_code", i32::from(code));
+            if is_a_fault(code) {
+                self.span.record("otel.status_code", "ERROR");
+            }
         }
     }
 }

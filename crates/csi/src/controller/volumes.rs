@@ -21,10 +21,8 @@ pub(super) async fn create(
     let request = request.into_inner();
     let (name, claim) = convert::volume_meant(&request)?;
     let span = Span::current();
-    span.record("volume.name", &name);
-    if let Some(claim) = &claim {
-        span.record("pvc", format!("{}/{}", claim.namespace, claim.name));
-    }
+    let of = claim.as_ref().map(|claim| format!("{}/{}", claim.namespace, claim.name));
+    tracing::record_all!(span, volume.name = name, pvc = of);
     let (provisioner, key) = (Arc::clone(&controller.provisioner), format!("volume {name}"));
     let hash = VolumeHash::new(&provisioner.host.id, &name);
     let by_handle = ByHandle::of(hash);

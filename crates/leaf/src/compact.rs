@@ -113,6 +113,11 @@ impl CompactClaim {
         self.life.is_on(node)
     }
 
+    /// It is as it was when this row was made.
+    pub(super) fn is_as(&self, row: &ClaimRow) -> bool {
+        self.version == row.version && self.uid == CompactText::from(&*row.uid)
+    }
+
     /// The same as of its row, without what else that has.
     pub(super) fn observed(&self) -> ObservedClaim {
         ObservedClaim {

@@ -1,7 +1,7 @@
 //! The short-lived pod that is the first consumer of leaf claims whose class waits for one. The member's own scheduler
 //! places it by the host pod's own constraints; it need not run, so its image need not exist.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{collections::BTreeMap, ops::RangeInclusive, time::Duration};
 
 use k8s_openapi::{
     api::core::v1::{
@@ -157,6 +157,11 @@ fn is_empty(term: &NodeSelectorTerm) -> bool {
 
 pub fn pod_name(hash: VolumeHash) -> String {
     format!("{PREFIX}{}", hash.prefix())
+}
+
+/// The volumes whose consumer has this name.
+pub fn volumes_of(pod: &str) -> Option<RangeInclusive<VolumeHash>> {
+    pod.strip_prefix(PREFIX).and_then(VolumeHash::beginning_with)
 }
 
 /// One that comes when its claim has gone, long after it was sent, is removed by the member's garbage collector.

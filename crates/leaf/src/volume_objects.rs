@@ -170,6 +170,11 @@ impl VolumeObjects {
         self.claims.iter().any(|claim| claim.chosen)
     }
 
+    /// Of several claims the leaf counts, and the others are copies.
+    pub(super) fn waiting(&self) -> Option<&CompactClaim> {
+        self.found(None).0.filter(|claim| claim.phase == Phase::Pending && !claim.terminating)
+    }
+
     pub(super) fn is_pending(&self) -> bool {
         self.claims.iter().any(|claim| claim.phase == Phase::Pending && !claim.terminating)
     }

@@ -62,6 +62,16 @@ impl VolumeHash {
         hex(text, 32).map(Self)
     }
 
+    /// All that begin with these sixteen digits.
+    pub fn beginning_with(prefix: &str) -> Option<RangeInclusive<Self>> {
+        hex(prefix, PREFIX).map(Self::beginning)
+    }
+
+    fn beginning(half: u128) -> RangeInclusive<Self> {
+        let first = half << 64;
+        Self(first)..=Self(first | u128::from(u64::MAX))
+    }
+
     /// A number to spread volumes by.
     pub fn seed(self) -> u64 {
         u64::try_from(self.0 >> 64).unwrap_or_default()
@@ -153,10 +163,7 @@ impl VolumeId {
     pub fn hashes(&self) -> RangeInclusive<VolumeHash> {
         match &self.leaf {
             LeafName::Hashed(hash) => *hash..=*hash,
-            LeafName::Readable { prefix, .. } => {
-                let first = hex(prefix, PREFIX).unwrap_or_default() << 64;
-                VolumeHash(first)..=VolumeHash(first | u128::from(u64::MAX))
-            }
+            LeafName::Readable { prefix, .. } => VolumeHash::beginning(hex(prefix, PREFIX).unwrap_or_default()),
         }
     }
 

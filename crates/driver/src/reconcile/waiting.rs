@@ -23,10 +23,11 @@ use domain::{error::Result, volume::VolumeHash};
 use host::events::News;
 use leaf::{
     MemberClient,
+    class_row::ClassRow,
     identity::is_leaf_of,
     member_events::{MemberEvent, OF_CLAIMS, OF_PODS},
     ownership::MadeFor,
-    row::ClaimRow,
+    row::{ClaimRow, Consumer},
 };
 use member::{Member, registry::serving};
 
@@ -63,29 +64,56 @@ pub(super) fn budget_of_all() -> Budget {
 #[derive(Debug)]
 struct Queue {
     waiting: BTreeMap<VolumeHash, Waiting>,
+    /// Whose claim it is, by the claim's UID.
+    of_claims: BTreeMap<Box<str>, VolumeHash>,
     recent: VecDeque<MemberEvent>,
     budget: Budget,
 }
 
 impl Queue {
     fn new() -> Self {
-        Self { waiting: BTreeMap::new(), recent: VecDeque::new(), budget: budget_of_member() }
+        Self {
+            waiting: BTreeMap::new(),
+            of_claims: BTreeMap::new(),
+            recent: VecDeque::new(),
+            budget: budget_of_member(),
+        }
     }
 
     fn look(&mut self, leaf: &MemberClient, now: Instant) {
-        let mut rows = leaf.rows.pending();
+        let there = leaf.rows.pending_since(|hash| self.waiting.get(&hash).map(Waiting::seen));
+        self.see(there, now);
+    }
+
+    /// All that wait now, in the order of their hashes, with what is new of them.
+    fn see(&mut self, mut there: Vec<(VolumeHash, Option<(ClaimRow, Consumer)>)>, now: Instant) {
         // The host's claim has a volume, and waits for nothing.
-        rows.retain(|(_, row, _)| !row.is_copy_of_a_move());
-        let there: BTreeSet<VolumeHash> = rows.iter().map(|(hash, ..)| *hash).collect();
-        self.waiting.retain(|hash, _| there.contains(hash));
-        for (hash, row, consumer) in rows {
-            if self.waiting.get(&hash).is_none_or(|known| known.row.uid != row.uid) {
+        there.retain(|(_, news)| news.as_ref().is_none_or(|(row, _)| !row.is_copy_of_a_move()));
+        let is_there = |hash: &VolumeHash| there.binary_search_by_key(hash, |(hash, _)| *hash).is_ok();
+        let gone: Vec<VolumeHash> = self.waiting.keys().copied().filter(|hash| !is_there(hash)).collect();
+        for hash in gone {
+            self.forget(hash);
+        }
+        for (hash, news) in there {
+            if let Some((row, _)) = &news
+                && self.waiting.get(&hash).is_none_or(|known| known.row.uid != row.uid)
+            {
+                self.forget(hash);
+                self.of_claims.insert(row.uid.clone(), hash);
                 self.waiting.insert(hash, Waiting::new(hash, row.clone(), now));
             }
             let Some(waiting) = self.waiting.get_mut(&hash) else { continue };
-            if waiting.see(row, consumer) {
+            if waiting.see(news) {
                 self.recent.iter().for_each(|word| waiting.hear(word));
             }
+        }
+    }
+
+    fn forget(&mut self, hash: VolumeHash) {
+        let Some(gone) = self.waiting.remove(&hash) else { return };
+        // It may carry the labels of another volume by now.
+        if self.of_claims.get(&gone.row.uid) == Some(&hash) {
+            self.of_claims.remove(&gone.row.uid);
         }
     }
 
@@ -95,7 +123,12 @@ impl Queue {
     }
 
     fn hear(&mut self, word: MemberEvent) {
-        self.waiting.values_mut().for_each(|waiting| waiting.hear(&word));
+        if let Some(waiting) = self.of_claims.get(&*word.about).and_then(|hash| self.waiting.get_mut(hash)) {
+            waiting.hear(&word);
+        }
+        if let Some(volumes) = leaf::consumer::volumes_of(&word.name) {
+            self.waiting.range_mut(volumes).for_each(|(_, waiting)| waiting.hear(&word));
+        }
         self.recent.push_back(word);
         if self.recent.len() > RECENT {
             self.recent.pop_front();
@@ -104,18 +137,21 @@ impl Queue {
 
     /// A class that is bound without a pod, and nobody has said anything: nobody may be there.
     fn hear_silence(&mut self, leaf: &MemberClient, now: Instant) {
-        let class_of = |waiting: &Waiting| leaf.rows.class(&waiting.row.class);
+        let names: BTreeSet<&str> = self.waiting.values().map(|waiting| &*waiting.row.class).collect();
+        let classes: BTreeMap<Box<str>, ClassRow> =
+            names.into_iter().filter_map(|name| Some((name.into(), leaf.rows.class(name)?))).collect();
         let answered = self.waiting.values().filter(|waiting| waiting.answered);
-        let alive: BTreeSet<_> = answered.filter_map(class_of).map(|class| class.provisioner).collect();
+        let answered = answered.filter_map(|waiting| classes.get(&waiting.row.class));
+        let alive: BTreeSet<&str> = answered.map(|class| &*class.provisioner).collect();
         for waiting in self.waiting.values_mut() {
-            let Some(class) = class_of(waiting) else { continue };
+            let Some(class) = classes.get(&waiting.row.class) else { continue };
             let waits = class.waits_for_pod && !waiting.row.observed().node_selected;
             let heard = waiting.answered || waiting.word.as_ref().is_some_and(|word| word.warning);
             if waits || heard || waiting.row.volume().is_some() {
                 continue;
             }
             let lasts = now.saturating_duration_since(waiting.since);
-            if let Some((said, warning)) = silence(lasts, alive.contains(&class.provisioner)) {
+            if let Some((said, warning)) = silence(lasts, alive.contains(&*class.provisioner)) {
                 let of = format!("provisioner {} of StorageClass {}", class.provisioner, waiting.row.class);
                 waiting.word =
                     Some(Telling { text: format!("waits for {of}, which has said nothing of it {said}"), warning });
@@ -268,6 +304,7 @@ async fn listen(leaf: &MemberClient, fields: &str, say: &Sender<MemberEvent>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use domain::volume::HostId;
 
     #[tokio::test(start_paused = true)]
     async fn all_members_together_have_the_budget_of_four() {
@@ -277,6 +314,75 @@ mod tests {
             assert_eq!(taken(&mut budget, now), burst);
             assert_eq!(taken(&mut budget, now + refill * 3), 3);
         }
+    }
+
+    /// As they come to be in the queue: claim `c-N` of volume `pvc-N`, and the pod `p-N` that this process has made for it.
+    fn queue(count: usize, now: Instant) -> (Queue, Vec<VolumeHash>) {
+        let hash = |number: usize| VolumeHash::new(&HostId("h".to_owned()), &format!("pvc-{number}"));
+        let row = |number: usize| {
+            let mut row = ClaimRow::new(&<_>::default());
+            row.uid = format!("c-{number}").into();
+            Some((row, Consumer::Made(format!("p-{number}").into())))
+        };
+        let mut there: Vec<_> = (0..count).map(|number| (hash(number), row(number))).collect();
+        there.sort_by_key(|(hash, _)| *hash);
+        let mut queue = Queue::new();
+        queue.see(there, now);
+        (queue, (0..count).map(hash).collect())
+    }
+
+    fn word(about: &str, name: &str) -> MemberEvent {
+        MemberEvent {
+            about: about.to_owned(),
+            namespace: String::new(),
+            name: name.to_owned(),
+            warning: true,
+            reason: "Failed".to_owned(),
+            message: about.to_owned(),
+            by: "x".to_owned(),
+        }
+    }
+
+    fn heard(queue: &Queue) -> Vec<(VolumeHash, String)> {
+        let heard = queue.waiting.iter().filter_map(|(hash, waiting)| Some((*hash, waiting.word.clone()?.text)));
+        heard.collect()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn word_reaches_who_waits_by_the_uid_of_its_claim_and_by_the_name_of_its_pod() {
+        let (mut queue, hashes) = queue(4, Instant::now());
+        queue.hear(word("c-1", "db"));
+        queue.hear(word("p-2", &leaf::consumer::pod_name(hashes[2])));
+        // Of another replica: it is read first.
+        queue.hear(word("p-9", &leaf::consumer::pod_name(hashes[3])));
+        queue.hear(word("c-9", "db"));
+        let mut expected = [
+            (hashes[1], "waits: Failed: c-1".to_owned()),
+            (hashes[2], "waits for a pod that finds no node: Failed: p-2".to_owned()),
+        ];
+        expected.sort();
+        assert_eq!(heard(&queue), expected);
+        assert_eq!(queue.waiting[&hashes[3]].namesake.as_deref(), Some("p-9"));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn claim_is_heard_of_under_the_uid_and_the_volume_that_it_has_now() {
+        let now = Instant::now();
+        let (mut queue, hashes) = queue(2, now);
+        let mut anew = ClaimRow::new(&<_>::default());
+        anew.uid = "c-0 anew".into();
+        queue.see(vec![(hashes[0], Some((anew, Consumer::Unknown)))], now);
+        assert_eq!(queue.of_claims, BTreeMap::from([("c-0 anew".into(), hashes[0])]), "the other one waits no more");
+        queue.hear(word("c-0", "db"));
+        queue.hear(word("c-1", "db"));
+        assert!(heard(&queue).is_empty());
+        queue.see(vec![(hashes[0], None)], now);
+        queue.hear(word("c-0 anew", "db"));
+        assert_eq!(heard(&queue), [(hashes[0], "waits: Failed: c-0 anew".to_owned())]);
+        let mut moved = ClaimRow::new(&<_>::default());
+        moved.uid = "c-0 anew".into();
+        queue.see(vec![(hashes[1], Some((moved, Consumer::Unknown)))], now);
+        assert_eq!(queue.of_claims, BTreeMap::from([("c-0 anew".into(), hashes[1])]), "it has other labels");
     }
 
     #[test]

@@ -7,7 +7,7 @@ use crate::{
     row::{ClaimRow, Consumer, VolumeRow},
     volume_objects::VolumeCounts,
 };
-use domain::volume::{VolumeHash, plan::Phase};
+use domain::volume::VolumeHash;
 
 /// How many rows are counted while others wait.
 const COUNTED_AT_ONCE: usize = 1000;
@@ -94,15 +94,24 @@ impl Rows {
 
     /// Claims that wait to be bound, and what this process knows of their consumers.
     pub fn pending(&self) -> Vec<(VolumeHash, ClaimRow, Consumer)> {
+        let all = self.pending_since(|_| None).into_iter();
+        all.filter_map(|(hash, news)| news.map(|(claim, consumer)| (hash, claim, consumer))).collect()
+    }
+
+    /// The same; of those that are as they were seen, that they wait still.
+    pub fn pending_since<'a>(
+        &self,
+        seen: impl Fn(VolumeHash) -> Option<(&'a ClaimRow, &'a Consumer)>,
+    ) -> Vec<(VolumeHash, Option<(ClaimRow, Consumer)>)> {
         let table = self.lock();
         let waiting = table.tally.pending.iter().filter_map(|hash| Some((*hash, table.rows.get(hash)?)));
-        let rows = waiting.map(|(hash, entry)| (hash, entry.row()));
-        rows.filter_map(|(hash, row)| {
-            // Of several the leaf counts, and the others are copies.
-            let claim = row.claim.filter(|claim| claim.phase == Phase::Pending && !claim.terminating)?;
-            Some((hash, claim, row.consumer))
-        })
-        .collect()
+        waiting
+            .filter_map(|(hash, entry)| {
+                let claim = entry.waiting()?;
+                let is_seen = seen(hash).is_some_and(|(row, consumer)| claim.is_as(row) && entry.consumer == *consumer);
+                Some((hash, (!is_seen).then(|| (claim.row(), entry.consumer.clone()))))
+            })
+            .collect()
     }
 
     /// How many volumes there are. Those that are not simply there are counted some at a time: others wait for the rows as well.
@@ -163,6 +172,40 @@ mod tests {
         };
         let both = async { tokio::join!(waiting, listing) };
         tokio::time::timeout(std::time::Duration::from_secs(1), both).await.unwrap();
+    }
+
+    #[test]
+    fn claim_that_waits_has_a_row_where_it_or_its_consumer_is_not_as_it_was_seen() {
+        let host = HostId("h".to_owned());
+        let (rows, hash) = (Rows::new(host.clone()), VolumeHash::new(&host, "pvc-1"));
+        let put = |uid: &str, version: &str, phase: &str| {
+            let labels = ownership::labels(&host, hash);
+            let metadata =
+                json!({"namespace": "shop", "name": "db", "uid": uid, "resourceVersion": version, "labels": labels});
+            let claim = json!({"metadata": metadata, "spec": {}, "status": {"phase": phase}});
+            rows.put_claim(&from_value::<PersistentVolumeClaim>(claim).unwrap());
+        };
+        let mut seen = None::<(ClaimRow, Consumer)>;
+        let mut look = || {
+            let known = seen.as_ref();
+            let now = rows.pending_since(|of| known.filter(|_| of == hash).map(|seen| (&seen.0, &seen.1)));
+            let told: Vec<bool> = now.iter().map(|(_, news)| news.is_some()).collect();
+            if let Some((row, consumer)) = now.into_iter().find_map(|(_, news)| news) {
+                seen = Some((row, consumer));
+            }
+            told
+        };
+        put("c-1", "7", "Pending");
+        assert_eq!([look(), look()], [[true], [false]], "it is news once");
+        put("c-1", "8", "Pending");
+        assert_eq!([look(), look()], [[true], [false]], "another version");
+        rows.set_consumer(hash, Consumer::Made("p-1".into()));
+        assert_eq!([look(), look()], [[true], [false]], "its consumer");
+        rows.drop_claim(hash, "c-1", 8);
+        put("c-2", "8", "Pending");
+        assert_eq!([look(), look()], [[true], [false]], "another claim, of a version as it was seen");
+        put("c-2", "9", "Bound");
+        assert!(look().is_empty());
     }
 
     #[test]

@@ -66,12 +66,17 @@ impl Waiting {
         }
     }
 
-    /// It is there still. Whether what was said before may be of it, which was not known then.
-    pub(super) fn see(&mut self, row: ClaimRow, consumer: Consumer) -> bool {
-        let is_news = self.looks == 0 || self.consumer != consumer;
-        (self.row, self.consumer) = (row, consumer);
+    pub(super) fn seen(&self) -> (&ClaimRow, &Consumer) {
+        (&self.row, &self.consumer)
+    }
+
+    /// It is there still, as it was seen where there is no news. Whether what was said before may be of it, which was not known then.
+    pub(super) fn see(&mut self, news: Option<(ClaimRow, Consumer)>) -> bool {
         self.looks += 1;
-        is_news
+        let Some((row, consumer)) = news else { return false };
+        let is_other = self.looks == 1 || self.consumer != consumer;
+        (self.row, self.consumer) = (row, consumer);
+        is_other
     }
 
     /// It does not only pass by.
@@ -155,7 +160,7 @@ mod tests {
             let row = ClaimRow::new(&<_>::default());
             let mut waiting = Waiting::new(hash, row.clone(), now);
             for _ in 0..=PASSES_BY {
-                waiting.see(row.clone(), consumer.clone());
+                waiting.see(Some((row.clone(), consumer.clone())));
             }
             let word = MemberEvent {
                 about: "p-2".to_owned(),

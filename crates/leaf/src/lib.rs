@@ -33,6 +33,7 @@ pub mod rows;
 pub mod saved;
 pub mod secret;
 mod segment;
+pub mod sightings;
 pub mod single;
 pub mod snapshot;
 pub mod stats;
@@ -60,6 +61,7 @@ use domain::{
     volume::{HostId, Parameters, namespaces::Namespaces},
 };
 pub use rows::Rows;
+use sightings::Sightings;
 pub use snapshot::Snapshots;
 
 /// One member as this folder sees it.
@@ -102,6 +104,13 @@ impl MemberClient {
     #[must_use]
     pub fn with_rights_in(self, namespaces: Namespaces) -> Self {
         Self { namespaces, ..self }
+    }
+
+    /// What it has is told to who looks through all members.
+    #[must_use]
+    pub fn seen_in(self, sightings: &Arc<Sightings>) -> Self {
+        let rows = Rows::told_to(self.host.clone(), Some(Arc::clone(sightings)));
+        Self { rows: Arc::new(rows), ..self }
     }
 
     /// The member's class for volumes of the host's class: the one that is named, else the member's default.

@@ -3,7 +3,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
-    sync::{Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
 use k8s_openapi::api::{
@@ -18,13 +18,14 @@ use super::{
     limits::Extent,
     ownership,
     row::{ClaimRow, Consumer, VolumeRow},
-    volume_objects::VolumeObjects,
+    sightings::Sightings,
 };
 use cluster::{Relist, Unread};
 use domain::{
     compact_text::{CompactText, Interner},
     volume::{HostId, VolumeHash},
 };
+use entries::Entries;
 use tally::Tally;
 
 /// How many removed claims are remembered.
@@ -47,7 +48,7 @@ pub enum Kind {
 
 #[derive(Debug, Default)]
 struct Table {
-    rows: BTreeMap<VolumeHash, Box<VolumeObjects>>,
+    rows: Entries,
     names: Interner,
     extent: Extent,
     classes: BTreeMap<String, ClassRow>,
@@ -94,9 +95,14 @@ pub struct Rows {
 
 impl Rows {
     pub fn new(host: HostId) -> Self {
+        Self::told_to(host, None)
+    }
+
+    /// What is there is told to who looks through all members.
+    pub fn told_to(host: HostId, sightings: Option<Arc<Sightings>>) -> Self {
         Self {
             host,
-            table: Mutex::default(),
+            table: Mutex::new(Table { rows: Entries::told_to(sightings), ..Table::default() }),
             changed: std::array::from_fn(|_| Notify::new()),
             remarkable: Notify::new(),
             waits: Notify::new(),
@@ -123,15 +129,17 @@ impl Rows {
 
     /// An object is there that cannot be read. False where that is known already.
     pub fn put_unread(&self, kind: Kind, object: &str, whose: Option<VolumeHash>, field: String) -> bool {
-        self.lock().unread[kind as usize].put(object, whose, field)
+        let mut table = self.lock();
+        table.rows.set_unread(true);
+        table.unread[kind as usize].put(object, whose, field)
     }
 
     /// This one can be read.
     pub fn put_readable(&self, kind: Kind, object: impl FnOnce() -> String) {
         let mut table = self.lock();
-        let unread = &mut table.unread[kind as usize];
-        if !unread.is_empty() {
-            unread.remove(&object());
+        if !table.unread[kind as usize].is_empty() {
+            table.unread[kind as usize].remove(&object());
+            table.note_unread();
         }
     }
 
@@ -182,7 +190,7 @@ impl Rows {
 
     pub fn set_consumer(&self, hash: VolumeHash, consumer: Consumer) {
         self.write(hash, |table| {
-            table.rows.entry(hash).or_default().consumer = consumer;
+            table.rows.entry(hash).consumer = consumer;
             table.tidy(hash);
         });
     }
@@ -208,7 +216,7 @@ impl Rows {
                 return;
             }
             new.round = table.claim_round;
-            let entry = table.rows.entry(hash).or_default();
+            let entry = table.rows.entry(hash);
             let before = entry.capacity();
             entry.put_claim(&new, &mut table.names);
             if before != 0 && entry.capacity() != before && table.resized.len() < NOTICED {
@@ -224,7 +232,9 @@ impl Rows {
             if table.removed.len() > REMEMBERED {
                 table.removed.pop_front();
             }
-            table.rows.entry(hash).and_modify(|entry| entry.drop_claim(uid));
+            if let Some(entry) = table.rows.get_mut(hash) {
+                entry.drop_claim(uid);
+            }
             table.tidy(hash);
         });
     }
@@ -236,13 +246,15 @@ impl Rows {
         let mut new = VolumeRow::new(volume);
         self.write(hash, |table| {
             new.round = table.volume_round;
-            table.rows.entry(hash).or_default().put_volume(&new, &mut table.names);
+            table.rows.entry(hash).put_volume(&new, &mut table.names);
         });
     }
 
     pub fn drop_volume(&self, hash: VolumeHash, uid: &str) {
         self.write(hash, |table| {
-            table.rows.entry(hash).and_modify(|entry| entry.drop_volume(uid));
+            if let Some(entry) = table.rows.get_mut(hash) {
+                entry.drop_volume(uid);
+            }
             table.tidy(hash);
         });
     }
@@ -265,6 +277,7 @@ impl Rows {
         let all = Extent { leaves: table.extent.leaves.max(table.classes.len()), ..table.extent };
         let reason = all.too_much()?;
         *table = Table {
+            rows: table.rows.anew(),
             claim_round: table.claim_round,
             volume_round: table.volume_round,
             begun: table.begun,
@@ -356,6 +369,7 @@ impl Rows {
     }
 }
 
+mod entries;
 mod looks;
 mod sought;
 mod table;

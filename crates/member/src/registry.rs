@@ -25,10 +25,10 @@ use super::{
 use cluster::{Answers, Dial, metrics::Metrics};
 use domain::{
     error::{Error, Result},
-    volume::HostId,
+    volume::{HostId, VolumeHash},
 };
 use host::{Host, pins::Pinning};
-use leaf::MemberClient;
+use leaf::{MemberClient, sightings::Sightings};
 
 pub type Snapshot = Arc<BTreeMap<String, Arc<Member>>>;
 
@@ -37,6 +37,7 @@ pub type Snapshot = Arc<BTreeMap<String, Arc<Member>>>;
 pub struct Registry {
     members: watch::Receiver<Option<Snapshot>>,
     host: Host,
+    sightings: Arc<Sightings>,
 }
 
 /// The name under which a member is served.
@@ -79,6 +80,11 @@ impl Registry {
     pub fn all(&self) -> Result<Snapshot> {
         let members = self.members.borrow().clone();
         members.ok_or_else(|| Error::HostUnreachable("the members are still being read".to_owned()))
+    }
+
+    /// Whether any member may have something of a volume: where not, none has.
+    pub fn may_have(&self, hash: VolumeHash) -> bool {
+        self.sightings.may_have(hash)
     }
 
     /// Wakes whoever waits for members that come, go or are others.
@@ -171,14 +177,15 @@ pub struct RegistryLoop {
 impl RegistryLoop {
     pub fn new(host: Host, dial: Dial, tracked: Scope, metrics: Metrics) -> (Self, Registry) {
         let (sender, receiver) = watch::channel(None);
-        let registry = Registry { members: receiver.clone(), host: host.clone() };
+        let sightings = Arc::<Sightings>::default();
+        let registry = Registry { members: receiver.clone(), host: host.clone(), sightings: Arc::clone(&sightings) };
         metrics.read_from(move || {
             let members = receiver.borrow().clone()?;
             Some(members.values().map(|member| member.now()).collect())
         });
         let registry_loop = Self {
             pinning: Arc::new(Pinning::new(host.clone())),
-            ways: Ways { host: host.id, dial, tracked, metrics },
+            ways: Ways { host: host.id, dial, tracked, metrics, sightings },
             members: sender,
             known: MemberDefinitions::new(),
             started: BTreeMap::new(),
@@ -290,6 +297,7 @@ struct Ways {
     dial: Dial,
     tracked: Scope,
     metrics: Metrics,
+    sightings: Arc<Sightings>,
 }
 
 impl Ways {
@@ -306,7 +314,9 @@ impl Ways {
             .map_err(|error| format!("the kubeconfig cannot be used: {}", cluster::with_causes(&error)))?;
         Ok(Link {
             tracked: self.tracked,
-            leaf: MemberClient::new(name, self.host.clone(), line.client.clone()).with_rights_in(namespaces),
+            leaf: MemberClient::new(name, self.host.clone(), line.client.clone())
+                .with_rights_in(namespaces)
+                .seen_in(&self.sightings),
             line,
             identity: Mutex::new(Identity::Connecting("it is being connected to")),
             doubted: Notify::new(),

@@ -16,11 +16,6 @@ use host::volume::LEAF_UID;
 use leaf::row::{ClaimRow, VolumeRow};
 use member::Member;
 
-/// The member that keeps it.
-pub(super) fn in_member(members: &BTreeMap<String, Arc<Member>>, hash: VolumeHash) -> Option<String> {
-    members.values().find(|member| keeps(member, hash)).map(|member| member.name.clone())
-}
-
 /// It says what its leaf claim was, which can be made anew by that.
 fn is_kept(volume: &VolumeRow) -> bool {
     volume.is_retained() && volume.healing && !volume.removal && !volume.is_terminating() && volume.place.is_none()

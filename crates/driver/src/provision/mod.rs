@@ -27,6 +27,7 @@ mod order;
 mod place;
 pub mod publish;
 mod refusal;
+mod seen;
 mod sibling_claims;
 pub mod snapshot;
 pub mod snapshots;

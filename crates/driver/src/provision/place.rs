@@ -9,7 +9,7 @@ use super::{
     Deadline, Provisioner,
     abandon::{self, allows, holds, in_use, keeps, leaf_volume_is_left, left_out, may_hold, misplaced},
     capacity::{self, offer},
-    find, kept,
+    find, kept, seen,
 };
 use domain::{
     error::{Error, Result},
@@ -93,7 +93,7 @@ pub(super) async fn at_once(
     spec: &VolumeSpec,
     hash: VolumeHash,
 ) -> Result<Option<(HostClaim, Arc<Member>)>> {
-    let (members, is_new) = (provisioner.members.all()?, !is_seen(provisioner, hash)?);
+    let (members, is_new) = (provisioner.members.all()?, !seen::anywhere(provisioner, hash)?);
     let Some(claim) = spec.claim.as_ref().filter(|_| is_new) else { return Ok(None) };
     let mut asked = Asked::of_new(spec, hash);
     let candidates = candidates(provisioner, &members, spec, &asked).await;
@@ -103,21 +103,12 @@ pub(super) async fn at_once(
         return Ok(None);
     };
     // A host that was restored while it was asked has no record of what was made before.
-    if is_seen(provisioner, hash)? {
+    if seen::anywhere(provisioner, hash)? {
         return Ok(None);
     }
     asked.node_selected = owner.node_selected;
     say(provisioner, spec, Some(&owner), &asked, &candidates, &name).await;
     Ok(Some((owner, provisioner.members.get(&name).await?)))
-}
-
-/// Whether any member has anything of it.
-fn is_seen(provisioner: &Provisioner, hash: VolumeHash) -> Result<bool> {
-    Ok(provisioner.members.all()?.values().any(|member| has_some(member, hash)))
-}
-
-fn has_some(member: &Member, hash: VolumeHash) -> bool {
-    member.last_known().is_some_and(|leaf| leaf.rows.row(hash).is_some() || leaf.rows.has_unread(hash))
 }
 
 /// The member of before, or a new choice, written down before anything is made.
@@ -204,7 +195,7 @@ async fn asked(
     let earlier = holder.clone().or_else(|| recorded.clone());
     if earlier.is_none() {
         // Its leaf claim may be on the list that has not come yet, and a host that was restored from a backup says nothing of it.
-        all_listed(hash, members.values().filter(|member| has_some(member, hash)))?;
+        all_listed(hash, seen::among(provisioner, members, hash).filter(|member| seen::has_some(member, hash)))?;
     }
     let name = |name: &String| {
         let meant = earlier.as_ref().filter(|earlier| serving(members, name) == **earlier);
@@ -291,8 +282,10 @@ async fn holder(
     deadline: &Deadline,
 ) -> Result<Option<String>> {
     let members = provisioner.members.all()?;
-    let holders: Vec<&Arc<Member>> = members.values().filter(|member| holds(member, hash)).collect();
-    let first = holders.first().map(|member| member.name.clone()).or_else(|| kept::in_member(&members, hash));
+    let holders: Vec<&Arc<Member>> =
+        seen::among(provisioner, &members, hash).filter(|member| holds(member, hash)).collect();
+    let keeper = || seen::among(provisioner, &members, hash).find(|member| keeps(member, hash));
+    let first = holders.first().copied().or_else(keeper).map(|member| member.name.clone());
     let is_on_record = recorded.is_none() || first.is_none() || first.as_deref() == recorded;
     if (!is_on_record || holders.len() > 1)
         && let Some(handle) = host::volume::handle_of(&provisioner.host, &spec.name).await?
@@ -328,7 +321,7 @@ async fn none_holds(provisioner: &Provisioner, spec: &VolumeSpec, hash: VolumeHa
 /// backup has no record of that.
 fn is_seen_nowhere(provisioner: &Provisioner, hash: VolumeHash) -> Result<()> {
     let members = provisioner.members.all()?;
-    match members.values().find(|member| holds(member, hash)) {
+    match seen::among(provisioner, &members, hash).find(|member| holds(member, hash)) {
         Some(member) => Err(Error::InProgress(format!("member {}: a leaf of it is seen there now", member.name))),
         None => Ok(()),
     }

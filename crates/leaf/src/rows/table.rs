@@ -44,6 +44,11 @@ impl Table {
         }
     }
 
+    pub(super) fn note_unread(&mut self) {
+        let is_unread = self.unread.iter().any(|unread| !unread.is_empty());
+        self.rows.set_unread(is_unread);
+    }
+
     /// Something may be there of this volume that cannot be read.
     pub(super) fn may_be_unread(&self, kind: Kind, hash: VolumeHash) -> bool {
         may_be_of(&self.unread[kind as usize], hash)
@@ -52,12 +57,13 @@ impl Table {
     /// The list of a kind has come to its end. What cannot be read is there: what it may be is kept as it was.
     pub(super) fn lose_unlisted(&mut self, kind: Kind) {
         self.unread[kind as usize].complete();
+        self.note_unread();
         if kind == Kind::Classes {
             return self.lose_unlisted_classes();
         }
         let unread = &self.unread[kind as usize];
         let (claims, volumes, mut changed) = (self.claim_round, self.volume_round, Vec::new());
-        for (hash, entry) in self.rows.iter_mut().filter(|(hash, _)| !may_be_of(unread, **hash)) {
+        for (hash, entry) in self.rows.each_mut().filter(|(hash, _)| !may_be_of(unread, **hash)) {
             let before = entry.versions();
             if kind == Kind::Claims {
                 entry.keep_claims(claims);
@@ -71,7 +77,7 @@ impl Table {
         for hash in changed {
             self.note_change(hash);
         }
-        self.rows.retain(|_, entry| !entry.is_empty());
+        self.rows.remove_empty();
     }
 
     fn lose_unlisted_classes(&mut self) {
@@ -85,7 +91,7 @@ impl Table {
 
     pub(super) fn tidy(&mut self, hash: VolumeHash) {
         if self.rows.get(&hash).is_some_and(|entry| entry.is_empty()) {
-            self.rows.remove(&hash);
+            self.rows.remove(hash);
         }
     }
 }

@@ -1,4 +1,5 @@
 mod counts;
+mod sightings;
 mod unread;
 
 use k8s_openapi::serde_json::{Value, from_value, json};

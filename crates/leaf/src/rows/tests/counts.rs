@@ -88,7 +88,7 @@ proptest! {
         for (at, (number, what)) in done.into_iter().enumerate() {
             do_something(&rows, number, what, at + 1);
             let (mut counts, mut without_claim) = (VolumeCounts::default(), Vec::new());
-            for (hash, entry) in &rows.lock().rows {
+            for (hash, entry) in rows.lock().rows.iter() {
                 entry.count(&mut counts);
                 without_claim.extend(entry.row().claim.is_none().then_some(*hash));
             }

@@ -20,6 +20,8 @@ const MISUSE: u8 = 64;
 const UNKNOWN: u8 = 2;
 /// What serves in a cluster waits for others nearly all of the time: more threads than these only wake each other, and take memory.
 const MOST_THREADS: usize = 2;
+/// Whoever measures says by this how many it is to have, as of any program of tokio's.
+const TOLD_THREADS: &str = "TOKIO_WORKER_THREADS";
 
 fn main() -> ExitCode {
     let command = match Arguments::try_parse() {
@@ -44,12 +46,15 @@ fn main() -> ExitCode {
 
 fn runtime(command: &Command) -> std::io::Result<Runtime> {
     let processors = available_parallelism().map_or(1, NonZero::get);
-    Builder::new_multi_thread().worker_threads(threads(command, processors)).enable_all().build()
+    let told = std::env::var(TOLD_THREADS).ok();
+    let told = told.and_then(|told| told.parse::<NonZero<usize>>().ok());
+    Builder::new_multi_thread().worker_threads(threads(command, processors, told)).enable_all().build()
 }
 
 /// Those that do its work; what blocks has others.
-fn threads(command: &Command, processors: usize) -> usize {
-    if command.serves() { processors.min(MOST_THREADS) } else { processors }
+fn threads(command: &Command, processors: usize, told: Option<NonZero<usize>>) -> usize {
+    let usual = if command.serves() { processors.min(MOST_THREADS) } else { processors };
+    told.map_or(usual, NonZero::get)
 }
 
 async fn play(command: Command) -> ExitCode {
@@ -146,7 +151,8 @@ mod tests {
     fn what_serves_in_a_cluster_has_two_threads_at_most_and_a_command_has_all_processors() {
         let threads = |line: &str, processors| {
             let arguments = Arguments::try_parse_from(line.split(' ')).unwrap();
-            threads(&arguments.command, processors)
+            assert_eq!(threads(&arguments.command, processors, NonZero::new(3)), 3, "{line}: as it is told");
+            threads(&arguments.command, processors, None)
         };
         for serving in ["controller", "virtual-node", "node --node-name a --member b", "volume-stats"] {
             let line = format!("kosmos-csi {serving}");

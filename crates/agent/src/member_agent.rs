@@ -1,7 +1,11 @@
 //! The work on one member: while it answers, its virtual nodes and its copies of pods are kept true; while it does not, its
 //! virtual nodes say so.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, LazyLock},
+    time::Duration,
+};
 
 use kube::{Client, runtime::watcher};
 use tokio::{
@@ -131,7 +135,9 @@ impl MemberAgent {
             let (KnownAs { aliases, beside_clustertree }, longer_names) = self.names(&known_as.borrow());
             let state = MemberState {
                 nodes: there.nodes.all(),
-                foreign_pods: there.pods.all_kept().into_iter().filter(is_foreign).collect(),
+                foreign_pods: LazyLock::new(Box::new(move || {
+                    there.pods.all_kept().into_iter().filter(is_foreign).collect()
+                })),
                 version: version.clone(),
                 aliases,
                 longer_names,

@@ -1,7 +1,10 @@
 //! What is kept of a member's pod. There are many, and most are strangers': of one of these, where it is, whether it runs, and what it
 //! asks for there. Of one with our labels, all of it as text, and beside that what is asked of many at once. Pure.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, LazyLock},
+};
 
 use serde_json::{Value, json};
 
@@ -15,6 +18,9 @@ use leaf::ownership::COPY_OF;
 
 /// Thousandths, by the resource's name.
 pub(super) type Amounts = BTreeMap<String, u128>;
+
+/// Those of a member that are gone through where somebody asks for them.
+pub(super) type PodsOnDemand<'a> = LazyLock<Vec<Arc<MemberPod>>, Box<dyn FnOnce() -> Vec<Arc<MemberPod>> + Send + 'a>>;
 
 #[derive(Debug)]
 pub(super) struct MemberPod {

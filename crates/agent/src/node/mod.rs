@@ -20,7 +20,7 @@ use tokio::time::Instant;
 
 use super::{
     KubeletAddress,
-    member_pod::MemberPod,
+    member_pod::PodsOnDemand,
     object::{self, Place, items, read, text, whole},
     view::HostCache,
     virtual_node::{VirtualNodeId, is_of_clustertree, virtual_node_of},
@@ -62,10 +62,10 @@ const IN_USE: &str = "it stays while volumes are in use there (status.volumesInU
 
 /// What a member has, as its watches tell it.
 #[derive(Debug)]
-pub(super) struct MemberState {
+pub(super) struct MemberState<'a> {
     pub(super) nodes: Vec<Arc<Value>>,
     /// Those that are no copies of this host's.
-    pub(super) foreign_pods: Vec<Arc<MemberPod>>,
+    pub(super) foreign_pods: PodsOnDemand<'a>,
     pub(super) version: String,
     /// Its other names: clustertree may know it by one of them.
     pub(super) aliases: Vec<String>,
@@ -98,7 +98,7 @@ impl Nodes {
         &mut self,
         member: &str,
         mode: NodeMode,
-        state: &MemberState,
+        state: &MemberState<'_>,
         kubelet_api: Option<&KubeletAddress>,
     ) {
         let names = std::iter::once(member).chain(state.aliases.iter().map(String::as_str));
@@ -170,7 +170,7 @@ impl Nodes {
         &mut self,
         virtual_node: &VirtualNodeId,
         name: &str,
-        state: &MemberState,
+        state: &MemberState<'_>,
         kubelet_api: Option<&KubeletAddress>,
     ) -> kube::Result<()> {
         self.view.record_heartbeat(&virtual_node.member);
@@ -187,7 +187,7 @@ impl Nodes {
         &mut self,
         virtual_node: &VirtualNodeId,
         name: &str,
-        state: &MemberState,
+        state: &MemberState<'_>,
         kubelet_api: Option<&KubeletAddress>,
     ) -> ObservedStatus {
         if let Some((since, found)) = self.found.get(name)
@@ -215,9 +215,9 @@ impl Nodes {
         &mut self,
         virtual_node: &VirtualNodeId,
         name: &str,
-        state: &MemberState,
+        state: &MemberState<'_>,
         architecture: Option<&str>,
-    ) -> kube::Result<Option<Value>> {
+    ) -> kube::Result<Option<Arc<Value>>> {
         let decide = |node: Option<&Value>, csi_node: Option<&Value>| match (architecture, node) {
             (Some(architecture), node) => plan::step(virtual_node, architecture, node, csi_node),
             (None, Some(node)) => plan::guest_step(virtual_node, node, csi_node),
@@ -226,7 +226,7 @@ impl Nodes {
         let place = Place { namespace: String::new(), name: name.to_owned() };
         let (node, csi_node) = (self.view.nodes.get(&place), self.view.csi_nodes.get(&place));
         if decide(node.as_deref(), csi_node.as_deref()) == NodeStep::Done {
-            return Ok(node.map(|node| Value::clone(&node)));
+            return Ok(node);
         }
         let (nodes, csi_nodes) = (object::nodes(&self.host.client), object::csi_nodes(&self.host.client));
         for _ in 0..STEPS {
@@ -249,14 +249,14 @@ impl Nodes {
                     return Ok(None);
                 }
                 NodeStep::Wait => return Ok(None),
-                NodeStep::Done => return Ok(node),
+                NodeStep::Done => return Ok(node.map(Arc::new)),
             }
         }
         Ok(None)
     }
 
     /// Whether a member has not left: who takes its Secret away marks its nodes then, and may be heard of that before.
-    async fn is_named(&self, state: &MemberState) -> kube::Result<bool> {
+    async fn is_named(&self, state: &MemberState<'_>) -> kube::Result<bool> {
         let Some(secret) = &state.secret else { return Ok(true) };
         Ok(read(&object::secrets(&self.host.client, &self.host.namespace), secret).await?.is_some())
     }
@@ -340,7 +340,7 @@ pub(super) fn is_of_daemon_set(pod: &Value) -> bool {
 }
 
 /// The nodes that should be.
-fn virtual_nodes(member: &str, mode: NodeMode, state: &MemberState) -> Vec<VirtualNodeId> {
+fn virtual_nodes(member: &str, mode: NodeMode, state: &MemberState<'_>) -> Vec<VirtualNodeId> {
     let virtual_node = |node| VirtualNodeId { member: member.to_owned(), node };
     match mode {
         NodeMode::Member => vec![virtual_node(None)],
@@ -353,12 +353,12 @@ fn virtual_nodes(member: &str, mode: NodeMode, state: &MemberState) -> Vec<Virtu
     }
 }
 
-fn nodes_of<'a>(virtual_node: &VirtualNodeId, state: &'a MemberState) -> Vec<&'a Value> {
+fn nodes_of<'a>(virtual_node: &VirtualNodeId, state: &'a MemberState<'_>) -> Vec<&'a Value> {
     let all = state.nodes.iter().map(|node| &**node);
     all.filter(|node| virtual_node.node.as_deref().is_none_or(|name| name == text(node, "/metadata/name"))).collect()
 }
 
-fn health(virtual_node: &VirtualNodeId, state: &MemberState) -> Health {
+fn health(virtual_node: &VirtualNodeId, state: &MemberState<'_>) -> Health {
     let ready = nodes_of(virtual_node, state).into_iter().any(object::is_ready);
     let member = &virtual_node.member;
     let (reason, message) = match (ready, &virtual_node.node) {

@@ -122,6 +122,11 @@ impl HostCache {
         self.nodes.get(&Place { namespace: String::new(), name: name.to_owned() })
     }
 
+    pub(super) fn node_with_csi_node(&self, name: &str) -> (Option<Arc<Value>>, Option<Arc<Value>>) {
+        let place = Place { namespace: String::new(), name: name.to_owned() };
+        (self.nodes.get(&place), self.csi_nodes.get(&place))
+    }
+
     /// The member for which a node of ours stands.
     pub(super) fn member_of_node(&self, name: &str) -> Option<String> {
         virtual_node_of(&*self.node(name)?).map(|virtual_node| virtual_node.member)

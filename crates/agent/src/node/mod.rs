@@ -4,6 +4,7 @@
 mod heartbeat;
 mod plan;
 mod room;
+mod settled;
 mod status;
 mod writes;
 
@@ -38,6 +39,7 @@ pub(super) use plan::patch_of;
 use plan::{Leave, NodeStep};
 use room::is_open;
 pub(super) use room::trim;
+use settled::Seen;
 pub(super) use status::Health;
 use status::ObservedStatus;
 pub(super) use writes::ignore_conflict;
@@ -83,6 +85,8 @@ pub(super) struct Nodes {
     host: Host,
     view: Arc<HostCache>,
     found: HashMap<String, (Instant, ObservedStatus)>,
+    /// As they were when nothing was to be done for them.
+    settled: HashMap<String, Seen>,
     /// Nodes that are not to be looked at before.
     later: HashMap<String, Instant>,
     told: HashSet<String>,
@@ -90,7 +94,7 @@ pub(super) struct Nodes {
 
 impl Nodes {
     pub(super) fn new(host: Host, view: Arc<HostCache>) -> Self {
-        Self { host, view, found: HashMap::new(), later: HashMap::new(), told: HashSet::new() }
+        Self { host, view, found: HashMap::new(), settled: HashMap::new(), later: HashMap::new(), told: HashSet::new() }
     }
 
     /// One look at all virtual nodes of a member that answers.
@@ -161,7 +165,7 @@ impl Nodes {
             if virtual_node_of(&node).is_some() {
                 let health =
                     Health { ready: false, reason: "MemberUnreachable", message: format!("member {member}: {reason}") };
-                told(text(&node, "/metadata/name"), self.say(&node, &health, None).await);
+                told(text(&node, "/metadata/name"), self.say(&node, &health, None).await.map(drop));
             }
         }
     }
@@ -177,10 +181,18 @@ impl Nodes {
         if self.later.get(name).is_some_and(|later| *later > Instant::now()) {
             return Ok(());
         }
+        let (node, csi_node) = self.view.node_with_csi_node(name);
         let (health, found) = (health(virtual_node, state), self.found(virtual_node, name, state, kubelet_api));
-        let node = self.converge(virtual_node, name, state, Some(&found.architecture)).await?;
+        let seen = Seen { of: virtual_node.clone(), node, csi_node, health, found };
+        if self.settled.get(name).is_some_and(|settled| settled.is(&seen)) {
+            return Ok(());
+        }
+        let node = self.converge(virtual_node, name, state, Some(&seen.found.architecture)).await?;
         let Some(node) = node else { return Ok(()) };
-        self.say(&node, &health, Some(&found)).await
+        if !self.say(&node, &seen.health, Some(&seen.found)).await? && seen.is_of(&node) {
+            self.settled.insert(name.to_owned(), seen);
+        }
+        Ok(())
     }
 
     fn found(
@@ -223,8 +235,7 @@ impl Nodes {
             (None, Some(node)) => plan::guest_step(virtual_node, node, csi_node),
             (None, None) => NodeStep::Wait,
         };
-        let place = Place { namespace: String::new(), name: name.to_owned() };
-        let (node, csi_node) = (self.view.nodes.get(&place), self.view.csi_nodes.get(&place));
+        let (node, csi_node) = self.view.node_with_csi_node(name);
         if decide(node.as_deref(), csi_node.as_deref()) == NodeStep::Done {
             return Ok(node);
         }
@@ -269,8 +280,9 @@ impl Nodes {
         }
     }
 
-    async fn say(&self, node: &Value, health: &Health, found: Option<&ObservedStatus>) -> kube::Result<()> {
-        let Some(change) = status::change(node, health, found, &now()) else { return Ok(()) };
+    /// Whether there was anything to say.
+    async fn say(&self, node: &Value, health: &Health, found: Option<&ObservedStatus>) -> kube::Result<bool> {
+        let Some(change) = status::change(node, health, found, &now()) else { return Ok(false) };
         let name = text(node, "/metadata/name");
         let turned = items(node, "/status/conditions").find(|one| one["type"] == "Ready");
         if turned.is_none_or(|before| (before["status"] == "True") != health.ready) {
@@ -278,7 +290,8 @@ impl Nodes {
             tracing::info!(node = name, reason = health.reason, "the virtual node is {ready}: {}", health.message);
         }
         let nodes = object::nodes(&self.host.client);
-        ignore_conflict(nodes.patch_status(name, &PatchParams::default(), &Patch::Merge(change)).await.map(drop))
+        let said = nodes.patch_status(name, &PatchParams::default(), &Patch::Merge(change)).await.map(drop);
+        ignore_conflict(said).map(|()| true)
     }
 
     /// One look at a Node that is to go: closed first, and removed once no pod is bound to it.
@@ -300,9 +313,9 @@ impl Nodes {
             }
             Leave::Remove if items(node, "/status/volumesInUse").next().is_some() => {
                 let message = format!("{}; {IN_USE}", health.message);
-                self.say(node, &Health { message, ..health.clone() }, None).await
+                self.say(node, &Health { message, ..health.clone() }, None).await.map(drop)
             }
-            Leave::Remove if self.has_pods(name).await? => self.say(node, health, None).await,
+            Leave::Remove if self.has_pods(name).await? => self.say(node, health, None).await.map(drop),
             Leave::Remove => {
                 tracing::info!(node = name, "the virtual node is removed: {}", health.message);
                 remove(&nodes, node).await

@@ -38,6 +38,8 @@ pub struct Registry {
     members: watch::Receiver<Option<Snapshot>>,
     host: Host,
     sightings: Arc<Sightings>,
+    /// Whether clustertree may copy pods into any.
+    has_clustertree: Arc<AtomicBool>,
 }
 
 /// The name under which a member is served.
@@ -46,7 +48,7 @@ pub fn serving(members: &BTreeMap<String, Arc<Member>>, name: &str) -> String {
 }
 
 /// Whether clustertree copies pods into this member, under whichever of its names.
-pub fn is_beside_clustertree(members: &BTreeMap<String, Arc<Member>>, name: &str) -> bool {
+fn is_beside_clustertree(members: &BTreeMap<String, Arc<Member>>, name: &str) -> bool {
     let of_it = |(known, member): (&String, &Arc<Member>)| {
         member.clustertree.load(Ordering::Relaxed) && (known == name || member.alias_of().as_deref() == Some(name))
     };
@@ -85,6 +87,11 @@ impl Registry {
     /// Whether any member may have something of a volume: where not, none has.
     pub fn may_have(&self, hash: VolumeHash) -> bool {
         self.sightings.may_have(hash)
+    }
+
+    /// Whether clustertree copies pods into this member, under whichever of its names. Where it does so into none, no member is looked at.
+    pub fn is_beside_clustertree(&self, members: &BTreeMap<String, Arc<Member>>, name: &str) -> bool {
+        self.has_clustertree.load(Ordering::Relaxed) && is_beside_clustertree(members, name)
     }
 
     /// Wakes whoever waits for members that come, go or are others.
@@ -166,6 +173,7 @@ pub fn departed(name: &str) -> Error {
 pub struct RegistryLoop {
     ways: Ways,
     members: watch::Sender<Option<Snapshot>>,
+    has_clustertree: Arc<AtomicBool>,
     known: MemberDefinitions,
     started: BTreeMap<String, Arc<Member>>,
     stops: BTreeMap<String, CancellationToken>,
@@ -178,7 +186,13 @@ impl RegistryLoop {
     pub fn new(host: Host, dial: Dial, tracked: Scope, metrics: Metrics) -> (Self, Registry) {
         let (sender, receiver) = watch::channel(None);
         let sightings = Arc::<Sightings>::default();
-        let registry = Registry { members: receiver.clone(), host: host.clone(), sightings: Arc::clone(&sightings) };
+        let has_clustertree = Arc::<AtomicBool>::default();
+        let registry = Registry {
+            members: receiver.clone(),
+            host: host.clone(),
+            sightings: Arc::clone(&sightings),
+            has_clustertree: Arc::clone(&has_clustertree),
+        };
         metrics.read_from(move || {
             let members = receiver.borrow().clone()?;
             Some(members.values().map(|member| member.now()).collect())
@@ -187,6 +201,7 @@ impl RegistryLoop {
             pinning: Arc::new(Pinning::new(host.clone())),
             ways: Ways { host: host.id, dial, tracked, metrics, sightings },
             members: sender,
+            has_clustertree,
             known: MemberDefinitions::new(),
             started: BTreeMap::new(),
             stops: BTreeMap::new(),
@@ -221,6 +236,10 @@ impl RegistryLoop {
 
     async fn apply(&mut self, wanted: MemberDefinitions, complete: bool) {
         let known = std::mem::take(&mut self.known);
+        let has_clustertree = |some: &MemberDefinitions| some.values().any(|definition| definition.clustertree);
+        let (had, has) = (has_clustertree(&known), has_clustertree(&wanted));
+        // Before a member hears of it; and that there is none, after the last one has.
+        self.has_clustertree.store(had || has, Ordering::Relaxed);
         let mut members = std::mem::take(&mut self.started);
         for name in known.keys().filter(|name| !wanted.contains_key(*name)) {
             tracing::info!(member = name, role = self.ways.tracked.role(), "the member has left");
@@ -256,6 +275,7 @@ impl RegistryLoop {
         if complete {
             self.members.send_replace(Some(Arc::new(members)));
         }
+        self.has_clustertree.store(has, Ordering::Relaxed);
     }
 
     fn stop(&mut self, name: &str) {

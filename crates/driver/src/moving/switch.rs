@@ -13,7 +13,6 @@ use domain::{
 };
 use host::{claim::Chosen, moves, replacement::Replacing, volume::LeafAttributes};
 use leaf::row::{ClaimRow, VolumeRow};
-use member::registry::is_beside_clustertree;
 
 /// For the host's controller to bind the claim again.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -70,7 +69,8 @@ pub(super) async fn settle_in_host(job: &Job, looked: &Looked) -> Result<()> {
     let claim = moves::claim_of(&job.of);
     match host::claim::read(host, &claim, &looked.pinned.name).await? {
         Some(seen) if seen.uid == looked.pinned.claim_uid && seen.member.as_ref() != Some(&to.member) => {
-            let clustertree = is_beside_clustertree(&*job.movers.members.all()?, &to.member);
+            let members = &job.movers.members;
+            let clustertree = members.is_beside_clustertree(&*members.all()?, &to.member);
             let chosen = Chosen { member: &to.member, clustertree };
             host::claim::record_member(host, &claim, &seen, &looked.pinned.name, chosen).await
         }

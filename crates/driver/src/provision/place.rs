@@ -23,7 +23,7 @@ use leaf::{MemberClient, identity::is_leaf_of};
 use member::{
     Member,
     placement::{Candidate, Choice, Standing, Wish, choose, choose_unread, told},
-    registry::{self, is_beside_clustertree, serving},
+    registry::{self, serving},
 };
 
 /// What bears on the choice. What is there already is reached under any name of its member; what is new is made under the one that
@@ -98,7 +98,7 @@ pub(super) async fn at_once(
     let mut asked = Asked::of_new(spec, hash);
     let candidates = candidates(provisioner, &members, spec, &asked).await;
     let Some(name) = choose_unread(&asked.wish(), &candidates) else { return Ok(None) };
-    let choice = Chosen { member: &name, clustertree: is_beside_clustertree(&members, &name) };
+    let choice = Chosen { member: &name, clustertree: provisioner.members.is_beside_clustertree(&members, &name) };
     let Some(owner) = host::claim::record_unread(&provisioner.host, claim, &spec.name, choice).await? else {
         return Ok(None);
     };
@@ -242,7 +242,7 @@ async fn record(
     member: &str,
 ) -> Result<()> {
     let (Some(claim), Some(owner)) = (&spec.claim, owner) else { return none_holds(provisioner, spec, hash).await };
-    let choice = Chosen { member, clustertree: is_beside_clustertree(members, member) };
+    let choice = Chosen { member, clustertree: provisioner.members.is_beside_clustertree(members, member) };
     host::claim::record_member(&provisioner.host, claim, owner, &spec.name, choice).await
 }
 

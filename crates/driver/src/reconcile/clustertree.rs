@@ -9,7 +9,7 @@ use tokio::time::sleep;
 use super::{PAUSE, Reconciler};
 use domain::volume::VolumeId;
 use host::owners::OwnedClaim;
-use member::registry::{is_beside_clustertree, serving};
+use member::registry::{names, serving};
 
 /// Works until it is dropped. Hosts without Kosmos are asked nothing.
 pub(super) async fn shield_claims(reconciler: &Reconciler) {
@@ -50,8 +50,9 @@ fn member_of(reconciler: &Reconciler, claim: &OwnedClaim) -> Option<String> {
 /// All names of the members into which clustertree copies pods.
 fn beside_clustertree(reconciler: &Reconciler) -> BTreeSet<String> {
     let members = reconciler.members.all().unwrap_or_default();
-    let beside = |name: &&String| is_beside_clustertree(&members, &serving(&members, name));
-    members.keys().filter(beside).cloned().collect()
+    let known_as = names(&members);
+    let is_beside = |name: &&String| known_as.get(&serving(&members, name)).is_some_and(|one| one.beside_clustertree);
+    members.keys().filter(is_beside).cloned().collect()
 }
 
 async fn changes_from(reconciler: &Reconciler, known: &BTreeSet<String>) {

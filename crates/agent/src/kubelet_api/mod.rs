@@ -5,6 +5,7 @@
 //! authority, for whom the host itself says yes, and lead only to pods that carry the marks of this host's own. What pods use is
 //! told also to whoever has a token by which the host lets him read that of nodes: one answer for each connection.
 
+mod conversations;
 mod entrance;
 mod http_error;
 mod path;
@@ -33,6 +34,7 @@ use tokio_rustls::{TlsAcceptor, server::TlsStream};
 use tokio_util::sync::CancellationToken;
 
 use self::{
+    conversations::{Answer, Conversations},
     entrance::{Entering, Entrance},
     http_error::HttpError,
     path::Asked,
@@ -79,6 +81,7 @@ struct Known {
     /// For those who have shown no certificate.
     guests: Arc<Entrance>,
     places: Arc<Semaphore>,
+    conversations: Arc<Conversations>,
     tokens: Tokens,
     stop: CancellationToken,
 }
@@ -95,6 +98,7 @@ struct Way {
 struct AuthenticatedCaller {
     caller: Arc<Caller>,
     place: Arc<OwnedSemaphorePermit>,
+    conversations: Arc<Conversations>,
     stop: CancellationToken,
 }
 
@@ -105,6 +109,7 @@ impl Server {
             entrance: Arc::new(Entrance::of_ports(listeners.len())),
             guests: Arc::new(Entrance::of_ports(listeners.len())),
             places: Arc::new(Semaphore::new(CONNECTIONS)),
+            conversations: Arc::new(Conversations::of_connections(CONNECTIONS)),
             tokens: Tokens::default(),
             stop,
         });
@@ -158,7 +163,12 @@ impl Server {
             return tracing::warn!(%from, user = caller.user, "a connection was closed: {CONNECTIONS} are open");
         };
         drop(entering);
-        let guest = AuthenticatedCaller { caller: Arc::new(caller), place: Arc::new(place), stop: known.stop.clone() };
+        let guest = AuthenticatedCaller {
+            caller: Arc::new(caller),
+            place: Arc::new(place),
+            conversations: Arc::clone(&known.conversations),
+            stop: known.stop.clone(),
+        };
         let service = service_fn(|request| self.answer(&guest, way, request));
         let serving = http1::Builder::new()
             .timer(TokioTimer::new())
@@ -204,7 +214,7 @@ impl Server {
         guest: &AuthenticatedCaller,
         way: Way,
         request: Request<Incoming>,
-    ) -> Result<Response<Body>, std::convert::Infallible> {
+    ) -> Result<Response<Answer>, std::convert::Infallible> {
         let (method, path) = (request.method().clone(), request.uri().path().to_owned());
         let answer = self.try_answer(guest, way, request).await;
         Ok(told(answer, &guest.caller.user, &method, &path))
@@ -215,7 +225,7 @@ impl Server {
         guest: &AuthenticatedCaller,
         way: Way,
         request: Request<Incoming>,
-    ) -> Result<Response<Body>, HttpError> {
+    ) -> Result<Response<Answer>, HttpError> {
         if let Some((usage, page)) = self.page_of(&request)? {
             self.check_right(guest, "get", page.subresource()).await?;
             return self.page(usage, page, way).await;
@@ -229,9 +239,10 @@ impl Server {
         check_method(&asked, &request)?;
         // Logs are read; the others do something, whatever the method says.
         self.check_right(guest, if asked.what.upgrades() { "create" } else { "get" }, "proxy").await?;
+        let conversation = guest.conversations.begin(&asked.namespace).ok_or_else(|| too_many(&asked.namespace))?;
         let member = self.member_of(&asked).await?;
         let target = asked.target(request.uri().query().unwrap_or_default());
-        tunnel::pass(&member.unbounded()?, request, &target, guest).await
+        tunnel::pass(&member.unbounded()?, request, &target, guest, conversation).await
     }
 
     async fn check_right(&self, guest: &AuthenticatedCaller, verb: &str, subresource: &str) -> Result<(), HttpError> {
@@ -246,7 +257,7 @@ impl Server {
         request: &Request<Incoming>,
         way: Way,
         tokens: &Tokens,
-    ) -> Result<Response<Body>, HttpError> {
+    ) -> Result<Response<Answer>, HttpError> {
         let unknown = || HttpError::new(StatusCode::UNAUTHORIZED, "neither a certificate nor a token says who asks");
         let Some((usage, page)) = self.page_of(request)? else {
             let message = "without a client certificate only what pods use is told";
@@ -268,16 +279,16 @@ impl Server {
         Ok(page)
     }
 
-    async fn page(&self, usage: &Usage, page: Page, way: Way) -> Result<Response<Body>, HttpError> {
+    async fn page(&self, usage: &Usage, page: Page, way: Way) -> Result<Response<Answer>, HttpError> {
         let text = usage.page(page, &self.members, &self.host.id, way.port).await?;
-        let mut answer = Response::new(Body::from(text.into_bytes()));
+        let mut answer = Response::new(Answer::from(Body::from(text.into_bytes())));
         answer.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(page.content_type()));
         Ok(answer)
     }
 }
 
 /// What is answered, which the log tells as well. What goes well every few seconds, and what a stranger asks, is for who looks closely.
-fn told(answer: Result<Response<Body>, HttpError>, user: &str, method: &Method, path: &str) -> Response<Body> {
+fn told(answer: Result<Response<Answer>, HttpError>, user: &str, method: &Method, path: &str) -> Response<Answer> {
     let code = answer.as_ref().map_or_else(|refusal| refusal.code, Response::status);
     let (usual, path) = (code.is_success() && Page::parse(path).is_some(), short(path, LONGEST_PATH));
     if usual || code == StatusCode::UNAUTHORIZED {
@@ -285,11 +296,19 @@ fn told(answer: Result<Response<Body>, HttpError>, user: &str, method: &Method, 
     } else {
         tracing::info!(user, %method, path, code = code.as_u16(), "the kubelet endpoint has answered");
     }
-    answer.unwrap_or_else(HttpError::into_response)
+    answer.unwrap_or_else(|refusal| refusal.into_response().map(Answer::from))
 }
 
 fn denied(user: &str, verb: &str, subresource: &str) -> HttpError {
     Error::Denied(format!("user {user:?} may not {verb} nodes/{subresource} in the host")).into()
+}
+
+fn too_many(namespace: &str) -> HttpError {
+    let message = format!(
+        "namespace {namespace} has as many logs, commands and forwarded ports under way on virtual nodes as are left for all others: \
+         end some of them"
+    );
+    HttpError::new(StatusCode::TOO_MANY_REQUESTS, message)
 }
 
 fn check_method(asked: &Asked, request: &Request<Incoming>) -> Result<(), HttpError> {

@@ -1,7 +1,7 @@
 //! A request to a member's API server, and what follows it: an answer that is passed on as it comes, or two connections
 //! that are one from then on. What speaks there (SPDY, WebSocket) is not looked into.
 
-use std::{io, time::Duration};
+use std::{io, sync::Arc, time::Duration};
 
 use http::{HeaderMap, HeaderName, Request, Response, StatusCode, header::UPGRADE};
 use hyper::{body::Incoming, upgrade::OnUpgrade};
@@ -13,7 +13,11 @@ use tokio::{
     time::timeout,
 };
 
-use super::{AuthenticatedCaller, http_error::HttpError};
+use super::{
+    AuthenticatedCaller,
+    conversations::{Answer, Conversation},
+    http_error::HttpError,
+};
 use cluster::with_causes;
 
 /// What a change of protocols needs. Whoever asks brings no credentials of his own.
@@ -51,7 +55,9 @@ pub(super) async fn pass(
     mut request: Request<Incoming>,
     target: &str,
     guest: &AuthenticatedCaller,
-) -> Result<Response<Body>, HttpError> {
+    conversation: Conversation,
+) -> Result<Response<Answer>, HttpError> {
+    let conversation = Arc::new(conversation);
     let upgrades = request.headers().contains_key(UPGRADE);
     let here = upgrades.then(|| hyper::upgrade::on(&mut request));
     let mut asked = Request::builder().method(request.method()).uri(target);
@@ -66,10 +72,10 @@ pub(super) async fn pass(
         Some(here) if answer.status() == StatusCode::SWITCHING_PROTOCOLS => {
             pass_headers(FROM_MEMBER, answer.headers(), passed.headers_mut());
             let joined = join(here, hyper::upgrade::on(&mut answer));
-            let (stop, place) = (guest.stop.clone(), guest.place.clone());
+            let (stop, kept) = (guest.stop.clone(), (guest.place.clone(), Arc::clone(&conversation)));
             tokio::spawn(async move {
                 stop.run_until_cancelled_owned(joined).await;
-                drop(place);
+                drop(kept);
             });
         }
         _ => {
@@ -77,7 +83,7 @@ pub(super) async fn pass(
             *passed.body_mut() = answer.into_body();
         }
     }
-    Ok(passed)
+    Ok(passed.map(|body| Answer::of(conversation, body)))
 }
 
 fn nothing() -> Body {

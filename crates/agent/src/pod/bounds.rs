@@ -1,7 +1,7 @@
 //! How much of what a member says of a pod the host is told. The member's administrator decides what it says, and the host writes all
 //! that down. Pure.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
 
@@ -13,6 +13,8 @@ const LONGEST: usize = 4 << 10;
 const LARGEST: usize = 64 << 10;
 /// What is told of a container only where there is room for it: without the rest nobody would know whether it runs.
 const OF_LESS_USE: [&str; 5] = ["volumeMounts", "resources", "allocatedResources", "allocatedResourcesStatus", "user"];
+/// What the host counts against its quotas, also where it is more than the pod asks for; and where a container asks for it.
+const COUNTED: [(&str, &str); 2] = [("resources", "/resources"), ("allocatedResources", "/resources/requests")];
 /// Of a pod: the host's own are among them, and that which says which copy it has.
 const MOST_CONDITIONS: usize = 32;
 
@@ -51,9 +53,21 @@ fn lines(said: &Value) -> Value {
 
 /// What the host is told of the containers that a pod has in this list, of each once; none where nothing is said, or too much.
 pub(super) fn of_containers(pod: &Value, list: &str, said: &Value) -> Option<Value> {
-    let mut open: BTreeSet<&str> = items(pod, list).map(|container| text(container, "/name")).collect();
-    let all: Vec<Value> = items(said, "").filter(|one| open.remove(text(one, "/name"))).cloned().collect();
+    let mut open: BTreeMap<&str, &Value> = items(pod, list).map(|one| (text(one, "/name"), one)).collect();
+    let told = |one: &Value| Some(as_asked(one, open.remove(text(one, "/name"))?));
+    let all: Vec<Value> = items(said, "").filter_map(told).collect();
     if all.is_empty() { None } else { of_use(&Value::Array(all)) }
+}
+
+/// What is said of a container, with what it takes only where that is what it asks for.
+fn as_asked(said: &Value, container: &Value) -> Value {
+    let mut told = said.clone();
+    for (field, asked) in COUNTED {
+        if told.get(field) != container.pointer(asked) {
+            told.as_object_mut().map(|fields| fields.remove(field));
+        }
+    }
+    told
 }
 
 /// Of these conditions each type once, and no more new ones than a pod has room for.
@@ -100,7 +114,8 @@ mod tests {
     #[test]
     fn containers_with_many_mounts_are_told_of_without_these() {
         let names: Vec<String> = (0..12).map(|number| format!("c{number}")).collect();
-        let pod = json!({"spec": {"containers": names.iter().map(|name| json!({"name": name})).collect::<Vec<_>>()}});
+        let container = |name: &String| json!({"name": name, "resources": {"requests": {"cpu": "1"}}});
+        let pod = json!({"spec": {"containers": names.iter().map(container).collect::<Vec<_>>()}});
         let mount = json!({"name": "v", "mountPath": "/x".repeat(50), "readOnly": true});
         let status = |name: &String, mounts: usize| {
             let (resources, user) = (json!({"requests": {"cpu": "1"}}), json!({"linux": {"uid": 0}}));
@@ -125,6 +140,22 @@ mod tests {
         let said = json!([named("injected", 0), named("c", 1), named("c", 2), {}]);
         assert_eq!(of_containers(&pod, "/spec/containers", &said), Some(json!([named("c", 1)])));
         assert_eq!(of_containers(&pod, "/spec/initContainers", &said), None);
+    }
+
+    /// Quotas of the host's namespace take the larger one of what a pod asks for and what is said to be given to it.
+    #[test]
+    fn member_says_of_no_container_that_it_takes_more_than_it_asks_for() {
+        let asked = json!({"requests": {"cpu": "1"}, "limits": {"cpu": "2"}});
+        let pod = json!({"spec": {"containers": [{"name": "c", "resources": asked}, {"name": "d"}]}});
+        let status = |name: &str, resources: &Value, allocated: &Value| json!({"name": name, "ready": true, "resources": resources, "allocatedResources": allocated});
+        let told = |status: &Value| of_containers(&pod, "/spec/containers", &json!([status])).unwrap()[0].clone();
+        let honest = status("c", &asked, &json!({"cpu": "1"}));
+        assert_eq!(told(&honest), honest);
+        let much = json!({"requests": {"cpu": "1000000"}});
+        let none = json!({});
+        for lie in [status("c", &much, &much["requests"]), status("c", &none, &none), status("d", &much, &much)] {
+            assert_eq!(told(&lie), json!({"name": lie["name"], "ready": true}));
+        }
     }
 
     #[test]

@@ -169,6 +169,35 @@ fn object_that_is_called_like_what_agents_make_for_themselves_is_put_into_no_mem
     });
 }
 
+/// API servers take any text there, and as a part of a path it would lead elsewhere.
+#[test]
+fn pod_that_names_what_can_be_no_name_has_nobody_asked_for_it_and_says_so() {
+    story(1, async {
+        let world = standing(1).await;
+        let asked = Arc::new(Mutex::new(Vec::new()));
+        let noted = Arc::clone(&asked);
+        world.host.faults().set(move |one| {
+            let is_meant = ["configmaps", "persistentvolumeclaims"].contains(&one.resource.as_str());
+            if is_meant && one.namespace == SHOP && !one.name.is_empty() {
+                lock(&noted).push(one.name.clone());
+            }
+            Action::Pass
+        });
+        for (pod, name) in [("a", "settings?watch=1"), ("b", "../secrets/keys"), ("c", "Settings")] {
+            let volumes = json!([{"name": "v", "configMap": {"name": name}}]);
+            let spec = json!({"nodeName": NODE, "containers": [{"name": "c", "image": "i:1"}], "volumes": volumes,
+                "automountServiceAccountToken": false});
+            world.host.create("pods", json!({"metadata": {"namespace": SHOP, "name": pod}, "spec": spec})).unwrap();
+            until("it says why", || world.says(pod, "ObjectNotGiven", "correct its name")).await;
+            let other = format!("{pod}-with-claim");
+            world.run_pod(&other, Some(name));
+            until("it waits", || world.says(&other, "WaitsForClaim", "is not there yet")).await;
+            assert!(world.copy(pod).is_none() && world.copy(&other).is_none(), "{name}");
+        }
+        assert_eq!(*lock(&asked), Vec::<String>::new());
+    });
+}
+
 /// As a kubelet runs one whose optional object is not there.
 #[test]
 fn pod_runs_without_what_is_optional_and_called_like_what_agents_make_for_themselves() {

@@ -16,6 +16,7 @@ use serde_json::Value;
 use super::HOST;
 use cluster::{items::Items, read_list, unmanaged::Unmanaged};
 pub(super) use domain::printable::short;
+use domain::volume::id::is_subdomain;
 
 /// Of a list that is taken as it comes, in bytes, what is not whole yet; and how many things are kept of one.
 const LONGEST: usize = 10 << 20;
@@ -139,8 +140,12 @@ pub(super) fn pods(client: &Client, namespace: &str) -> Objects {
     within::<Pod>(client, namespace)
 }
 
-/// A quorum read; none where the cluster itself says that there is none of this name.
+/// A quorum read; none where the cluster itself says that there is none of this name. What a pod names may be any text, which is not to lead
+/// elsewhere as a part of a path.
 pub(super) async fn read(objects: &Objects, name: &str) -> kube::Result<Option<Value>> {
+    if !is_subdomain(name) {
+        return Ok(None);
+    }
     Ok(cluster::read(objects.get(name).await, name)?.map(whole))
 }
 

@@ -9,7 +9,10 @@ use cluster::{
     events,
     trimmed::{Reads, Trimmed},
 };
-use domain::{error::Result, volume::Claim};
+use domain::{
+    error::Result,
+    volume::{Claim, id::is_subdomain},
+};
 
 /// The scheduler's words for pods whose volumes are where they may not go; they differ between its releases.
 const KEPT_FROM_VOLUME: [&str; 2] = ["volume node affinity conflict", "match PersistentVolume's node affinity"];
@@ -87,7 +90,8 @@ pub async fn bound_claims(host: &Host, pod: &StrandedPod) -> Result<Vec<BoundCla
     let there = pods.items.into_iter().find(|there| there.uid().as_ref() == Some(&pod.uid));
     let claims = Api::<PersistentVolumeClaim>::namespaced(host.client.clone(), namespace);
     let mut bound = Vec::new();
-    for name in there.iter().flat_map(|pod| claims_of(pod)) {
+    // Whoever writes a pod may name any text, which is not to lead elsewhere as a part of a path.
+    for name in there.iter().flat_map(|pod| claims_of(pod)).filter(|name| is_subdomain(name)) {
         let found = cluster::read(claims.get(&name).await, &name);
         let found = found.map_err(|error| unread(&format!("get claim {namespace}/{name}"), &error))?;
         let Some(claim) = found else { continue };

@@ -20,7 +20,7 @@ use super::{
     names::{FORMER_ROOT_CA, Given, Kind, Name, ROOT_CA, host_root_ca, is_of_an_agent, named, token_secret, tokens},
     rejection::{PodRejection, denied},
 };
-use domain::volume::DRIVER;
+use domain::volume::{DRIVER, id::is_subdomain};
 
 /// On a copy: the object of the host, and its version, that it is a copy of.
 const VERSION: &str = "kosmos.csi.io/version";
@@ -217,14 +217,18 @@ pub(super) fn rewritten(pod: &Value, secrets: bool, host: &str) -> Value {
     spec
 }
 
-/// Why an object of the host is given to no member: another host's agent, or this one, may make its own of that name there.
+/// Why an object of the host is given to no member: another host's agent, or this one, may make its own of that name there, or none can
+/// have it. API servers take any text for the name of a ConfigMap or Secret in a pod's volumes.
 pub(super) fn refused_name((kind, name): (Kind, &str), host: &str) -> Option<PodRejection> {
     let is_root_ca = kind == Kind::ConfigMap && name == host_root_ca(host);
-    (is_of_an_agent(name) && !is_root_ca).then(|| {
-        let message =
-            format!("{kind} {name} is called like what agents make for themselves in members: give it another name");
-        PodRejection::new("ObjectNotGiven", message)
-    })
+    let message = if is_of_an_agent(name) && !is_root_ca {
+        format!("{kind} {name} is called like what agents make for themselves in members: give it another name")
+    } else if is_subdomain(name) {
+        return None;
+    } else {
+        format!("{kind} {name} cannot be there, as nothing can be called so in Kubernetes: correct its name in the pod")
+    };
+    Some(PodRejection::new("ObjectNotGiven", message))
 }
 
 /// The same of what is in it.

@@ -59,6 +59,22 @@ fn config_map_that_was_written_at_a_time_nobody_reads_keeps_no_secret_in_a_membe
     });
 }
 
+/// Whoever may write claims there can have them carry the labels of leaves.
+#[test]
+fn claim_that_was_written_at_a_time_nobody_reads_keeps_no_pod_of_its_namespace_away() {
+    story(1, async {
+        let world = standing(1).await;
+        world.claim("data");
+        world.attach();
+        let mut metadata = written_in_9999("theirs");
+        (metadata["namespace"], metadata["labels"]) = (json!(SHOP), our_labels(&world));
+        let spec = json!({"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}});
+        world.member.create("persistentvolumeclaims", json!({"metadata": metadata, "spec": spec})).unwrap();
+        world.run_pod("web", Some("data"));
+        until("it runs", || world.phase("web") == "Running").await;
+    });
+}
+
 /// They are listed with all that there is of this host.
 #[test]
 fn config_maps_of_great_length_close_no_member_and_keep_no_secret_in_it() {

@@ -34,6 +34,7 @@ use leaf::{
     identity::{Identity, Meant, judge},
     ownership::{HANDLE, MOVE, VOLUME, is_or_was, was_had_by},
     row::ClaimRow,
+    trimmed::Trimmed,
 };
 
 /// Why a pod that waits for a volume can never run where it is.
@@ -232,9 +233,10 @@ async fn leaves_of(
         name.map(|name| all.fields(&name)),
     ];
     for which in ways.into_iter().flatten() {
-        let found = object::claims(pods.client, namespace).list_metadata(&which).await?.items;
-        let found: Vec<ObjectMeta> = found.into_iter().map(|claim| claim.metadata).collect();
-        let leaves = leaves_among(id, host, namespace, &found);
+        let found = object::listed(pods.client, &object::claims(pods.client, namespace), &which, Some).await?;
+        let metadata = |mut claim: Value| serde_json::from_value::<ObjectMeta>(claim["metadata"].take());
+        let found: serde_json::Result<Vec<ObjectMeta>> = found.into_iter().map(metadata).collect();
+        let leaves = leaves_among(id, host, namespace, &found.map_err(kube::Error::SerdeError)?);
         if !leaves.is_empty() {
             return Ok(leaves);
         }
@@ -254,7 +256,7 @@ async fn why_not_given_out(
         return Ok(None);
     }
     let named = ListParams::default().fields(&format!("metadata.name={}", leaf.name.as_deref().unwrap_or_default()));
-    let claims = Api::<PersistentVolumeClaim>::namespaced(pods.client.clone(), namespace).list(&named).await?;
+    let claims = Api::<Trimmed<PersistentVolumeClaim>>::namespaced(pods.client.clone(), namespace).list(&named).await?;
     Ok(claims.items.iter().find_map(|claim| why_not_this(claim, volume, &pods.member.name)))
 }
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use csi::v1::{self, controller_server::Controller as _};
-use serde_json::json;
+use serde_json::{Value, json};
 use simulate::faults::{Action, Verb};
 use tokio::time::{sleep, timeout};
 use tonic::Code;
@@ -173,7 +173,28 @@ fn snapshot_that_no_watch_shows_is_found_by_its_id() {
     });
 }
 
-/// Kubernetes takes times of the last day of the year 9999, and hardly anybody else does.
+/// Somebody's there. Kubernetes takes times of the last day of the year 9999, and hardly anybody else does.
+fn plant_written_in_9999(bench: &Bench, labels: &Value) {
+    let written = json!([{"manager": "m", "operation": "Update", "apiVersion": "snapshot.storage.k8s.io/v1",
+        "time": "9999-12-31T23:59:59Z", "fieldsType": "FieldsV1", "fieldsV1": {"f:spec": {"f:source": {}}}}]);
+    let metadata = json!({"name": "a", "namespace": SHOP, "labels": labels, "managedFields": written});
+    let spec = json!({"source": {"persistentVolumeClaimName": "none"}});
+    let theirs = bench.members[0].create(SNAPSHOTS, json!({"metadata": metadata, "spec": spec})).unwrap();
+    lock(&bench.guard.history).plant(&theirs);
+}
+
+/// Of a group all snapshots of its namespace are listed.
+#[test]
+fn snapshot_that_was_written_at_a_time_nobody_reads_keeps_no_group_of_its_namespace_from_being_made() {
+    virtual_time::run(1, async {
+        let (bench, caller) = late_snapshots::volume().await;
+        plant_written_in_9999(&bench, &json!({}));
+        let mut group = Snapshotter::new(&bench, Wish::photo(Kind::Group, caller.handle().unwrap(), USUAL));
+        let made = timeout(Duration::from_mins(10), group.make()).await;
+        assert_eq!(made.ok(), Some(true), "{}", bench.guard.trace().join("\n"));
+    });
+}
+
 #[test]
 fn snapshot_that_was_written_at_a_time_nobody_reads_hides_no_other() {
     virtual_time::run(1, async {
@@ -181,12 +202,7 @@ fn snapshot_that_was_written_at_a_time_nobody_reads_hides_no_other() {
         let mut snapshot = Snapshotter::new(&bench, Wish::photo(Kind::Snapshot, caller.handle().unwrap(), USUAL));
         assert!(snapshot.make().await, "{}", bench.guard.trace().join("\n"));
         let labels = json!({"app.kubernetes.io/managed-by": "kosmos.csi.io", "kosmos.csi.io/host": bench.host_id()});
-        let written = json!([{"manager": "m", "operation": "Update", "apiVersion": "snapshot.storage.k8s.io/v1",
-            "time": "9999-12-31T23:59:59Z", "fieldsType": "FieldsV1", "fieldsV1": {"f:spec": {"f:source": {}}}}]);
-        let metadata = json!({"name": "a", "namespace": SHOP, "labels": labels, "managedFields": written});
-        let spec = json!({"source": {"persistentVolumeClaimName": "none"}});
-        let theirs = bench.members[0].create(SNAPSHOTS, json!({"metadata": metadata, "spec": spec})).unwrap();
-        lock(&bench.guard.history).plant(&theirs);
+        plant_written_in_9999(&bench, &labels);
         bench.start();
         bench.serves().await;
         let request = v1::ListSnapshotsRequest::default();

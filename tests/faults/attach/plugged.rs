@@ -57,6 +57,22 @@ fn record(bench: &Bench, caller: &Caller) -> String {
     leaf["metadata"]["annotations"]["kosmos.csi.io/published"].as_str().unwrap_or_default().to_owned()
 }
 
+/// All machines of the namespace are looked at, and people write those. Kubernetes takes times that hardly anybody else does.
+#[test]
+fn machine_that_was_written_at_a_time_nobody_reads_keeps_no_disk_from_another_one() {
+    for kind in [Kind::Operator("v1alpha2"), Kind::KubeVirt(true)] {
+        virtual_time::run(1, async {
+            let (bench, caller, _host) = plugged(kind).await;
+            let written = json!([{"manager": "m", "operation": "Update", "apiVersion": "v1", "time": "9999-12-31T23:59:59Z",
+                "fieldsType": "FieldsV1", "fieldsV1": {"f:spec": {}}}]);
+            let metadata = json!({"name": "vm-2", "namespace": SHOP, "managedFields": written});
+            bench.members[0].create(machines(kind), json!({"metadata": metadata, "spec": {}})).unwrap();
+            let published = publish(&bench, &caller, "real/vm-1").await;
+            assert!(published.is_ok(), "{kind:?} {published:?}:\n{}", bench.guard.trace().join("\n"));
+        });
+    }
+}
+
 #[test]
 fn claim_becomes_a_disk_of_the_machine_and_is_taken_away_again() {
     for (kind, plugs, unplugs) in [

@@ -16,6 +16,7 @@ use super::{
     MemberClient,
     single::{self, Watched},
 };
+use cluster::unmanaged::Unmanaged;
 use disk::{Disk, DiskName};
 use domain::error::{Error, Result};
 
@@ -168,10 +169,14 @@ impl Machines<'_> {
     /// The machines that have a disk, or are losing it.
     pub async fn with(&self, disk: &DiskName) -> Result<Vec<String>> {
         let kind = self.machine_kind();
-        let all = self.api(&kind).list(&ListParams::default()).await;
+        // Whoever may write one of them is not to decide whether the others can be read.
+        let all: Api<Unmanaged<DynamicObject>> =
+            Api::namespaced_with(self.cluster.client.clone(), &self.namespace, &kind);
+        let all = all.list(&ListParams::default()).await;
         let all = all.map_err(|error| self.outcome("list", &kind, "", &error))?;
         let machine = |object: DynamicObject| Machine { name: object.name_any(), object: Some(object), instance: None };
-        let having = all.items.into_iter().map(machine).filter(|machine| self.disk(machine, disk) != Disk::default());
+        let machines = all.items.into_iter().map(Unmanaged::into_object).map(machine);
+        let having = machines.filter(|machine| self.disk(machine, disk) != Disk::default());
         Ok(having.map(|machine| machine.name).collect())
     }
 

@@ -15,7 +15,7 @@ use tokio::time::Instant;
 
 use super::{kinds::VolumeSnapshot, row::SnapshotRow};
 use crate::{MemberClient, claim::Made, marks::MEMBER_OF, ownership};
-use cluster::json_patch;
+use cluster::{json_patch, unmanaged::Unmanaged};
 pub use content::GroupContent;
 use domain::{
     error::{Error, Result},
@@ -122,11 +122,11 @@ pub fn content_of(part: &VolumeSnapshot) -> Option<&str> {
 /// The snapshots that the member has made for a group.
 pub async fn parts(client: &MemberClient, group: &LeafGroup) -> Result<Vec<VolumeSnapshot>> {
     let removals = client.snapshots.removals();
-    let all = Api::<VolumeSnapshot>::namespaced(client.client.clone(), &group.place.namespace);
+    let all = Api::<Unmanaged<VolumeSnapshot>>::namespaced(client.client.clone(), &group.place.namespace);
     let all = all.list(&ListParams::default()).await;
     let all = all.map_err(|error| client.outcome("list snapshots of a group", &error))?;
     let owned = |part: &VolumeSnapshot| part.owner_references().iter().any(|owner| owner.uid == group.uid);
-    let parts: Vec<VolumeSnapshot> = all.items.into_iter().filter(owned).collect();
+    let parts: Vec<VolumeSnapshot> = all.items.into_iter().map(Unmanaged::into_object).filter(owned).collect();
     for part in &parts {
         drop(client.snapshots.put_read(part, removals));
     }

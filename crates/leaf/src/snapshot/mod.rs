@@ -214,8 +214,9 @@ pub async fn has_any(client: &MemberClient) -> Result<bool> {
 pub async fn list(client: &MemberClient, hash: VolumeHash) -> Result<()> {
     let selector = format!("{},{}={hash}", ownership::selector(&client.host), ownership::SNAPSHOT);
     let removals = client.snapshots.removals();
-    let found = listed(client, &ListParams::default().labels(&selector)).await?;
-    found.iter().for_each(|snapshot| drop(client.snapshots.put_read(snapshot, removals)));
+    for snapshot in listed(client, &ListParams::default().labels(&selector)).await? {
+        client.snapshots.put_read(&snapshot, removals);
+    }
     Ok(())
 }
 
@@ -233,8 +234,8 @@ pub async fn stripped(client: &MemberClient, hash: VolumeHash) -> Result<Option<
 }
 
 async fn listed(client: &MemberClient, wanted: &ListParams) -> Result<Vec<VolumeSnapshot>> {
-    match client.listed(|namespace| client.within::<VolumeSnapshot>(namespace), wanted).await {
-        Ok(found) => Ok(found),
+    match client.listed(|namespace| client.within::<Unmanaged<VolumeSnapshot>>(namespace), wanted).await {
+        Ok(found) => Ok(found.into_iter().map(Unmanaged::into_object).collect()),
         Err(error) => {
             let outcome = client.outcome("list snapshots", &error);
             match unless_unserved(client, &error, outcome).await {

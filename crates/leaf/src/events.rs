@@ -9,9 +9,10 @@ use kube::{
     api::{ListParams, ObjectList},
     core::Request,
 };
+use serde_json::Value;
 
 use super::MemberClient;
-use cluster::Reading;
+use cluster::{Reading, events::readable};
 
 const QUICK: Duration = Duration::from_millis(400);
 /// In bytes: what those about one object may take together. Whoever may write events in its namespace decides how long they are.
@@ -66,8 +67,8 @@ async fn list(client: &MemberClient, namespace: &str, fields: &str) -> kube::Res
     if text.limit() == 0 {
         return Err(kube::Error::Service("they are longer than is read".into()));
     }
-    let listed: ObjectList<Event> = serde_json::from_slice(&whole).map_err(kube::Error::SerdeError)?;
-    Ok(listed.items)
+    let listed: ObjectList<Value> = serde_json::from_slice(&whole).map_err(kube::Error::SerdeError)?;
+    Ok(readable(listed.items))
 }
 
 /// As the provisioners write it who call a CSI driver and pass on its answer.

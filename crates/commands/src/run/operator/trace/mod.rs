@@ -8,9 +8,13 @@ use k8s_openapi::{
     api::core::v1::{Event, PersistentVolume, PersistentVolumeClaim, Pod},
     apimachinery::pkg::apis::meta::v1::Time,
 };
-use kube::{Api, Client, Resource, ResourceExt, api::ListParams};
+use kube::{
+    Api, Client, Resource, ResourceExt,
+    api::{ListParams, ObjectList},
+    core::Request,
+};
 use serde::de::DeserializeOwned;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::{
     Report,
@@ -23,7 +27,7 @@ use crate::{
 };
 use ::host::{Host, claim::chosen_member};
 use ::leaf::ownership::{HAD_VOLUME, PUBLISHED};
-use cluster::{Dial, with_causes};
+use cluster::{Dial, events::readable, with_causes};
 use domain::volume::{DRIVER, VolumeId};
 use operator::{
     kubeconfig::span,
@@ -196,8 +200,10 @@ fn held(claim: &PersistentVolumeClaim) -> String {
 /// What was last warned of an object.
 pub(super) async fn newest_warning(client: &Client, namespace: &str, uid: &str) -> Result<Option<Event>, kube::Error> {
     let about = ListParams::default().fields(&format!("involvedObject.uid={uid},type=Warning"));
-    let events = Api::<Event>::namespaced(client.clone(), namespace).list(&about).await?;
-    Ok(events.items.into_iter().max_by_key(time))
+    let request =
+        Request::new(Event::url_path(&(), Some(namespace))).list(&about).map_err(kube::Error::BuildRequest)?;
+    let listed = client.request::<ObjectList<Value>>(request).await?;
+    Ok(readable(listed.items).into_iter().max_by_key(time))
 }
 
 async fn warn(client: &Client, namespace: &str, uid: &str, step: &str, chain: &mut Chain) {

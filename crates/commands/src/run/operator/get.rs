@@ -12,12 +12,13 @@ use super::{
     Report,
     connect::{self, now},
     look::{age, waits},
+    pods,
     print::{listed, patiently, progress},
     volume,
     whole::whole,
 };
 use crate::args::operator::GetVolumes;
-use cluster::Dial;
+use cluster::{Dial, with_causes};
 use domain::volume::DRIVER;
 use host::{claim::chosen_member, moves};
 use operator::volumes::{ListedVolume, Provisioned, VolumeFilter, listing};
@@ -52,13 +53,17 @@ pub(super) enum Pods {
 pub(super) async fn look(client: &Client, namespace: Option<&str>, pods: Pods) -> anyhow::Result<Vec<ListedVolume>> {
     let unread =
         |what: &'static str| move |reason: String| anyhow::anyhow!("the host's {what} cannot be listed: {reason}");
-    let volumes = whole(Api::<PersistentVolume>::all(client.clone())).await.map_err(unread("volumes"))?;
-    let claims = whole(within::<PersistentVolumeClaim>(client, namespace)).await.map_err(unread("claims"))?;
-    let classes = whole(Api::<StorageClass>::all(client.clone())).await.map_err(unread("classes"))?;
+    let volumes = whole::<PersistentVolume>(Api::all(client.clone())).await.map_err(unread("volumes"))?;
+    let claims = whole::<PersistentVolumeClaim>(within(client, namespace)).await.map_err(unread("claims"))?;
+    let classes = whole::<StorageClass>(Api::all(client.clone())).await.map_err(unread("classes"))?;
     let pods = match pods {
         Pods::NotWanted => Ok(Vec::new()),
-        Pods::Wanted => whole(within::<Pod>(client, namespace)).await,
+        Pods::Wanted => whole(pods::within(client, namespace)).await,
     };
+    let pods = pods.and_then(|pods| {
+        let read: kube::Result<Vec<Pod>> = pods.into_iter().map(pods::seen).collect();
+        read.map_err(|error| with_causes(&error))
+    });
     let pods = pods.unwrap_or_else(|reason| {
         progress(&format!("which pods have a volume is not shown: the host's pods cannot be listed: {reason}"));
         Vec::new()

@@ -120,7 +120,7 @@ pub(super) async fn look(host: &Host, access: &MembersAccess, dial: &Dial) -> an
 
 /// None where they cannot be read: nothing is said of them then.
 async fn classes(leaf: &MemberClient) -> Option<LeafClasses> {
-    let all = whole(Api::<StorageClass>::all(leaf.client.clone())).await.ok()?;
+    let all = whole::<StorageClass>(Api::all(leaf.client.clone())).await.ok()?;
     let rows = Rows::new(leaf.host.clone());
     for class in &all {
         rows.put_class(class);
@@ -149,7 +149,7 @@ async fn host_side(
     aliases: BTreeMap<String, String>,
     pins: &BTreeMap<String, String>,
 ) -> anyhow::Result<HostSide> {
-    let all = whole(Api::<PersistentVolume>::all(host.client.clone())).await;
+    let all = whole::<PersistentVolume>(Api::all(host.client.clone())).await;
     let all = all.map_err(|reason| anyhow::anyhow!("the host's volumes cannot be listed: {reason}"))?;
     let names: BTreeSet<String> = all.iter().map(ResourceExt::name_any).collect();
     let has_volume = |claim: &PersistentVolumeClaim| {

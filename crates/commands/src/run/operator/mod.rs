@@ -11,6 +11,7 @@ mod look;
 mod member;
 mod objects;
 mod orphan;
+mod pods;
 mod print;
 mod release;
 mod snapshots;

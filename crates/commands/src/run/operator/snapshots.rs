@@ -38,7 +38,7 @@ pub(super) async fn of_host(host: &Host) -> HostSnapshots {
 }
 
 async fn records(host: &Host, version: &str, kind: &str) -> Result<Vec<DynamicObject>, String> {
-    match whole(Api::<DynamicObject>::all_with(host.client.clone(), &resource(version, kind))).await {
+    match whole::<DynamicObject>(Api::all_with(host.client.clone(), &resource(version, kind))).await {
         Err(_) if lacks(&host.client, version, kind).await => Ok(Vec::new()),
         told => told,
     }
@@ -63,7 +63,7 @@ pub(super) async fn outlived(
     snapshots: &[VolumeSnapshot],
 ) -> Result<Vec<VolumeSnapshotContent>, String> {
     let ours = ListParams::default().labels(&ownership::selector(&leaf.host));
-    let mut found = match whole_of(Api::<VolumeSnapshotContent>::all(leaf.client.clone()), &ours).await {
+    let mut found = match whole_of::<VolumeSnapshotContent>(Api::all(leaf.client.clone()), &ours).await {
         Ok(found) => found,
         Err(reason) => return none_if_unserved(leaf, "VolumeSnapshotContent", reason).await,
     };

@@ -5,13 +5,13 @@ use std::{fmt::Debug, time::Duration};
 use kube::{Api, Resource, api::ListParams};
 use serde::de::DeserializeOwned;
 
-use cluster::with_causes;
+use cluster::{unmanaged::Unmanaged, with_causes};
 
 /// For a long list to arrive whole.
 const WHOLE: Duration = Duration::from_mins(1);
 
-/// A list that is known to be complete.
-pub(super) async fn whole<K>(api: Api<K>) -> Result<Vec<K>, String>
+/// A list that is known to be complete. Whoever may write one object of it is not to decide whether the others can be read.
+pub(super) async fn whole<K>(api: Api<Unmanaged<K>>) -> Result<Vec<K>, String>
 where
     K: Resource + Clone + DeserializeOwned + Debug,
 {
@@ -19,14 +19,14 @@ where
 }
 
 /// The same of some.
-pub(super) async fn whole_of<K>(api: Api<K>, wanted: &ListParams) -> Result<Vec<K>, String>
+pub(super) async fn whole_of<K>(api: Api<Unmanaged<K>>, wanted: &ListParams) -> Result<Vec<K>, String>
 where
     K: Resource + Clone + DeserializeOwned + Debug,
 {
     let listed = tokio::time::timeout(WHOLE, api.list(wanted)).await;
     let listed = listed.map_err(|_| "a list does not end".to_owned())?.map_err(|error| with_causes(&error))?;
     match listed.metadata.continue_.as_deref().unwrap_or_default() {
-        "" => Ok(listed.items),
+        "" => Ok(listed.items.into_iter().map(Unmanaged::into_object).collect()),
         _ => Err("a list was cut short".to_owned()),
     }
 }

@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
-use kube::{Api, ResourceExt, api::ListParams};
+use k8s_openapi::api::core::v1::PersistentVolumeClaim;
+use kube::{ResourceExt, api::ListParams};
 
 use super::{
-    super::{connect, look::leaf_claims, member::volumes_by_member},
+    super::{connect, look::leaf_claims, member::volumes_by_member, pods},
     free::KnownAs,
 };
 use crate::args::operator::AdoptHost;
@@ -141,8 +141,8 @@ pub(super) async fn detach(flags: &AdoptHost, host: &Host, former: &mut Former, 
 /// The claims that pods in a member mount, whoever has made them: clustertree's copies have no labels of ours, and tenants there may use any
 /// claim of their namespace. None where that cannot be seen.
 async fn mounted(client: &kube::Client) -> Option<Vec<LeafPlace>> {
-    let pods = Api::<Pod>::all(client.clone()).list(&ListParams::default()).await.ok()?;
-    let claims = pods.items.iter().filter(|pod| !has_ended(pod)).flat_map(|pod| {
+    let pods = pods::list(client, None, &ListParams::default()).await.ok()?;
+    let claims = pods.iter().filter(|pod| !has_ended(pod)).flat_map(|pod| {
         let namespace = pod.namespace().unwrap_or_default();
         claims_of(pod).into_iter().map(move |claim| LeafPlace { namespace: namespace.clone(), claim })
     });

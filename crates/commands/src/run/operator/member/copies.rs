@@ -9,6 +9,7 @@ use kube::{
 };
 use serde_json::{Value, json};
 
+use crate::run::operator::pods;
 use agent::{CORDONED, may_be_called};
 use cluster::with_causes;
 use domain::volume::{DRIVER, MEMBER_KEY, moving::YARD};
@@ -76,7 +77,7 @@ pub(super) async fn bound(host: &Host, member: &str) -> anyhow::Result<Bound> {
     let mut bound = Bound::default();
     for node in nodes(host, member).await? {
         let there = ListParams::default().fields(&format!("spec.nodeName={node}"));
-        let pods = Api::<Pod>::all(host.client.clone()).list(&there).await;
+        let pods = pods::list(&host.client, None, &there).await;
         let pods = pods.map_err(|error| anyhow!("list pods of node {node}: {}", with_causes(&error)))?;
         for pod in pods.iter().filter(|pod| !is_of_daemon_set(pod)) {
             let all = if has_ended(pod) { &mut bound.ended } else { &mut bound.running };
@@ -100,8 +101,8 @@ pub(super) struct There {
 /// By whom may list pods: the driver's account may not. Where it is not certain that this one is another, it sees none.
 pub(super) async fn there(leaf: &MemberClient, is_certain: bool) -> Result<There, String> {
     let ours = ListParams::default().labels(&ownership::selector(&leaf.host));
-    let pods = match Api::<Pod>::all(leaf.client.clone()).list(&ours).await {
-        Ok(pods) => pods.items,
+    let pods = match pods::list(&leaf.client, None, &ours).await {
+        Ok(pods) => pods,
         Err(kube::Error::Api(status)) if status.code == 403 && !is_certain => Vec::new(),
         Err(error) => return Err(with_causes(&error)),
     };

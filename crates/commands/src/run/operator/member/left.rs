@@ -189,7 +189,7 @@ async fn leaves(leaf: &MemberClient) -> Result<Vec<String>, String> {
 async fn claims(leaf: &MemberClient) -> Result<Vec<PersistentVolumeClaim>, String> {
     let mut claims = leaf_claims(leaf).await?;
     let ours = ListParams::default().labels(&ownership::selector(&leaf.host));
-    let volumes = whole_of(Api::<PersistentVolume>::all(leaf.client.clone()), &ours).await?;
+    let volumes = whole_of::<PersistentVolume>(Api::all(leaf.client.clone()), &ours).await?;
     let bound: BTreeSet<String> = volumes.into_iter().filter_map(|volume| volume.spec?.claim_ref?.uid).collect();
     claims.retain(|claim| {
         let identity = judge(&claim.metadata, &leaf.host, Meant::Any);

@@ -1,12 +1,15 @@
 //! What the host has.
 
 use k8s_openapi::api::{
-    core::v1::{PersistentVolume, PersistentVolumeClaim, Pod},
+    core::v1::{PersistentVolume, PersistentVolumeClaim},
     storage::v1::{StorageClass, VolumeAttachment},
 };
 use kube::{Api, ResourceExt, api::ListParams};
 
-use super::{super::volume as moves_of, Chain, get, warn};
+use super::{
+    super::{pods, volume as moves_of},
+    Chain, get, warn,
+};
 use crate::args::operator::ClaimName;
 use ::host::{Host, moves};
 use cluster::with_causes;
@@ -48,9 +51,8 @@ pub(super) async fn other_driver(host: &Host, of: &ClaimName) -> Option<String> 
 
 pub(super) async fn pods(host: &Host, claim: &PersistentVolumeClaim, chain: &mut Chain) {
     let namespace = claim.namespace().unwrap_or_default();
-    let pods = Api::<Pod>::namespaced(host.client.clone(), &namespace).list(&ListParams::default()).await;
-    let pods = match pods {
-        Ok(pods) => pods.items,
+    let pods = match pods::list(&host.client, Some(&namespace), &ListParams::default()).await {
+        Ok(pods) => pods,
         Err(error) => return chain.add("host pods", "", format!("cannot be read: {}", with_causes(&error))),
     };
     for pod in pods.iter().filter(|pod| ::host::pod::claims_of(pod).contains(&claim.name_any())) {

@@ -5,7 +5,7 @@ mod host;
 mod leaf;
 
 use k8s_openapi::{
-    api::core::v1::{Event, PersistentVolume, PersistentVolumeClaim, Pod},
+    api::core::v1::{Event, PersistentVolume, PersistentVolumeClaim},
     apimachinery::pkg::apis::meta::v1::Time,
 };
 use kube::{
@@ -19,6 +19,7 @@ use serde_json::{Value, json};
 use super::{
     Report,
     connect::{self, now},
+    pods,
     print::patiently,
 };
 use crate::{
@@ -110,12 +111,12 @@ impl Tracer<'_> {
     }
 
     async fn pod(&self, of: &ClaimName, chain: &mut Chain) -> anyhow::Result<()> {
-        let pods = Api::<Pod>::namespaced(self.host.client.clone(), &of.namespace);
+        let pods = pods::within(&self.host.client, Some(&of.namespace));
         let Some(pod) = get(&pods, &of.name).await.map_err(anyhow::Error::msg)? else {
             chain.missing("host pod", of.to_string(), "is not there");
             return Ok(());
         };
-        let claims = ::host::pod::claims_of(&pod);
+        let claims = ::host::pod::claims_of(&pods::seen(pod.into_object())?);
         if claims.is_empty() {
             chain.add("host pod", of.to_string(), "has no claim");
         }

@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Pod;
-use kube::{Api, Client, ResourceExt, api::ListParams};
+use kube::{Client, ResourceExt, api::ListParams};
 use tokio::time::sleep;
 
 use super::{Report, moves_in, refusal};
-use crate::run::operator::print;
+use crate::run::operator::{pods, print};
 use cluster::with_causes;
 use domain::volume::moving::Phase;
 use host::moves::{self, Cutover, Progress, VolumeMove};
@@ -102,8 +102,7 @@ fn awaited(of: &VolumeMove) -> Option<&str> {
 async fn users(client: &Client, of: &VolumeMove) -> Vec<String> {
     let Some(awaited) = awaited(of) else { return Vec::new() };
     let namespace = of.namespace().unwrap_or_default();
-    let pods = Api::<Pod>::namespaced(client.clone(), &namespace).list(&ListParams::default()).await;
-    let pods = pods.map(|pods| pods.items).unwrap_or_default();
+    let pods = pods::list(client, Some(&namespace), &ListParams::default()).await.unwrap_or_default();
     let users = pods.iter().filter(|pod| {
         host::pod::claims_of(pod).contains(&of.spec.claim_name) && is_waited_for(pod, &namespace, awaited)
     });

@@ -10,7 +10,7 @@ use kube::{Api, Client, ResourceExt, api::ListParams};
 
 use super::Report;
 use crate::args::operator::{ClaimName, Volume};
-use cluster::{Dial, says_what_is_missing, with_causes};
+use cluster::{Dial, says_what_is_missing, unmanaged::Unmanaged, with_causes};
 use host::moves::{self, VolumeMove};
 
 pub(super) async fn volume(command: &Volume, dial: &Dial) -> anyhow::Result<Report> {
@@ -29,12 +29,12 @@ fn moves_in(client: &Client, namespace: &str) -> Api<VolumeMove> {
 
 /// All in a namespace, or all; none where the host does not know the kind.
 pub(super) async fn list_known(client: &Client, namespace: Option<&str>) -> anyhow::Result<Option<Vec<VolumeMove>>> {
-    let api = match namespace {
-        Some(namespace) => moves_in(client, namespace),
+    let api: Api<Unmanaged<VolumeMove>> = match namespace {
+        Some(namespace) => Api::namespaced_with(client.clone(), namespace, &moves::resource()),
         None => Api::all_with(client.clone(), &moves::resource()),
     };
-    let mut found = match api.list(&ListParams::default()).await {
-        Ok(listed) => listed.items,
+    let mut found: Vec<VolumeMove> = match api.list(&ListParams::default()).await {
+        Ok(listed) => listed.items.into_iter().map(Unmanaged::into_object).collect(),
         Err(error) if is_unknown_kind(&error) => return Ok(None),
         Err(error) => return Err(refusal("list volumemoves of the host", &error)),
     };

@@ -44,7 +44,7 @@ impl Adding {
         self.sum.entries += 1;
         if entry.kind() == FILE && entry.is_first_name() {
             self.sum.files += 1;
-            self.sum.bytes += entry.size;
+            self.sum.bytes = self.sum.bytes.saturating_add(entry.size);
         }
     }
 
@@ -90,7 +90,7 @@ impl fmt::Display for Judgement {
             );
         }
         write!(formatter, "the copy differs in {} places: {}", self.differences, self.named.join("; "))?;
-        let others = self.differences - self.named.len() as u64;
+        let others = self.differences.saturating_sub(self.named.len() as u64);
         if others > 0 { write!(formatter, "; and {others} more") } else { Ok(()) }
     }
 }
@@ -260,6 +260,17 @@ mod tests {
         let judgement = judged(&many, &[]);
         assert_eq!((judgement.differences, judgement.named.len()), (30, 20));
         assert!(judgement.to_string().ends_with("\"19\" is missing; and 10 more"));
+    }
+
+    /// A member says of its end what it likes.
+    #[test]
+    fn numbers_that_cannot_be_are_told_as_they_are_said() {
+        let vast = |path: &str| Entry { size: u64::MAX, ..file(path) };
+        let judgement = judged(&[vast("a"), vast("b")], &[vast("a")]);
+        assert_eq!((judgement.source.bytes, judgement.source.files), (u64::MAX, 2));
+        let said =
+            Judgement { differences: 1, named: vec!["one".to_owned(), "other".to_owned()], ..Judgement::default() };
+        assert_eq!(said.to_string(), "the copy differs in 1 places: one; other");
     }
 
     #[test]

@@ -69,6 +69,19 @@ fn volume_that_people_made_stays_as_they_made_it_and_the_user_is_told() {
     }
 }
 
+/// The host keeps with its volume what is said of the leaf volume.
+#[test]
+fn member_says_no_more_of_a_leaf_volume_than_a_volume_of_the_host_has_room_for() {
+    virtual_time::run(1, async {
+        let (bench, caller) = bound_by_hand("Retain").await;
+        let say_much = |volume: &mut Value| volume["spec"]["csi"]["volumeHandle"] = "x".repeat(64 << 10).into();
+        bench.members[0].change("persistentvolumes", "", caller.leaf_volume().unwrap(), say_much).unwrap();
+        sleep(SETTLED).await;
+        let refused = caller.create().await.unwrap_err();
+        assert!(refused.message().contains("bytes, and 4096 are the most"), "{refused}");
+    });
+}
+
 /// The host's was so for a moment, and nothing came of that in time.
 #[test]
 fn volume_that_people_made_is_not_made_retain_by_a_late_write_when_it_is_theirs_again() {

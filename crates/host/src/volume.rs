@@ -3,76 +3,23 @@
 //! All of these are reads of the host itself and none is answered from a watch: what follows from them is that a leaf is
 //! removed, or made anew, and a volume made a moment ago must count.
 
+mod attributes;
+
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use k8s_openapi::api::core::v1::{CSIPersistentVolumeSource, PersistentVolume};
 use kube::{Api, ResourceExt, api::ListParams};
 
 use super::{Host, unread};
+pub use attributes::{LEAF_UID, LEAF_VOLUME, LeafAttributes};
 use cluster::trimmed::{Reads, Trimmed};
 use domain::{
     error::Result,
-    volume::{
-        Claim, ClaimDigest, DRIVER, LeafPlace, VolumeHash, VolumeId,
-        backing::{self, AttachMode},
-        healing::Wish,
-        id::is_subdomain,
-        quantity,
-    },
+    volume::{Claim, ClaimDigest, DRIVER, LeafPlace, VolumeHash, VolumeId, healing::Wish, id::is_subdomain, quantity},
 };
-
-/// The attribute under which a host volume keeps the UID of its leaf claim.
-pub const LEAF_UID: &str = "leafClaimUID";
-
-pub const LEAF_VOLUME: &str = "leafVolume";
-
-const LEAF_DRIVER: &str = "leafDriver";
-
-const LEAF_HANDLE: &str = "leafVolumeHandle";
 
 /// Volumes that one answer holds.
 const PAGE: u32 = 500;
-
-/// What a host volume says of its leaf in its attributes; what is empty is left out.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct LeafAttributes<'a> {
-    pub claim_uid: &'a str,
-    pub volume: &'a str,
-    pub driver: &'a str,
-    pub handle: &'a str,
-    pub attach_mode: AttachMode,
-}
-
-impl LeafAttributes<'_> {
-    fn pairs(&self) -> [(&'static str, &str); 5] {
-        let mode = if self.attach_mode == AttachMode::None { "" } else { self.attach_mode.as_str() };
-        [
-            (LEAF_UID, self.claim_uid),
-            (LEAF_VOLUME, self.volume),
-            (LEAF_DRIVER, self.driver),
-            (LEAF_HANDLE, self.handle),
-            (backing::MODE, mode),
-        ]
-    }
-
-    /// These, in the place of those of another leaf.
-    pub fn put_into(&self, attributes: &mut BTreeMap<String, String>) {
-        for (key, value) in self.pairs() {
-            attributes.remove(key);
-            if !value.is_empty() {
-                attributes.insert(key.to_owned(), value.to_owned());
-            }
-        }
-    }
-}
-
-impl From<LeafAttributes<'_>> for BTreeMap<String, String> {
-    fn from(told: LeafAttributes<'_>) -> Self {
-        let mut attributes = Self::new();
-        told.put_into(&mut attributes);
-        attributes
-    }
-}
 
 /// What the host's own record says of a leaf.
 #[derive(Clone, Debug, PartialEq, Eq)]

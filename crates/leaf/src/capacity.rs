@@ -30,6 +30,8 @@ pub const UNLIMITED: u64 = 1 << 62;
 const BELIEVED: Duration = Duration::from_secs(30);
 /// The provisioner calls again within five minutes.
 const VERDICT: Duration = Duration::from_mins(6);
+/// In bytes, of a label's value: a member that says more of its node names none.
+const LONGEST_LABEL: usize = 63;
 /// How the label that names a node is called, after its prefix.
 const NODE_LABELS: [&str; 4] = ["hostname", "node", "nodename", "node-name"];
 
@@ -283,7 +285,7 @@ pub(super) fn node_of_volume(volume: &PersistentVolume) -> Option<&str> {
     let mut expressions = term.match_expressions.iter().flatten();
     let one = expressions.find(|one| names_node(&one.key) && one.operator == "In")?;
     match one.values.as_deref() {
-        Some([node]) => Some(node),
+        Some([node]) if node.len() <= LONGEST_LABEL => Some(node),
         _ => None,
     }
 }

@@ -113,7 +113,7 @@ async fn led_to(job: &Job, looked: &Looked, half: &Half) -> Result<Option<Replac
         attach_mode: spec.attach_mode(member),
     };
     let mut attributes = subject.attributes();
-    told.put_into(&mut attributes);
+    told.checked(member)?.put_into(&mut attributes);
     let node = Some(&*volume.node).filter(|node| subject.names_node() && !node.is_empty());
     Ok(subject.led_to(half.side.handle.clone(), attributes, member, node))
 }

@@ -154,7 +154,7 @@ async fn settle(provisioner: &Provisioner, job: &VolumeCreation<'_>) -> Result<V
             }
             (Creation::Accepted, Some(row)) => {
                 job.want_after_all(&row).await.map_err(Error::while_a_leaf_may_exist)?;
-                return Ok(job.accepted(&row));
+                return job.accepted(&row).map_err(Error::while_a_leaf_may_exist);
             }
             (Creation::TooLarge, Some(row)) => return Err(too_large(provisioner, job, &row).await),
             (Creation::Differs, _) => return Err(job.differs().await),

@@ -233,16 +233,17 @@ impl VolumeCreation<'_> {
     }
 
     /// The claim is there; its volume comes with its first pod, and is not known yet.
-    pub(super) fn accepted(&self, row: &ClaimRow) -> Volume {
+    pub(super) fn accepted(&self, row: &ClaimRow) -> Result<Volume> {
         let attach_mode = self.spec.attach_mode(&self.leaf.member);
-        Volume {
+        let told = LeafAttributes { claim_uid: &row.uid, attach_mode, ..LeafAttributes::default() };
+        Ok(Volume {
             id: row.id(&self.leaf.member, self.hash),
             capacity: self.spec.request.required,
-            context: LeafAttributes { claim_uid: &row.uid, attach_mode, ..LeafAttributes::default() }.into(),
+            context: told.checked(&self.leaf.member)?.into(),
             member: self.leaf.member.clone(),
             node: None,
             source: self.spec.request.source.clone(),
-        }
+        })
     }
 
     /// Its removal had begun, and is not to be taken up again by anybody.
@@ -290,7 +291,7 @@ impl VolumeCreation<'_> {
         Ok(Volume {
             id: row.id(&self.leaf.member, self.hash),
             capacity: row.observed().capacity,
-            context: told.into(),
+            context: told.checked(&self.leaf.member)?.into(),
             member: self.leaf.member.clone(),
             node: Some(leaf_volume.node.to_string()).filter(|node| !node.is_empty() && !self.spec.nodes.is_empty()),
             source: self.spec.request.source.clone(),

@@ -113,6 +113,7 @@ fn volume_that_is_bound_to_one_node_names_it() {
         (json!([term("kubernetes.io/hostname", json!(["a", "b"]))]), None),
         (json!([term("kubernetes.io/hostname", json!(["a"])), term("kubernetes.io/hostname", json!(["b"]))]), None),
         (json!([term("topology.kubernetes.io/zone", json!(["a"]))]), None),
+        (json!([term("kubernetes.io/hostname", json!(["a".repeat(64)]))]), None),
     ] {
         assert_eq!(node_of_volume(&volume(terms.clone())), node, "{terms}");
     }

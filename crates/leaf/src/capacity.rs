@@ -146,6 +146,10 @@ impl CapacityCache {
         self.lock().refusals.note(class, node, size, Instant::now());
     }
 
+    pub fn refuse_by_event(&self, class: &str, node: Option<&str>, namespace: &str, size: u64) {
+        self.lock().refusals.note_event(class, node, namespace, size, Instant::now());
+    }
+
     pub fn refuse_by_quota(&self, class: &str, size: u64) {
         self.lock().refusals.note_quota(class, size, Instant::now());
     }

@@ -17,9 +17,11 @@ const QUOTA: Duration = Duration::from_secs(10);
 /// All refusals of a member that are remembered.
 #[derive(Debug, Default)]
 pub(super) struct Refusals {
-    by_storage: BTreeMap<(String, Option<String>), RejectedSize>,
+    storage: BTreeMap<(String, Option<String>), RejectedSize>,
+    /// By class and node, and by the namespace in which an event says so.
+    event: BTreeMap<(String, Option<String>, String), RejectedSize>,
     /// The size refused, and until when that holds, by class.
-    by_quota: BTreeMap<String, (u64, Instant)>,
+    quota: BTreeMap<String, (u64, Instant)>,
 }
 
 #[derive(Debug)]
@@ -32,42 +34,66 @@ struct RejectedSize {
     said: Option<Vec<Segment>>,
 }
 
+impl RejectedSize {
+    /// Whether a further one is not the first.
+    fn is_kept(&self, now: Instant) -> bool {
+        now < self.until + self.lasts
+    }
+}
+
 impl Refusals {
     pub(super) fn note(&mut self, class: &str, node: Option<&str>, size: u64, now: Instant) {
         let key = (class.to_owned(), node.map(str::to_owned));
-        let before = self.by_storage.get(&key);
+        let before = self.storage.get(&key);
         let lasts = match before {
-            Some(before) if now < before.until + before.lasts => (before.lasts * 2).min(LONGEST),
+            Some(before) if before.is_kept(now) => (before.lasts * 2).min(LONGEST),
             _ => FIRST,
         };
         let smallest = before.filter(|before| now < before.until).map_or(size, |before| before.size.min(size));
-        self.by_storage.insert(key, RejectedSize { size: smallest, until: now + lasts, lasts, said: None });
+        self.storage.insert(key, RejectedSize { size: smallest, until: now + lasts, lasts, said: None });
+    }
+
+    /// An event says so. Whoever may write events in that namespace may have written it: what is said in one holds for a time, and nothing that
+    /// is said there for as long after that.
+    pub(super) fn note_event(&mut self, class: &str, node: Option<&str>, namespace: &str, size: u64, now: Instant) {
+        self.event.retain(|_, refusal| refusal.is_kept(now));
+        let key = (class.to_owned(), node.map(str::to_owned), namespace.to_owned());
+        let new = RejectedSize { size, until: now + FIRST, lasts: FIRST, said: None };
+        let refusal = self.event.entry(key).or_insert(new);
+        refusal.size = refusal.size.min(size);
     }
 
     pub(super) fn note_quota(&mut self, class: &str, size: u64, now: Instant) {
-        self.by_quota.retain(|_, (_, until)| now < *until);
-        let refused = self.by_quota.entry(class.to_owned()).or_insert((size, now));
+        self.quota.retain(|_, (_, until)| now < *until);
+        let refused = self.quota.entry(class.to_owned()).or_insert((size, now));
         *refused = (refused.0.min(size), now + QUOTA);
     }
 
     /// The smallest size that is refused now.
     pub(super) fn smallest(&self, class: &str, node: Option<&str>, now: Instant) -> Option<u64> {
-        let about = |at: Option<&str>| self.by_storage.get(&(class.to_owned(), at.map(str::to_owned)));
-        let by_storage = [about(None), node.and_then(|node| about(Some(node)))].into_iter().flatten();
-        let by_storage = by_storage.filter(|refusal| now < refusal.until).map(|refusal| refusal.size);
-        let by_quota = self.by_quota.get(class).filter(|(_, until)| now < *until).map(|(size, _)| *size);
-        by_storage.chain(by_quota).min()
+        let about = |at: Option<&str>| self.storage.get(&(class.to_owned(), at.map(str::to_owned)));
+        let storage = [about(None), node.and_then(|node| about(Some(node)))].into_iter().flatten();
+        let is_about =
+            |(of, at, _): &(String, Option<String>, String)| of == class && (at.is_none() || at.as_deref() == node);
+        let event = self.event.iter().filter(|&(key, _)| is_about(key)).map(|(_, refusal)| refusal);
+        let holding = storage.chain(event).filter(|refusal| now < refusal.until).map(|refusal| refusal.size);
+        let quota = self.quota.get(class).filter(|(_, until)| now < *until).map(|(size, _)| *size);
+        holding.chain(quota).min()
     }
 
     /// The same on any node.
     pub(super) fn smallest_anywhere(&self, class: &str, now: Instant) -> Option<u64> {
-        let of_class = self.by_storage.iter().filter(|((of, _), refusal)| of == class && now < refusal.until);
-        of_class.map(|(_, refusal)| refusal.size).chain(self.smallest(class, None, now)).min()
+        let storage = self.storage.iter().filter(|((of, _), _)| of == class).map(|(_, refusal)| refusal);
+        let event = self.event.iter().filter(|((of, ..), _)| of == class).map(|(_, refusal)| refusal);
+        let holding = storage.chain(event).filter(|refusal| now < refusal.until).map(|refusal| refusal.size);
+        holding.chain(self.smallest(class, None, now)).min()
     }
 
     /// The member has told its capacity: what differs from what it said before makes a refusal old.
     pub(super) fn hear(&mut self, said: &BTreeMap<String, Vec<Segment>>, now: Instant) {
-        for ((class, _), refusal) in &mut self.by_storage {
+        let storage = self.storage.iter_mut().map(|((class, _), refusal)| (class, refusal));
+        let event = self.event.iter_mut().map(|((class, ..), refusal)| (class, refusal));
+        for (class, refusal) in storage.chain(event) {
             let of_class = said.get(class).cloned().unwrap_or_default();
             match &refusal.said {
                 None => refusal.said = Some(of_class),
@@ -75,19 +101,21 @@ impl Refusals {
                 Some(_) => {}
             }
         }
-        self.by_storage.retain(|_, refusal| now < refusal.until + refusal.lasts);
+        self.storage.retain(|_, refusal| refusal.is_kept(now));
+        self.event.retain(|_, refusal| refusal.is_kept(now));
     }
 
     /// Something there has gone, and its room is free.
     pub(super) fn forget(&mut self, now: Instant) {
-        for refusal in self.by_storage.values_mut() {
+        for refusal in self.storage.values_mut().chain(self.event.values_mut()) {
             refusal.until = refusal.until.min(now);
         }
     }
 
     /// A volume of this size was made after all.
     pub(super) fn disprove(&mut self, class: &str, size: u64) {
-        self.by_storage.retain(|(of, _), refusal| of != class || refusal.size > size);
+        self.storage.retain(|(of, _), refusal| of != class || refusal.size > size);
+        self.event.retain(|(of, ..), refusal| of != class || refusal.size > size);
     }
 }
 
@@ -116,6 +144,43 @@ mod tests {
         let now = Instant::now();
         refusals.note("fast", None, GIB, now);
         assert_eq!(refusals.smallest("fast", None, now + FIRST), None, "after a long peace it begins anew");
+    }
+
+    /// Whoever may write events in a namespace may have them say it again and again.
+    #[tokio::test(start_paused = true)]
+    async fn events_of_one_namespace_close_a_class_to_all_every_other_minute_at_most() {
+        let (mut refusals, begun) = (Refusals::default(), Instant::now());
+        let mut closed = 0;
+        for second in 0..600 {
+            let now = begun + Duration::from_secs(second);
+            refusals.note_event("fast", None, "theirs", 1, now);
+            closed += u64::from(refusals.smallest("fast", Some("n1"), now).is_some());
+        }
+        assert_eq!(closed, 300);
+        let now = begun + Duration::from_secs(90);
+        let mut refusals = Refusals::default();
+        refusals.note_event("fast", None, "theirs", 1, begun);
+        assert_eq!(refusals.smallest("fast", None, now), None);
+        refusals.note_event("fast", Some("n1"), "ours", GIB, now);
+        assert_eq!(
+            (refusals.smallest("fast", Some("n1"), now), refusals.smallest("fast", None, now)),
+            (Some(GIB), None)
+        );
+        assert_eq!(refusals.smallest_anywhere("fast", now), Some(GIB), "what others say counts");
+    }
+
+    #[tokio::test]
+    async fn what_an_event_says_makes_no_refusal_of_the_member_longer_or_smaller_for_good() {
+        let (mut refusals, now) = (Refusals::default(), Instant::now());
+        refusals.note("fast", None, 5 * GIB, now);
+        refusals.note("fast", None, 5 * GIB, now);
+        refusals.note_event("fast", None, "theirs", 1, now);
+        assert_eq!(refusals.smallest("fast", None, now), Some(1));
+        assert_eq!(refusals.smallest("fast", None, now + FIRST), Some(5 * GIB));
+        assert_eq!(refusals.smallest("fast", None, now + FIRST * 2), None);
+        refusals.note_event("fast", None, "ours", GIB, now);
+        refusals.forget(now);
+        assert_eq!(refusals.smallest("fast", None, now), None);
     }
 
     #[tokio::test]

@@ -24,8 +24,18 @@ pub(super) struct NoCapacity {
     pub(super) reason: String,
     /// The node it is about, where it is about one.
     pub(super) node: Option<String>,
-    /// Whether the next volume of this size will meet the same.
-    pub(super) lasting: bool,
+    pub(super) by: Evidence,
+}
+
+/// Who says that there is no room.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Evidence {
+    /// The member's scheduler, of a claim that has gone: the next volume of this size will not meet the same.
+    Former,
+    /// The member's scheduler.
+    Scheduler,
+    /// An event, in the name of the member's provisioner.
+    Event,
 }
 
 impl Attempt {

@@ -1,7 +1,7 @@
 //! How a leaf claim comes to be bound: by the member itself, by a pod, by a node written on it, or by whoever comes.
 
 use super::{
-    attempt::{Attempt, NoCapacity},
+    attempt::{Attempt, Evidence, NoCapacity},
     volume_creation::VolumeCreation,
 };
 use domain::{
@@ -117,7 +117,7 @@ impl VolumeCreation<'_> {
     pub(super) async fn select(&self, row: &ClaimRow, attempt: &mut Attempt) -> Result<Option<NoCapacity>> {
         let reason = leaf::events::lack_of_room(self.leaf, &row.place.namespace, &row.uid).await;
         if let (Some(_), Some(node)) = (&reason, attempt.tried.last()) {
-            self.remember(&row.class, Some(node));
+            self.remember(&row.class, Some(node), Evidence::Event);
         }
         match (self.pick(attempt).await?, reason) {
             (Some(node), _) => {
@@ -125,7 +125,7 @@ impl VolumeCreation<'_> {
                 attempt.tried.push(node);
                 Ok(None)
             }
-            (None, Some(reason)) => Ok(Some(NoCapacity { reason, node: self.only_node(), lasting: true })),
+            (None, Some(reason)) => Ok(Some(NoCapacity { reason, node: self.only_node(), by: Evidence::Event })),
             (None, None) => Err(self.late().await),
         }
     }

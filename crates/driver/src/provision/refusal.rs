@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use super::{
     Provisioner,
     abandon::in_use,
-    attempt::{Attempt, NoCapacity},
+    attempt::{Attempt, Evidence, NoCapacity},
     delete,
     order::Order,
     volume_creation::VolumeCreation,
@@ -50,11 +50,11 @@ impl VolumeCreation<'_> {
             let has_node = pod.as_ref().is_some_and(|pod| pod.has_node);
             let reason = pod.and_then(|pod| pod.obstacle).unwrap_or_default();
             if reason.contains("did not have enough free storage") {
-                return Ok(Some(NoCapacity { reason, node, lasting: true }));
+                return Ok(Some(NoCapacity { reason, node, by: Evidence::Scheduler }));
             }
             if names_a_claim_that_is_gone(&reason) {
                 leaf::consumer::remove(self.leaf, &row.place.namespace, self.hash).await?;
-                let no_capacity = NoCapacity { reason, node: None, lasting: false };
+                let no_capacity = NoCapacity { reason, node: None, by: Evidence::Former };
                 return Ok(self.node_selected().then_some(no_capacity));
             }
             if has_node {
@@ -65,7 +65,7 @@ impl VolumeCreation<'_> {
             return Ok(None);
         };
         let sure = binder == Binder::Member || std::mem::replace(&mut attempt.suspected, true);
-        Ok(sure.then_some(NoCapacity { reason, node, lasting: true }))
+        Ok(sure.then_some(NoCapacity { reason, node, by: Evidence::Event }))
     }
 
     /// The member's scheduler gives a pod its node when all of its claims have their volumes. One that went by a claim which had the
@@ -84,8 +84,13 @@ impl VolumeCreation<'_> {
     }
 
     /// What is remembered for the capacity of this member.
-    pub(super) fn remember(&self, class: &str, node: Option<&str>) {
-        self.leaf.capacity.refuse(class, node, self.spec.request.required.max(1));
+    pub(super) fn remember(&self, class: &str, node: Option<&str>, by: Evidence) {
+        let (capacity, size) = (&self.leaf.capacity, self.spec.request.required.max(1));
+        match by {
+            Evidence::Former => {}
+            Evidence::Scheduler => capacity.refuse(class, node, size),
+            Evidence::Event => capacity.refuse_by_event(class, node, &self.place.namespace, size),
+        }
     }
 }
 
@@ -93,9 +98,7 @@ impl VolumeCreation<'_> {
 pub(super) async fn give_up(provisioner: &Provisioner, job: &VolumeCreation<'_>, no_capacity: NoCapacity) -> Error {
     match take_back(provisioner, job).await {
         Ok(class) => {
-            if no_capacity.lasting {
-                job.remember(&class, no_capacity.node.as_deref());
-            }
+            job.remember(&class, no_capacity.node.as_deref(), no_capacity.by);
             let refusal = format!("member {} has no room for it: {}", job.leaf.member, no_capacity.reason);
             if !job.deadline.caller_waits() {
                 job.leaf.capacity.keep_verdict(job.hash, &refusal);

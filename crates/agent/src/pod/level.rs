@@ -216,7 +216,8 @@ mod tests {
             "capabilities": {"add": ["NET_BIND_SERVICE"], "drop": ["ALL"]}, "seLinuxOptions": {"level": "s0"},
             "appArmorProfile": {"type": "RuntimeDefault"}}});
         let spec = json!({"hostNetwork": false, "containers": [container], "volumes": [{"name": "a", "emptyDir": {}}],
-            "tolerations": [{"key": "kosmos.io/node", "operator": "Exists"}],
+            "tolerations": [{"key": "kosmos.io/node", "operator": "Exists"},
+            {"key": "node-role.kubernetes.io/control-plane", "operator": "Exists"}],
             "securityContext": {"sysctls": [{"name": "net.ipv4.tcp_syncookies", "value": "1"}],
             "seccompProfile": {"type": "RuntimeDefault"}}});
         let annotations = json!({"container.apparmor.security.beta.kubernetes.io/c": "runtime/default"});

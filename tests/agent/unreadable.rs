@@ -59,6 +59,29 @@ fn config_map_that_was_written_at_a_time_nobody_reads_keeps_no_secret_in_a_membe
     });
 }
 
+/// An API server takes such a time and tells it by a year of five digits: nobody who lists the host's pods could read that list.
+#[test]
+fn time_that_would_hide_all_pods_of_the_host_is_not_told_of_one() {
+    story(1, async {
+        let world = standing(1).await;
+        world.run_pod("web", None);
+        until("it runs", || world.phase("web") == "Running").await;
+        let never = "9999-12-31T23:59:59-12:00";
+        let say = |pod: &mut Value| {
+            let ready = json!({"type": "Ready", "status": "True", "lastTransitionTime": never, "lastProbeTime": never});
+            let state = json!({"running": {"startedAt": never}});
+            let last = json!({"terminated": {"exitCode": 1, "startedAt": never, "finishedAt": never}});
+            let container = json!({"name": "c", "ready": true, "state": state, "lastState": last});
+            pod["status"] = json!({"phase": "Running", "message": "told", "startTime": never, "conditions": [ready],
+                "containerStatuses": [container]});
+        };
+        world.member.change("pods", SHOP, "web", say).unwrap();
+        until("the rest is told", || world.pod("web").unwrap()["status"]["message"] == "told").await;
+        let told = world.pod("web").unwrap()["status"].to_string();
+        assert!(told.contains("exitCode") && !told.contains("9999"), "{told}");
+    });
+}
+
 /// Whoever may write claims there can have them carry the labels of leaves.
 #[test]
 fn claim_that_was_written_at_a_time_nobody_reads_keeps_no_pod_of_its_namespace_away() {

@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::super::object::{items, short, text};
@@ -15,6 +16,8 @@ const LARGEST: usize = 64 << 10;
 const OF_LESS_USE: [&str; 5] = ["volumeMounts", "resources", "allocatedResources", "allocatedResourcesStatus", "user"];
 /// What the host counts against its quotas, also where it is more than the pod asks for; and where a container asks for it.
 const COUNTED: [(&str, &str); 2] = [("resources", "/resources"), ("allocatedResources", "/resources/requests")];
+/// Fields that hold a time.
+const TIMES: [&str; 4] = ["lastProbeTime", "lastTransitionTime", "startedAt", "finishedAt"];
 /// Of a pod: the host's own are among them, and that which says which copy it has.
 const MOST_CONDITIONS: usize = 32;
 
@@ -42,11 +45,21 @@ fn of_use(said: &Value) -> Option<Value> {
     })
 }
 
+/// A time as API servers tell it. They take others too, as the last second of the year 9999 in the west: that they tell by a year of five digits, which
+/// hardly anybody reads, nor any list of the host's pods that holds it.
+pub(super) fn is_time(said: &Value) -> bool {
+    said.as_str().is_some_and(|text| text.ends_with('Z') && text.parse::<Timestamp>().is_ok())
+}
+
 fn lines(said: &Value) -> Value {
+    let field = |(name, value): (&String, &Value)| {
+        let is_unread = TIMES.contains(&name.as_str()) && !is_time(value);
+        (name.clone(), if is_unread { Value::Null } else { lines(value) })
+    };
     match said {
         Value::String(said) => json!(line(said)),
         Value::Array(all) => all.iter().map(lines).collect(),
-        Value::Object(fields) => fields.iter().map(|(name, value)| (name.clone(), lines(value))).collect(),
+        Value::Object(fields) => fields.iter().map(field).collect(),
         other => other.clone(),
     }
 }
@@ -101,6 +114,18 @@ mod tests {
         assert!(message.starts_with("a \u{fffd}[2Jx") && message.len() == LONGEST, "{message}");
         assert_eq!(told["state"]["terminated"]["exitCode"], 1);
         assert_eq!(lines(&told), told, "it is told once");
+    }
+
+    #[test]
+    fn time_that_nobody_reads_is_not_told() {
+        let at = |time: &str| json!({"type": "Ready", "lastTransitionTime": time, "state": {"running": {"startedAt": time}}});
+        let usual = at("2026-01-01T00:00:00Z");
+        assert_eq!(told(&usual), Some(usual));
+        let without = json!({"type": "Ready", "lastTransitionTime": null, "state": {"running": {"startedAt": null}}});
+        for time in ["9999-12-31T23:59:59-12:00", "9999-12-31T23:59:59Z", "0000-01-01T00:00:00+12:00", "soon", ""] {
+            assert_eq!(told(&at(time)), Some(without.clone()), "{time}");
+        }
+        assert_eq!(told(&without), Some(without), "it is told once");
     }
 
     #[test]

@@ -87,6 +87,7 @@ fn said(pod: &Value, copy: &Value, field: &str) -> Option<Value> {
     let said = copy["status"].get(field)?;
     match OF_CONTAINERS.iter().find(|(statuses, _)| *statuses == field) {
         Some((_, containers)) => bounds::of_containers(pod, containers, said),
+        None if field == "startTime" && !bounds::is_time(said) => None,
         None => bounds::told(said),
     }
 }
@@ -216,6 +217,7 @@ mod tests {
     use super::*;
 
     const WHO: Source<'static> = Source { member: "m", networks: &PodNetworks::Any };
+    const SINCE: &str = "2026-01-01T00:00:00Z";
 
     fn pod() -> Value {
         let scheduled = json!({"type": SCHEDULED, "status": "True", "lastTransitionTime": "0"});
@@ -235,9 +237,9 @@ mod tests {
     fn copy() -> Value {
         let conditions = json!([
             {"type": SCHEDULED, "status": "True", "observedGeneration": 1},
-            {"type": "Ready", "status": "True", "lastTransitionTime": "1", "observedGeneration": 1},
+            {"type": "Ready", "status": "True", "lastTransitionTime": SINCE, "observedGeneration": 1},
         ]);
-        let containers = json!([{"name": "c", "state": {"running": {"startedAt": "1"}}, "ready": true}]);
+        let containers = json!([{"name": "c", "state": {"running": {"startedAt": SINCE}}, "ready": true}]);
         json!({"metadata": {"uid": "c"}, "status": {"phase": "Running", "podIP": "10.0.0.1", "qosClass": "Guaranteed",
             "conditions": conditions, "containerStatuses": containers}})
     }
@@ -253,7 +255,7 @@ mod tests {
         let types: Vec<&str> = conditions.iter().map(|one| text(one, "/type")).collect();
         assert_eq!(types, [SCHEDULED, "Ready", COPIED]);
         assert_eq!(conditions[0]["lastTransitionTime"], "0");
-        assert_eq!(conditions[1], json!({"type": "Ready", "status": "True", "lastTransitionTime": "1"}));
+        assert_eq!(conditions[1], json!({"type": "Ready", "status": "True", "lastTransitionTime": SINCE}));
         assert_eq!(text(&conditions[2], "/message"), "member m, pod c");
         assert_eq!(mirrored(&pod, &copy(), WHO, "3"), None);
     }

@@ -231,6 +231,28 @@ fn member_whose_networks_are_named_says_no_address_outside_of_them() {
     });
 }
 
+/// Kubernetes writes none of a Service's endpoints where one of them is such an address, and other members have pods of the Service too.
+#[test]
+fn address_that_leads_to_no_pod_is_told_of_none() {
+    story(1, async {
+        let world = with_pod().await;
+        let address = || world.pod("web").map(|pod| text(&pod, "/status/podIP").to_owned()).unwrap_or_default();
+        for said in ["127.0.0.1", "169.254.169.254", "10.9.9.9"] {
+            let says = |copy: &mut Value| {
+                copy["status"]["podIP"] = json!(said);
+                copy["status"]["podIPs"] = json!([{"ip": said}]);
+            };
+            world.member.change("pods", SHOP, "web", says).unwrap();
+            let (told, words) = if said == "10.9.9.9" { (said, "") } else { ("", said) };
+            until("it is told only where it can be one", || address() == told).await;
+            until("it says why", || {
+                world.says("web", if told.is_empty() { "AddressNotTold" } else { "Copied" }, words)
+            })
+            .await;
+        }
+    });
+}
+
 /// What a member says counts only while the node is there, and is not forgotten.
 #[test]
 fn what_a_copy_said_while_its_node_was_away_is_told_once_that_is_back() {

@@ -2,6 +2,7 @@
 //! before anything is made or removed, once more on what was read just now.
 
 mod account_tokens;
+mod address;
 mod allowance;
 mod bounds;
 mod change;

@@ -7,7 +7,7 @@ use super::{
         node::patch_of,
         object::{items, text},
     },
-    COPIED, bounds,
+    COPIED, address, bounds,
     ephemeral::{self, LIST},
     rejection::PodRejection,
 };
@@ -53,7 +53,7 @@ impl Source<'_> {
     fn disbelief(&self, copy: &Value) -> Option<String> {
         let others = items(copy, "/status/podIPs").map(|one| text(one, "/ip"));
         let mut said = copy["status"]["podIP"].as_str().into_iter().chain(others);
-        said.find_map(|address| self.networks.refusal(address))
+        said.find_map(|one| self.networks.refusal(one).or_else(|| address::refusal(one)))
     }
 }
 

@@ -82,6 +82,24 @@ fn time_that_would_hide_all_pods_of_the_host_is_not_told_of_one() {
     });
 }
 
+/// Where tenants may write the namespaces that are theirs.
+#[test]
+fn namespace_that_was_written_at_a_time_nobody_reads_keeps_no_secret_of_another_in_a_member() {
+    story(1, async {
+        let world = standing(1).await;
+        give_secrets(&world, "true");
+        run_with_secret(&world);
+        until("it runs", || world.phase("web") == "Running").await;
+        let mut metadata = written_in_9999(ATTIC);
+        metadata["labels"] = json!({"kosmos.csi.io/secrets": "true"});
+        metadata.as_object_mut().unwrap().remove("namespace");
+        world.host.create("namespaces", json!({"metadata": metadata})).unwrap();
+        sleep(Duration::from_mins(2)).await;
+        give_secrets(&world, "false");
+        until("nothing is left of it", || world.member.get("secrets", SHOP, "keys").is_none()).await;
+    });
+}
+
 /// Whoever may write claims there can have them carry the labels of leaves.
 #[test]
 fn claim_that_was_written_at_a_time_nobody_reads_keeps_no_pod_of_its_namespace_away() {

@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, sync::Arc, time::Duration};
 use kube::{Client, api::ListParams};
 use tokio::{sync::Mutex, time::Instant};
 
-use super::object;
+use super::object::{self, text};
 
 /// On a namespace of the host: its Secrets, and tokens of its accounts, may be given to members.
 pub(super) const OPEN: &str = "kosmos.csi.io/secrets";
@@ -30,9 +30,9 @@ impl OpenNamespaces {
         }
         let began = Instant::now();
         let wanted = ListParams::default().labels(&format!("{OPEN}=true"));
-        let found = object::namespaces(client).list_metadata(&wanted).await?;
+        let found = object::listed(client, &object::namespaces(client), &wanted, Some).await?;
         let open: Arc<BTreeSet<_>> =
-            Arc::new(found.items.into_iter().filter_map(|namespace| namespace.metadata.name).collect());
+            Arc::new(found.iter().map(|namespace| text(namespace, "/metadata/name").to_owned()).collect());
         *listed = Some((began, Arc::clone(&open)));
         Ok(open)
     }

@@ -10,7 +10,7 @@ use kube::{
 use serde_json::{Value, json};
 
 use crate::run::operator::objects::read;
-use cluster::with_causes;
+use cluster::{unmanaged::Unmanaged, with_causes};
 use domain::volume::{HostId, namespaces::Namespaces};
 use leaf::ownership;
 use operator::{
@@ -102,7 +102,8 @@ pub(super) async fn nothing_is_outside(
     let ours = ListParams::default().labels(&ownership::selector(&HostId(host.to_owned())));
     for (group, kind) in [("", "PersistentVolumeClaim"), ("snapshot.storage.k8s.io", "VolumeSnapshot")] {
         let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(group, "v1", kind));
-        let listed = match Api::<DynamicObject>::all_with(client.clone(), &resource).list_metadata(&ours).await {
+        let all = Api::<Unmanaged<DynamicObject>>::all_with(client.clone(), &resource);
+        let listed = match all.list(&ours).await {
             // A member without the kind.
             Err(kube::Error::Api(status)) if status.code == 404 && !group.is_empty() => continue,
             listed => listed.map_err(|error| anyhow!("list {kind}s of this host: {}", with_causes(&error)))?,

@@ -36,15 +36,24 @@ impl Conversations {
         Self { under_way: Mutex::default(), all }
     }
 
-    /// None where the namespace has as many as it leaves to all others.
+    /// Whether the namespace has fewer than it leaves to all others.
+    pub(super) fn has_room(&self, namespace: &str) -> bool {
+        self.lets_in(&self.lock(), namespace)
+    }
+
+    /// None where it has not.
     pub(super) fn begin(self: &Arc<Self>, namespace: &str) -> Option<Conversation> {
         let mut under_way = self.lock();
-        let there = under_way.get(namespace).copied().unwrap_or_default();
-        if there >= self.all.saturating_sub(under_way.values().sum()) {
+        if !self.lets_in(&under_way, namespace) {
             return None;
         }
-        under_way.insert(namespace.to_owned(), there + 1);
+        *under_way.entry(namespace.to_owned()).or_default() += 1;
         Some(Conversation { conversations: Arc::clone(self), namespace: namespace.to_owned() })
+    }
+
+    fn lets_in(&self, under_way: &HashMap<String, usize>, namespace: &str) -> bool {
+        let left = self.all.saturating_sub(under_way.values().sum());
+        under_way.get(namespace).copied().unwrap_or_default() < left
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<String, usize>> {
@@ -106,6 +115,7 @@ mod tests {
         };
         let greedy = begun("greedy");
         assert_eq!(greedy.len(), 128);
+        assert!(!conversations.has_room("greedy") && conversations.has_room("a"));
         let others: Vec<Vec<Conversation>> = ["a", "b", "c"].into_iter().map(begun).collect();
         assert_eq!(others.iter().map(Vec::len).collect::<Vec<_>>(), [64, 32, 16]);
         let last = conversations.begin("shop");

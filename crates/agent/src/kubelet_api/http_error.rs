@@ -1,6 +1,9 @@
 //! What the API server is told instead of an answer; it shows the text to the user.
 
-use http::{Response, StatusCode, header::CONTENT_TYPE};
+use http::{
+    HeaderValue, Response, StatusCode,
+    header::{CONNECTION, CONTENT_TYPE},
+};
 use kube::client::Body;
 
 use domain::error::Error;
@@ -31,7 +34,11 @@ impl HttpError {
     pub(super) fn into_response(self) -> Response<Body> {
         let mut response = Response::new(Body::from(format!("{}\n", self.message).into_bytes()));
         *response.status_mut() = self.code;
-        response.headers_mut().insert(CONTENT_TYPE, http::HeaderValue::from_static("text/plain; charset=utf-8"));
+        response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
+        // Who has too many connections is not to keep one more for his next request.
+        if self.code == StatusCode::TOO_MANY_REQUESTS {
+            response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+        }
         response
     }
 }
@@ -45,5 +52,19 @@ impl From<Error> for HttpError {
             _ => StatusCode::INTERNAL_SERVER_ERROR,
         };
         Self::new(code, error.to_string())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_has_too_many_under_way_is_told_and_his_connection_closed() {
+        let closes = |code| {
+            let answer = HttpError::new(code, "why").into_response();
+            answer.headers().get(CONNECTION).is_some_and(|value| value == "close")
+        };
+        assert!(closes(StatusCode::TOO_MANY_REQUESTS) && !closes(StatusCode::NOT_FOUND));
     }
 }

@@ -237,9 +237,14 @@ impl Server {
             )
         })?;
         check_method(&asked, &request)?;
+        let refused = || too_many(&asked.namespace);
+        // Before the host is asked: who begins again and again takes a place for as long as that takes.
+        if !guest.conversations.has_room(&asked.namespace) {
+            return Err(refused());
+        }
         // Logs are read; the others do something, whatever the method says.
         self.check_right(guest, if asked.what.upgrades() { "create" } else { "get" }, "proxy").await?;
-        let conversation = guest.conversations.begin(&asked.namespace).ok_or_else(|| too_many(&asked.namespace))?;
+        let conversation = guest.conversations.begin(&asked.namespace).ok_or_else(refused)?;
         let member = self.member_of(&asked).await?;
         let target = asked.target(request.uri().query().unwrap_or_default());
         tunnel::pass(&member.unbounded()?, request, &target, guest, conversation).await

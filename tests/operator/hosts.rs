@@ -105,6 +105,25 @@ fn adopted(clusters: &Clusters, namespace: &str) -> Value {
         .map_or(Value::Null, |map| map["metadata"]["annotations"].clone())
 }
 
+/// Whoever may write a claim may have it say when it was written. Kubernetes takes times that hardly anybody else does.
+#[tokio::test]
+async fn claim_that_was_written_at_a_time_nobody_reads_keeps_no_backup_and_no_list_from_being_made() {
+    let clusters = Clusters::new(1);
+    clusters.host.create("namespaces", json!({"metadata": {"name": "shop"}})).unwrap();
+    clusters.host.create(CLASSES, json!({"metadata": {"name": "kosmos"}, "provisioner": DRIVER})).unwrap();
+    clusters.join().await;
+    bind(&clusters, "db", "Delete");
+    let written = json!([{"manager": "m", "operation": "Update", "apiVersion": "v1", "time": "9999-12-31T23:59:59Z",
+        "fieldsType": "FieldsV1", "fieldsV1": {"f:spec": {}}}]);
+    let spec = json!({"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}});
+    let metadata = json!({"namespace": "shop", "name": "theirs", "managedFields": written});
+    clusters.host.create(CLAIMS, json!({"metadata": metadata, "spec": spec})).unwrap();
+    let told = clusters.does("host backup --output=$backup").await;
+    assert!(told.contains("Volumes: 1"), "{told}");
+    let told = clusters.does("get volumes").await;
+    assert!(told.contains("db"), "{told}");
+}
+
 #[tokio::test]
 async fn claims_of_a_lost_host_are_made_for_their_volumes_in_another_cluster_and_nothing_twice() {
     let (clusters, former) = lost().await;

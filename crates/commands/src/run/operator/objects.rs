@@ -8,7 +8,7 @@ use kube::{
 };
 use serde_json::{Value, json};
 
-use cluster::with_causes;
+use cluster::{unmanaged::Unmanaged, with_causes};
 use operator::objects::{MANAGER, ObjectStep, is_ours, marked, newer_maker, step, title, word};
 
 const POLICIES: &str = "admissionregistration.k8s.io/v1";
@@ -84,7 +84,7 @@ pub(super) async fn list(
 ) -> anyhow::Result<Vec<Value>> {
     let resource = resource(version, kind);
     let told = |error: kube::Error| anyhow!("list {}: {}", resource.plural, with_causes(&error));
-    let api = Api::<DynamicObject>::all_with(client.clone(), &resource);
+    let api = Api::<Unmanaged<DynamicObject>>::all_with(client.clone(), &resource);
     let (mut all, mut wanted) = (Vec::new(), ListParams::default().limit(PAGE));
     loop {
         let page = api.list(&wanted).await.map_err(told)?;
@@ -92,7 +92,6 @@ pub(super) async fn list(
             let mut item = serde_json::to_value(item).context("an object cannot be read")?;
             (item["apiVersion"], item["kind"]) = (json!(version), json!(kind));
             if is_wanted(&item) {
-                item["metadata"].as_object_mut().map(|metadata| metadata.remove("managedFields"));
                 all.push(item);
             }
         }

@@ -9,7 +9,7 @@ use kube::{
 };
 use serde_json::Value;
 
-use cluster::with_causes;
+use cluster::{unmanaged::Unmanaged, with_causes};
 use host::Host;
 use operator::bundle::{Bundle, Kind, OF_HOST, Ours};
 
@@ -49,7 +49,7 @@ pub(super) async fn take(
 ) -> Taken {
     let resource =
         ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk(kind.group, kind.version, kind.kind), kind.plural);
-    let api: Api<DynamicObject> = match namespace {
+    let api: Api<Unmanaged<DynamicObject>> = match namespace {
         Some(namespace) => Api::namespaced_with(client.clone(), namespace, &resource),
         None => Api::all_with(client.clone(), &resource),
     };

@@ -3,7 +3,10 @@
 
 use std::{io, sync::Arc, time::Duration};
 
-use http::{HeaderMap, HeaderName, Request, Response, StatusCode, header::UPGRADE};
+use http::{
+    HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode,
+    header::{SEC_WEBSOCKET_PROTOCOL, UPGRADE},
+};
 use hyper::{body::Incoming, upgrade::OnUpgrade};
 use hyper_util::rt::TokioIo;
 use kube::{Client, client::Body};
@@ -39,6 +42,8 @@ const FROM_MEMBER: &[&str] = &[
     "sec-websocket-protocol",
     STREAM_PROTOCOL,
 ];
+/// As such a protocol, a caller over a WebSocket may show his token to the host's API server, which takes it out only where it goes by it.
+const TOKEN: &str = "base64url.bearer.authorization.k8s.io.";
 const STREAM_PROTOCOL: &str = "x-stream-protocol-version";
 /// With an answer that stays one.
 const OF_ANSWER: &[&str] = &["content-type"];
@@ -63,6 +68,7 @@ pub(super) async fn pass(
     let mut asked = Request::builder().method(request.method()).uri(target);
     if let (Some(headers), true) = (asked.headers_mut(), upgrades) {
         pass_headers(TO_MEMBER, request.headers(), headers);
+        leave_out_tokens(headers);
     }
     let asked = asked.body(nothing()).map_err(|error| HttpError::bad_request(&error.to_string()))?;
     let mut answer = client.send(asked).await.map_err(|error| HttpError::unreachable(&with_causes(&error)))?;
@@ -96,6 +102,16 @@ fn pass_headers(which: &[&'static str], from: &HeaderMap, to: &mut HeaderMap) {
             to.append(HeaderName::from_static(name), value.clone());
         }
     }
+}
+
+fn leave_out_tokens(headers: &mut HeaderMap) {
+    let spoken = headers.get_all(SEC_WEBSOCKET_PROTOCOL).iter().filter_map(|value| value.to_str().ok());
+    let spoken = spoken.flat_map(|value| value.split(',')).map(str::trim).filter(|one| !one.starts_with(TOKEN));
+    let spoken = spoken.collect::<Vec<_>>().join(", ");
+    match HeaderValue::from_str(&spoken) {
+        Ok(spoken) if !spoken.is_empty() => headers.insert(SEC_WEBSOCKET_PROTOCOL, spoken),
+        _ => headers.remove(SEC_WEBSOCKET_PROTOCOL),
+    };
 }
 
 /// Both connections end as soon as one of them does: whoever is left has nobody to talk to.
@@ -151,6 +167,27 @@ mod tests {
     use tokio::{io::duplex, time::Instant};
 
     use super::*;
+
+    #[test]
+    fn token_that_is_shown_as_a_protocol_goes_to_no_member() {
+        let passed = |told: &[&'static str]| {
+            let values = told.iter().map(|value| (SEC_WEBSOCKET_PROTOCOL, HeaderValue::from_static(value)));
+            let (from, mut to) = (values.collect::<HeaderMap>(), HeaderMap::new());
+            pass_headers(TO_MEMBER, &from, &mut to);
+            leave_out_tokens(&mut to);
+            to.get(SEC_WEBSOCKET_PROTOCOL).map(|value| value.to_str().unwrap().to_owned())
+        };
+        let token = "base64url.bearer.authorization.k8s.io.Y2FuYXJ5";
+        assert_eq!(
+            passed(&["v5.channel.k8s.io, v4.channel.k8s.io"]).as_deref(),
+            Some("v5.channel.k8s.io, v4.channel.k8s.io")
+        );
+        assert_eq!(
+            passed(&["base64url.bearer.authorization.k8s.io.Y2FuYXJ5,v5.channel.k8s.io"]).as_deref(),
+            Some("v5.channel.k8s.io")
+        );
+        assert_eq!((passed(&[token]), passed(&[])), (None, None));
+    }
 
     #[tokio::test(start_paused = true)]
     async fn conversation_ends_by_hours_of_silence_and_with_whoever_leaves() {

@@ -176,7 +176,9 @@ impl Machines<'_> {
         let all = all.map_err(|error| self.outcome("list", &kind, "", &error))?;
         let machine = |object: DynamicObject| Machine { name: object.name_any(), object: Some(object), instance: None };
         let machines = all.items.into_iter().map(Unmanaged::into_object).map(machine);
-        let having = machines.filter(|machine| self.disk(machine, disk) != Disk::default());
+        // That one does not run says nothing of the disk.
+        let has_it = |machine: &Machine| Disk { trouble: None, ..self.disk(machine, disk) } != Disk::default();
+        let having = machines.filter(has_it);
         Ok(having.map(|machine| machine.name).collect())
     }
 

@@ -121,13 +121,12 @@ impl Nodes {
             let name = text(&guest, "/metadata/name").to_owned();
             let node = (mode == NodeMode::Node).then(|| name.clone());
             let virtual_node = VirtualNodeId { member: member.to_owned(), node };
-            let ended = self.converge(&virtual_node, &name, state, None).await;
+            let ended = self.converge(&virtual_node, &name, state, None, self.view.node_with_csi_node(&name)).await;
             told(&name, ended.map(drop));
         }
         for virtual_node in &virtual_nodes {
             let name = virtual_node.name();
-            let ended = self.keep(virtual_node, &name, state, kubelet_api).await;
-            told(&name, ended);
+            told(&name, self.keep(virtual_node, &name, state, kubelet_api).await);
         }
         for node in self.view.nodes.of(member) {
             let Some(virtual_node) =
@@ -187,7 +186,8 @@ impl Nodes {
         if self.settled.get(name).is_some_and(|settled| settled.is(&seen)) {
             return Ok(());
         }
-        let node = self.converge(virtual_node, name, state, Some(&seen.found.architecture)).await?;
+        let told_last = (seen.node.clone(), seen.csi_node.clone());
+        let node = self.converge(virtual_node, name, state, Some(&seen.found.architecture), told_last).await?;
         let Some(node) = node else { return Ok(()) };
         if !self.say(&node, &seen.health, Some(&seen.found)).await? && seen.is_of(&node) {
             self.settled.insert(name.to_owned(), seen);
@@ -222,20 +222,20 @@ impl Nodes {
     }
 
     /// Takes steps until the Node is as it should be. The Node then; none where it is not ours, or goes away. `architecture`: none for a
-    /// node of clustertree, to which only what it lacks is added.
+    /// node of clustertree, to which only what it lacks is added. Node and CSINode are those that the watches told last, as its caller has seen them.
     async fn converge(
         &mut self,
         virtual_node: &VirtualNodeId,
         name: &str,
         state: &MemberState<'_>,
         architecture: Option<&str>,
+        (node, csi_node): (Option<Arc<Value>>, Option<Arc<Value>>),
     ) -> kube::Result<Option<Arc<Value>>> {
         let decide = |node: Option<&Value>, csi_node: Option<&Value>| match (architecture, node) {
             (Some(architecture), node) => plan::step(virtual_node, architecture, node, csi_node),
             (None, Some(node)) => plan::guest_step(virtual_node, node, csi_node),
             (None, None) => NodeStep::Wait,
         };
-        let (node, csi_node) = self.view.node_with_csi_node(name);
         if decide(node.as_deref(), csi_node.as_deref()) == NodeStep::Done {
             return Ok(node);
         }

@@ -11,6 +11,7 @@ use crate::{
     caller::{Change, Script},
     fixture,
     reclaim::{CLAIM, SETTLED, bench, provisioned, until},
+    shared::has_alias,
     virtual_time,
 };
 
@@ -87,5 +88,19 @@ fn member_that_was_forgotten_and_joins_again_is_forgotten_no_more() {
         let record = || bench.host.get("configmaps", NAMESPACE, RECORD).unwrap();
         until(&bench, SETTLED, "it is recorded", || record()["data"].get(MEMBER).is_some()).await;
         assert!(record()["metadata"]["annotations"].get("kosmos.csi.io/forgotten").is_none(), "{}", record());
+    });
+}
+
+/// Which is on no record, before as after.
+#[test]
+fn second_name_of_a_member_that_was_forgotten_and_joins_again_is_forgotten_no_more() {
+    virtual_time::run(1, async {
+        let bench = bench().await;
+        forget(&bench, "alias");
+        has_alias(&bench).await;
+        let record = || bench.host.get("configmaps", NAMESPACE, RECORD).unwrap();
+        let is_known = || record()["metadata"]["annotations"].get("kosmos.csi.io/forgotten").is_none();
+        until(&bench, SETTLED, "it is forgotten no more", is_known).await;
+        assert!(record()["data"].get("alias").is_none(), "{}", record());
     });
 }

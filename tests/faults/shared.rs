@@ -153,7 +153,7 @@ fn removal_for_one_volume_waits_for_the_other_one_also_where_the_member_lets_nob
     }
 }
 
-async fn has_alias(bench: &Bench) {
+pub async fn has_alias(bench: &Bench) {
     let mut alias = fixture::kubeconfig("m0");
     for path in ["/metadata/name", "/metadata/labels/kosmos.csi.io~1member"] {
         *alias.pointer_mut(path).unwrap() = json!("alias");

@@ -10,7 +10,7 @@ use kube::{
     Api, Client, ResourceExt,
     api::{ObjectMeta, Patch, PatchParams, PostParams},
 };
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::{Host, outcome, unread};
 use domain::error::{Error, Result};
@@ -178,15 +178,28 @@ async fn add_pins(host: &Host, map: &ConfigMap, added: &BTreeMap<String, String>
         "metadata": {"resourceVersion": map.metadata.resource_version},
         "data": added,
     });
-    let mut names = forgotten(map);
-    let known = names.len();
-    names.retain(|name| !added.contains_key(*name));
-    if names.len() < known {
-        change["metadata"]["annotations"] = json!({FORGOTTEN: written(&names)});
+    if let Some(annotations) = without(map, |name| added.contains_key(name)) {
+        change["metadata"]["annotations"] = annotations;
     }
     let patched = config_maps(host).patch(CONFIG_MAP, &PatchParams::default(), &Patch::Merge(change)).await;
     // Each of those that are new together is told of it: with the others' names it would be something else each time.
     patched.map(drop).map_err(|error| outcome("record which cluster each new member is", &error))
+}
+
+/// Those have joined again, and are on the record by another name.
+async fn note_back(host: &Host, map: &ConfigMap, names: &BTreeSet<String>) -> Result<()> {
+    let Some(annotations) = without(map, |name| names.contains(name)) else { return Ok(()) };
+    let change = json!({"metadata": {"resourceVersion": map.metadata.resource_version, "annotations": annotations}});
+    let noted = config_maps(host).patch_metadata(CONFIG_MAP, &PatchParams::default(), &Patch::Merge(change)).await;
+    noted.map(drop).map_err(|error| outcome("record who is forgotten no more", &error))
+}
+
+/// The note of who is forgotten without those who have joined again; none where none of them is in it.
+fn without(map: &ConfigMap, has_joined: impl Fn(&str) -> bool) -> Option<Value> {
+    let mut names = forgotten(map);
+    let known = names.len();
+    names.retain(|name| !has_joined(name));
+    (names.len() < known).then(|| json!({FORGOTTEN: written(&names)}))
 }
 
 async fn create_pins(host: &Host, pins: BTreeMap<String, String>) -> Result<()> {

@@ -2,7 +2,7 @@
 //! written into it together.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     sync::{Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
@@ -12,7 +12,7 @@ use tokio::{
     time::{Instant, sleep_until, timeout},
 };
 
-use super::{Pin, TRIES, compare, read_pins, write_pins};
+use super::{Pin, TRIES, compare, forgotten, note_back, read_pins, write_pins};
 use crate::{Host, PATIENCE};
 use domain::error::{Error, Result};
 
@@ -102,6 +102,15 @@ impl Pinning {
         let map = in_time(read_pins(&self.host)).await?;
         let none = BTreeMap::new();
         let pins = map.as_ref().and_then(|map| map.data.as_ref()).unwrap_or(&none);
+        // A second name of a member is on no record, and may have been forgotten before.
+        if let Some(map) = &map {
+            let names = forgotten(map);
+            let is_second =
+                |one: &Question| matches!(compare(pins, &one.name, &one.identity), Some(Pin::SameAs { .. }));
+            let back = questions.iter().filter(|one| names.contains(&*one.name) && is_second(one));
+            let back: BTreeSet<String> = back.map(|one| one.name.clone()).collect();
+            in_time(note_back(&self.host, map, &back)).await?;
+        }
         for question in std::mem::take(questions) {
             match compare(pins, &question.name, &question.identity) {
                 Some(pin) => question.answer(Ok(pin)),

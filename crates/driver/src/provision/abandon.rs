@@ -76,7 +76,7 @@ pub(super) async fn clear(
     }
     let had_volume = row.claim.as_ref().is_some_and(ClaimRow::had_volume);
     let kept = leaf.rows.left(hash);
-    is_known(leaf)?;
+    is_known(leaf, hash)?;
     let mut volumes = row.volume.iter().chain(&kept).map(VolumeRow::observed);
     if let (None, Some(volume)) = (&row.claim, volumes.find(|volume| volume.retained && !volume.by_hand)) {
         return Err(Error::InProgress(format!(
@@ -107,9 +107,9 @@ pub(super) async fn is_listed(leaf: &MemberClient, deadline: &Deadline) -> Resul
 }
 
 /// To be asked after a look, and at once: what is known of a member that says too much is forgotten at any moment, and then nothing is seen
-/// of what is there.
-pub(super) fn is_known(leaf: &MemberClient) -> Result<()> {
-    if leaf.rows.synced() { Ok(()) } else { Err(untold(leaf)) }
+/// of what is there. Nor is what is there of the volume, and cannot be read.
+pub(super) fn is_known(leaf: &MemberClient, hash: VolumeHash) -> Result<()> {
+    if leaf.rows.synced() && !leaf.rows.has_unread(hash) { Ok(()) } else { Err(untold(leaf)) }
 }
 
 fn untold(leaf: &MemberClient) -> Error {

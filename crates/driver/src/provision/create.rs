@@ -176,7 +176,7 @@ async fn settle(provisioner: &Provisioner, job: &VolumeCreation<'_>) -> Result<V
 async fn never_had(provisioner: &Provisioner, job: &VolumeCreation<'_>) -> Result<()> {
     let is_anothers = kept::give_back(job).await?;
     let left = kept::left_of(job);
-    abandon::is_known(job.leaf)?;
+    abandon::is_known(job.leaf, job.hash)?;
     let first = job.owner.is_some_and(|owner| owner.member.is_none());
     if left.is_empty() && first {
         return Ok(());

@@ -56,6 +56,11 @@ impl<W: PartialEq + Default> Unread<W> {
         self.before.clear();
     }
 
+    /// Whether this one is among them; with no name, one of which only the next list tells what it is called.
+    pub fn has(&self, object: &str) -> bool {
+        self.objects.contains_key(object)
+    }
+
     pub fn is_empty(&self) -> bool {
         self.objects.is_empty()
     }

@@ -180,6 +180,11 @@ impl HostVolumes {
         self.lock().unread.put(name, (), field)
     }
 
+    /// One cannot be read of which only a list tells which it is: by a watch nobody learns that it has been mended.
+    fn awaits_list(&self) -> bool {
+        self.lock().unread.has("")
+    }
+
     /// This one can be read.
     fn put_readable(&self, name: &str) {
         self.lock().unread.remove(name);

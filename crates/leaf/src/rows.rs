@@ -134,6 +134,11 @@ impl Rows {
         table.unread[kind as usize].put(object, whose, field)
     }
 
+    /// Something cannot be read of which only a list tells what it is: by a watch nobody learns that it has been mended.
+    pub fn awaits_list(&self, kind: Kind) -> bool {
+        self.lock().unread[kind as usize].has("")
+    }
+
     /// This one can be read.
     pub fn put_readable(&self, kind: Kind, object: impl FnOnce() -> String) {
         let mut table = self.lock();

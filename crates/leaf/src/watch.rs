@@ -207,6 +207,7 @@ impl Watched<'_> {
             is_cut = is_early || is_cut && version == before;
             match ended {
                 Ok(Ended::Lost) => return None,
+                Ok(Ended::Over) if self.cluster.rows.awaits_list(self.kind) => return None,
                 Ok(Ended::TooMuch(reason)) => return Some(reason),
                 Ok(Ended::Over) => pauses = self::pauses().build(),
                 // A right that is missing now: a list will say whether it still is.

@@ -130,6 +130,7 @@ async fn hold(host: &Host, volumes: &HostVolumes, mut version: String, leads: &m
         }
         match ended {
             Ok(Ended::Lost) => return,
+            Ok(Ended::Over) if volumes.awaits_list() => return,
             Ok(Ended::Over) => {}
             Err(error) => {
                 tracing::debug!(error = with_causes(&error), "the host's volumes cannot be watched");

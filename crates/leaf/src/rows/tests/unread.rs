@@ -49,3 +49,16 @@ fn claim_that_does_not_say_whose_it_is_may_be_anybodys() {
     rows.complete(Kind::Claims);
     assert!(rows.row(hash()).is_none() && rows.has_told(hash()), "the next list could be read");
 }
+
+/// As a watch meets it.
+#[test]
+fn what_is_called_nothing_is_told_apart_by_the_next_list_alone() {
+    let rows = listed(Some(hash()));
+    assert!(!rows.awaits_list(Kind::Claims));
+    rows.put_unread(Kind::Claims, "", None, String::new());
+    rows.put_readable(Kind::Claims, || "shop/db".to_owned());
+    assert!(rows.awaits_list(Kind::Claims) && !rows.has_told(another()));
+    rows.begin(Kind::Claims);
+    rows.complete(Kind::Claims);
+    assert!(!rows.awaits_list(Kind::Claims) && rows.has_told(another()));
+}

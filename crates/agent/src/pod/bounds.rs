@@ -16,6 +16,8 @@ const LARGEST: usize = 64 << 10;
 const OF_LESS_USE: [&str; 5] = ["volumeMounts", "resources", "allocatedResources", "allocatedResourcesStatus", "user"];
 /// What the host counts against its quotas, also where it is more than the pod asks for; and where a container asks for it.
 const COUNTED: [(&str, &str); 2] = [("resources", "/resources"), ("allocatedResources", "/resources/requests")];
+const STATUSES: [&str; 3] =
+    ["/status/containerStatuses", "/status/initContainerStatuses", "/status/ephemeralContainerStatuses"];
 /// Fields that hold a time.
 const TIMES: [&str; 4] = ["lastProbeTime", "lastTransitionTime", "startedAt", "finishedAt"];
 /// Of a pod: the host's own are among them, and that which says which copy it has.
@@ -67,16 +69,20 @@ fn lines(said: &Value) -> Value {
 /// What the host is told of the containers that a pod has in this list, of each once; none where nothing is said, or too much.
 pub(super) fn of_containers(pod: &Value, list: &str, said: &Value) -> Option<Value> {
     let mut open: BTreeMap<&str, &Value> = items(pod, list).map(|one| (text(one, "/name"), one)).collect();
-    let told = |one: &Value| Some(as_asked(one, open.remove(text(one, "/name"))?));
+    let told = |one: &Value| Some(as_asked(pod, one, open.remove(text(one, "/name"))?));
     let all: Vec<Value> = items(said, "").filter_map(told).collect();
     if all.is_empty() { None } else { of_use(&Value::Array(all)) }
 }
 
-/// What is said of a container, with what it takes only where that is what it asks for.
-fn as_asked(said: &Value, container: &Value) -> Value {
+/// What is said of a container, with what it takes only where that is what it asks for, or what the host was told before: no copy is resized with
+/// its pod, and one that takes more than its pod now asks for goes on being counted.
+fn as_asked(pod: &Value, said: &Value, container: &Value) -> Value {
+    let before = STATUSES.into_iter().flat_map(|list| items(pod, list)).find(|one| one["name"] == container["name"]);
     let mut told = said.clone();
     for (field, asked) in COUNTED {
-        if told.get(field) != container.pointer(asked) {
+        let takes = told.get(field);
+        let is_known = before.is_some_and(|before| before.get(field) == takes);
+        if takes != container.pointer(asked) && !is_known {
             told.as_object_mut().map(|fields| fields.remove(field));
         }
     }
@@ -181,6 +187,18 @@ mod tests {
         for lie in [status("c", &much, &much["requests"]), status("c", &none, &none), status("d", &much, &much)] {
             assert_eq!(told(&lie), json!({"name": lie["name"], "ready": true}));
         }
+    }
+
+    /// Its copy is not made smaller: else a user would have one after the other for the quota of the smallest.
+    #[test]
+    fn container_whose_pod_asks_for_less_than_before_goes_on_being_told_with_what_it_takes() {
+        let asks = |cpu: &str| json!({"requests": {"cpu": cpu}});
+        let status = |cpu: &str| json!({"name": "c", "resources": asks(cpu), "allocatedResources": {"cpu": cpu}});
+        let pod = json!({"spec": {"containers": [{"name": "c", "resources": asks("10m")}]},
+            "status": {"containerStatuses": [status("4")]}});
+        let told = |cpu: &str| of_containers(&pod, "/spec/containers", &json!([status(cpu)])).unwrap()[0].clone();
+        assert_eq!((told("4"), told("10m")), (status("4"), status("10m")));
+        assert_eq!(told("8"), json!({"name": "c"}));
     }
 
     #[test]

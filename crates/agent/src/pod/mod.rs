@@ -15,6 +15,7 @@ mod ending;
 mod ephemeral;
 mod events;
 mod former;
+mod generation;
 mod given;
 mod hold;
 mod in_use;

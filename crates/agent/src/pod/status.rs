@@ -9,6 +9,7 @@ use super::{
     },
     COPIED, address, bounds,
     ephemeral::{self, LIST},
+    generation::{self, OBSERVED},
     rejection::PodRejection,
 };
 use member::policy::PodNetworks;
@@ -75,9 +76,15 @@ pub(super) fn mirrored(pod: &Value, copy: &Value, who: Source<'_>, now: &str) ->
     if let Some(said) = debugging.filter(|said| pod["status"].get(EPHEMERAL) != Some(said)) {
         status.insert(EPHEMERAL.to_owned(), said);
     }
-    let conditions = conditions(pod, copy, &copied(copy, who.member, disbelief), now);
+    let copied = copied(copy, who.member, disbelief);
+    let conditions_at = |generation| conditions(pod, copy, &copied, generation, now);
+    let conditions = conditions_at(None);
     if pod["status"].get("conditions") != Some(&conditions) {
         status.insert("conditions".to_owned(), conditions);
+    }
+    if let Some(generation) = generation::to_tell(pod, copy, !status.is_empty()) {
+        status.insert(OBSERVED.to_owned(), generation.clone());
+        status.insert("conditions".to_owned(), conditions_at(Some(generation)));
     }
     (!status.is_empty()).then(|| patch_of(pod, json!({"status": status})))
 }
@@ -143,18 +150,23 @@ fn ended(container: &Value, now: &str) -> Value {
     container
 }
 
-/// The copy's conditions, but for what the host knows better, and what only the host says.
-fn conditions(pod: &Value, copy: &Value, copied: &PodRejection, now: &str) -> Value {
+/// The copy's conditions, but for what the host knows better, and what only the host says. `generation`: of the pod, that they are of.
+fn conditions(pod: &Value, copy: &Value, copied: &PodRejection, generation: Option<&Value>, now: &str) -> Value {
     let is_told = |one: &&Value| one["type"] != SCHEDULED && one["type"] != COPIED && !is_gate(pod, &one["type"]);
     let mut told = bounds::conditions(pod, items(copy, "/status/conditions").filter(is_told));
     for one in &mut told {
         // It counts the copy's changes.
-        one.as_object_mut().map(|fields| fields.remove("observedGeneration"));
+        one.as_object_mut().map(|fields| fields.remove(OBSERVED));
         if one["type"] == "Ready" && one["status"] == "True" && !gates_are_open(pod) {
             *one = condition(pod, "Ready", false, "ReadinessGatesNotReady", "a readiness gate is closed", now);
         }
     }
     told.push(condition(pod, COPIED, true, copied.reason, &copied.message, now));
+    if let Some(generation) = generation {
+        for one in &mut told {
+            one[OBSERVED] = generation.clone();
+        }
+    }
     with(pod, told)
 }
 
@@ -190,7 +202,7 @@ pub(super) fn with(pod: &Value, mut new: Vec<Value>) -> Value {
     let mut list: Vec<Value> = Vec::new();
     for one in items(pod, "/status/conditions") {
         match new.iter().position(|newer| newer["type"] == one["type"]) {
-            Some(place) => list.push(new.swap_remove(place)),
+            Some(place) => list.push(generation::kept(new.swap_remove(place), one)),
             None => list.push(one.clone()),
         }
     }

@@ -297,8 +297,8 @@ impl Nodes {
     /// One look at a Node that is to go: closed first, and removed once no pod is bound to it.
     pub(super) async fn retire(&mut self, node: &Value, health: Health) {
         let name = text(node, "/metadata/name").to_owned();
-        let ended = self.try_retire(node, &name, &health).await;
-        told(&name, ended);
+        self.settled.remove(&name);
+        told(&name, self.try_retire(node, &name, &health).await);
     }
 
     async fn try_retire(&mut self, node: &Value, name: &str, health: &Health) -> kube::Result<()> {

@@ -140,6 +140,8 @@ fn authority_that_a_copy_has_by_its_former_name_follows_the_hosts_until_that_cop
         world.host.change("configmaps", SHOP, root, |map| map["data"] = json!({"a": "new"})).unwrap();
         let has = |name: &str| world.member.get("configmaps", SHOP, name).map(|map| map["data"]["a"].clone());
         until("both follow", || [own.as_str(), former].iter().all(|name| has(name) == Some(json!("new")))).await;
+        world.member.delete("configmaps", SHOP, former).unwrap();
+        until("it is there again where somebody has deleted it", || has(former) == Some(json!("new"))).await;
         world.host.delete("pods", SHOP, "web").unwrap();
         sleep(Duration::from_mins(5)).await;
         assert_eq!((has(former), has(&own)), (None, Some(json!("new"))));

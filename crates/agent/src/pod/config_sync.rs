@@ -62,11 +62,14 @@ impl Pods<'_> {
         }
         let mut kept = Synced { secrets: open, left_out: Vec::new() };
         for (name, needed) in in_copy(pod, open, &self.host.id.0) {
+            let refused = refused_name((name.0, &name.1), &self.host.id.0);
             // No member is given it: a kubelet runs a pod without what is optional and not there.
-            let is_not_there = !needed && refused_name((name.0, &name.1), &self.host.id.0).is_some();
-            if is_not_there || name.0 == Kind::Secret && !open {
+            if !needed && refused.is_some() || name.0 == Kind::Secret && !open {
                 kept.left_out.push(name);
                 continue;
+            }
+            if let Some(why) = refused {
+                return Ok(Err(why));
             }
             match self.sync_one(&name, namespace, None).await? {
                 Ok(true) => {}
@@ -101,6 +104,7 @@ impl Pods<'_> {
     ) -> kube::Result<Result<bool, PodRejection>> {
         // What was given under such a name before that was refused, copies that run have still.
         if there.is_none()
+            && name != FORMER_ROOT_CA
             && let Some(why) = refused_name((*kind, name), &self.host.id.0)
         {
             return Ok(Err(why));

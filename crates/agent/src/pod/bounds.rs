@@ -7,6 +7,7 @@ use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::super::object::{items, short, text};
+use domain::printable::printable;
 
 /// Of one text, in bytes: a kubelet takes no longer message of a container.
 const LONGEST: usize = 4 << 10;
@@ -56,7 +57,12 @@ pub(super) fn is_time(said: &Value) -> bool {
 fn lines(said: &Value) -> Value {
     let field = |(name, value): (&String, &Value)| {
         let is_unread = TIMES.contains(&name.as_str()) && !is_time(value);
-        (name.clone(), if is_unread { Value::Null } else { lines(value) })
+        let told = match name.as_str() {
+            _ if is_unread => Value::Null,
+            "terminated" => last_words(value),
+            _ => lines(value),
+        };
+        (name.clone(), told)
     };
     match said {
         Value::String(said) => json!(line(said)),
@@ -64,6 +70,17 @@ fn lines(said: &Value) -> Value {
         Value::Object(fields) => fields.iter().map(field).collect(),
         other => other.clone(),
     }
+}
+
+/// Of a container that has ended: its message may have several lines, as its programmer wrote them.
+fn last_words(said: &Value) -> Value {
+    let mut told = lines(said);
+    if let Some(message) = said["message"].as_str() {
+        let mut message = printable(message).into_owned();
+        message.truncate(message.floor_char_boundary(LONGEST));
+        told["message"] = json!(message);
+    }
+    told
 }
 
 /// What the host is told of the containers that a pod has in this list, of each once; none where nothing is said, or too much.
@@ -112,12 +129,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn texts_are_short_lines_that_steer_no_terminal() {
-        let said =
-            json!({"state": {"terminated": {"exitCode": 1, "message": format!("a\n\u{1b}[2J{}", "x".repeat(9000))}}});
-        let told = told(&said).unwrap();
-        let message = text(&told, "/state/terminated/message");
-        assert!(message.starts_with("a \u{fffd}[2Jx") && message.len() == LONGEST, "{message}");
+    fn texts_are_short_lines_that_steer_no_terminal_but_for_last_words_which_may_have_several() {
+        let long = format!("a\n\u{1b}[2J{}", "x".repeat(9000));
+        let said = json!({"waiting": {"message": long}, "terminated": {"exitCode": 1, "message": long}});
+        let told = told(&json!({"state": said})).unwrap();
+        for (message, begin) in [("waiting", "a \u{fffd}[2Jx"), ("terminated", "a\n\u{fffd}[2Jx")] {
+            let message = text(&told, &format!("/state/{message}/message"));
+            assert!(message.starts_with(begin) && message.len() == LONGEST, "{message}");
+        }
         assert_eq!(told["state"]["terminated"]["exitCode"], 1);
         assert_eq!(lines(&told), told, "it is told once");
     }

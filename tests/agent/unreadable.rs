@@ -37,6 +37,14 @@ fn pod_that_was_written_at_a_time_nobody_reads_hides_no_other_in_host_or_member(
     }
 }
 
+async fn with_a_secret_in_the_member() -> World {
+    let world = standing(1).await;
+    give_secrets(&world, "true");
+    run_with_secret(&world);
+    until("it runs", || world.phase("web") == "Running").await;
+    world
+}
+
 fn our_labels(world: &World) -> Value {
     json!({"app.kubernetes.io/managed-by": "kosmos.csi.io", "kosmos.csi.io/host": world.host_id()})
 }
@@ -45,10 +53,7 @@ fn our_labels(world: &World) -> Value {
 #[test]
 fn config_map_that_was_written_at_a_time_nobody_reads_keeps_no_secret_in_a_member() {
     story(1, async {
-        let world = standing(1).await;
-        give_secrets(&world, "true");
-        run_with_secret(&world);
-        until("it runs", || world.phase("web") == "Running").await;
+        let world = with_a_secret_in_the_member().await;
         world.member.create("namespaces", json!({"metadata": {"name": ATTIC}})).unwrap();
         let mut metadata = written_in_9999("theirs");
         metadata["labels"] = our_labels(&world);
@@ -86,10 +91,7 @@ fn time_that_would_hide_all_pods_of_the_host_is_not_told_of_one() {
 #[test]
 fn namespace_that_was_written_at_a_time_nobody_reads_keeps_no_secret_of_another_in_a_member() {
     story(1, async {
-        let world = standing(1).await;
-        give_secrets(&world, "true");
-        run_with_secret(&world);
-        until("it runs", || world.phase("web") == "Running").await;
+        let world = with_a_secret_in_the_member().await;
         let mut metadata = written_in_9999(ATTIC);
         metadata["labels"] = json!({"kosmos.csi.io/secrets": "true"});
         metadata.as_object_mut().unwrap().remove("namespace");
@@ -120,10 +122,7 @@ fn claim_that_was_written_at_a_time_nobody_reads_keeps_no_pod_of_its_namespace_a
 #[test]
 fn config_maps_of_great_length_close_no_member_and_keep_no_secret_in_it() {
     story(1, async {
-        let world = standing(1).await;
-        give_secrets(&world, "true");
-        run_with_secret(&world);
-        until("it runs", || world.phase("web") == "Running").await;
+        let world = with_a_secret_in_the_member().await;
         world.member.create("namespaces", json!({"metadata": {"name": ATTIC}})).unwrap();
         for number in 0..40 {
             let notes = json!({"kosmos.csi.io/version": "x", "theirs": "<".repeat(2 << 20)});

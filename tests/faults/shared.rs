@@ -209,19 +209,25 @@ fn removal_for_one_volume_waits_for_the_other_one_also_where_that_calls_its_memb
     }
 }
 
+/// Of the host's volumes, after so many events; nothing tells of it for minutes.
+async fn whose_watch_of_the_host_dies(told: u64) -> Arc<Bench> {
+    let bench = Bench::new(1, 1, &fixture::steady(Duration::from_millis(100))).await;
+    bench.guard.set_fate(move |_, at, asked| {
+        let is_watch = at == 0 && asked.verb == Verb::Watch && asked.resource == VOLUMES;
+        if is_watch { Action::Silence(told) } else { Action::Pass }
+    });
+    bench.start();
+    bench.serves().await;
+    sleep(Duration::from_secs(1)).await;
+    bench
+}
+
 /// One whose connection is dead tells nothing for minutes: of neither volume, of one, or not that this one is to go.
 #[test]
 fn removal_for_one_volume_waits_for_the_other_one_also_where_the_leaders_watch_has_died() {
     for told in 0..4 {
         virtual_time::run(1, async {
-            let bench = Bench::new(1, 1, &fixture::steady(Duration::from_millis(100))).await;
-            bench.guard.set_fate(move |_, at, asked| {
-                let is_watch = at == 0 && asked.verb == Verb::Watch && asked.resource == VOLUMES;
-                if is_watch { Action::Silence(told) } else { Action::Pass }
-            });
-            bench.start();
-            bench.serves().await;
-            sleep(Duration::from_secs(1)).await;
+            let bench = whose_watch_of_the_host_dies(told).await;
             let caller = provisioned(&bench, Script::new(CLAIM)).await;
             make_twin(&bench, &caller);
             let is_bound = || phase(bench.host.get(VOLUMES, "", TWIN)) == "Bound";
@@ -376,14 +382,7 @@ fn attachment_of_a_volume_whose_claim_has_gone_stays_while_another_one_with_its_
 fn attachment_stays_also_where_the_leaders_watch_had_died_when_the_other_volume_was_made() {
     for told in 0..6 {
         virtual_time::run(1, async {
-            let bench = Bench::new(1, 1, &fixture::steady(Duration::from_millis(100))).await;
-            bench.guard.set_fate(move |_, at, asked| {
-                let is_watch = at == 0 && asked.verb == Verb::Watch && asked.resource == VOLUMES;
-                if is_watch { Action::Silence(told) } else { Action::Pass }
-            });
-            bench.start();
-            bench.serves().await;
-            sleep(Duration::from_secs(1)).await;
+            let bench = whose_watch_of_the_host_dies(told).await;
             let caller = provisioned(&bench, Script::new(CLAIM)).await;
             attach(&bench, &caller);
             release(&bench, &caller).await;

@@ -212,15 +212,20 @@ fn claim_that_comes_back_while_its_volume_is_detached_is_published_nowhere() {
     });
 }
 
+/// The host's volume does not say any more which one it was given.
+fn forget_leaf(bench: &Bench, caller: &Caller) {
+    let forget = |volume: &mut Value| volume["spec"]["csi"]["volumeAttributes"] = json!({});
+    bench.host.change("persistentvolumes", "", caller.volume(), forget).unwrap();
+}
+
 /// Nobody can make its claim anew: the host's volume does not say which one it was.
 #[test]
 fn attachment_of_a_leaf_without_any_record_stays_while_the_host_uses_the_volume() {
     virtual_time::run(1, async {
         let (bench, caller, _attacher) = attached().await;
         publish(&bench, &caller, "real/n1").await.unwrap();
+        forget_leaf(&bench, &caller);
         let member = &bench.members[0];
-        let forget = |volume: &mut Value| volume["spec"]["csi"]["volumeAttributes"] = json!({});
-        bench.host.change("persistentvolumes", "", caller.volume(), forget).unwrap();
         goes_by_force(&bench);
         sleep(SURE).await;
         assert!(member.get("persistentvolumeclaims", SHOP, "data").is_none());
@@ -234,9 +239,8 @@ fn attachment_of_a_leaf_without_any_record_stays_while_the_volume_has_its_claim_
     virtual_time::run(1, async {
         let (bench, caller, _attacher) = attached().await;
         publish(&bench, &caller, "real/n1").await.unwrap();
+        forget_leaf(&bench, &caller);
         let member = &bench.members[0];
-        let forget = |volume: &mut Value| volume["spec"]["csi"]["volumeAttributes"] = json!({});
-        bench.host.change("persistentvolumes", "", caller.volume(), forget).unwrap();
         bench.host.delete("persistentvolumes", "", caller.volume()).unwrap();
         goes_by_force(&bench);
         sleep(SURE).await;

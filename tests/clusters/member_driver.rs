@@ -11,10 +11,12 @@ use super::{cluster::Cluster, fleet::Fleet, guardian::profile_folder, process::P
 
 pub const DRIVER: &str = "storage.kosmos-csi.test";
 const PATIENCE: Duration = Duration::from_secs(90);
-const GROUPS: &str = "--feature-gates=CSIVolumeGroupSnapshot=true";
+pub const TOPOLOGY: &str = "--feature-gates=Topology=true";
+pub const GROUPS: &str = "--feature-gates=CSIVolumeGroupSnapshot=true";
 const PROGRAM: &str = "member-driver";
-/// By itself a sidecar that has failed for a minute may wait for as long again before it tries once more, and for up to five.
-const SOON: &str = "--retry-interval-max=5s";
+/// By itself a sidecar asks five times a second, which is what one volume takes; and one that has failed for a minute may wait for as
+/// long again before it tries once more, and for up to five.
+pub const QUICK: [&str; 3] = ["--retry-interval-max=5s", "--kube-api-qps=100", "--kube-api-burst=200"];
 
 /// The driver and its sidecars; they end when this is dropped.
 #[derive(Debug)]
@@ -63,13 +65,13 @@ impl Fleet {
         let driver = cluster.spawn_in_node(PROGRAM, &program, &arguments, &[])?;
         registered(cluster).await?;
         let socket = cluster.member_driver_folder().join("csi.sock");
-        let provisioner = ["--feature-gates=Topology=true", SOON, "--kube-api-qps=100", "--kube-api-burst=200"];
+        let (provisioner, snapshots) = ([&[TOPOLOGY], &QUICK[..]].concat(), [&[GROUPS], &QUICK[..]].concat());
         let sidecars = vec![
             self.provisioner(cluster, &socket, &provisioner)?,
-            self.attacher(cluster, &socket, &[SOON])?,
-            self.resizer(cluster, &socket, &[SOON])?,
-            self.snapshotter(cluster, &socket, &[SOON, GROUPS])?,
-            self.snapshot_controller(cluster, &[SOON, GROUPS])?,
+            self.attacher(cluster, &socket, &QUICK)?,
+            self.resizer(cluster, &socket, &QUICK)?,
+            self.snapshotter(cluster, &socket, &snapshots)?,
+            self.snapshot_controller(cluster, &snapshots)?,
         ];
         Ok(MemberStorage { driver, sidecars })
     }

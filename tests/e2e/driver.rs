@@ -152,7 +152,7 @@ impl Driver {
             fleet.attacher(host, socket, &flags(&["--retry-interval-max=5s", "--reconcile-sync=10s"]))?,
             fleet.resizer(host, socket, &flags(&["--retry-interval-max=5s"]))?,
             fleet.snapshotter(host, socket, &flags(&["--timeout=30s", "--retry-interval-max=5s", GROUPS]))?,
-            fleet.snapshot_controller(host, &[all.clone(), vec!["--retry-interval-max=5s", GROUPS]].concat())?,
+            fleet.snapshot_controller(host, &flags(&["--retry-interval-max=5s", GROUPS]))?,
         ])
     }
 

@@ -13,7 +13,12 @@ use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
 use crate::{
-    clusters::{Cluster, Fleet, NodeDriver, Process, VirtualNode, guardian::profile_folder, wait_for},
+    clusters::{
+        Cluster, Fleet, NodeDriver, Process, VirtualNode,
+        guardian::profile_folder,
+        member_driver::{GROUPS, QUICK, TOPOLOGY},
+        wait_for,
+    },
     rig::{DRIVER, DRIVER_NAMESPACE, MEMBER_KEY, PATIENCE, Rig, snapshot_classes},
 };
 
@@ -245,11 +250,12 @@ fn start_storage(fleet: &Fleet, member: &Cluster, storage: Storage) -> Result<Ve
     let program = profile_folder()?.join("member-driver");
     let driver = fleet.host().spawn_in_node(storage.driver, &program, &arguments, &[])?;
     let socket = own.join("csi.sock");
-    let mut processes = vec![driver, fleet.provisioner(member, &socket, &["--feature-gates=Topology=true"])?];
-    processes.push(fleet.resizer(member, &socket, &[])?);
-    processes.push(fleet.snapshotter(member, &socket, &["--feature-gates=CSIVolumeGroupSnapshot=true"])?);
+    let (provisioner, snapshotter) = ([&[TOPOLOGY], &QUICK[..]].concat(), [&[GROUPS], &QUICK[..]].concat());
+    let mut processes = vec![driver, fleet.provisioner(member, &socket, &provisioner)?];
+    processes.push(fleet.resizer(member, &socket, &QUICK)?);
+    processes.push(fleet.snapshotter(member, &socket, &snapshotter)?);
     if storage.attach {
-        processes.push(fleet.attacher(member, &socket, &[])?);
+        processes.push(fleet.attacher(member, &socket, &QUICK)?);
     }
     Ok(processes)
 }

@@ -14,7 +14,7 @@ use serde_json::json;
 use crate::{
     clusters::{Cluster, member_driver::storage_class, wait_for},
     objects::{Place, handle, nothing_of_ours},
-    pool::on_fleet,
+    pool::{beside_others, on_fleet},
     rig::{LATER, MEMBER_KEY, MEMBERS, NOW, PATIENCE, Rig},
 };
 
@@ -116,7 +116,7 @@ fn pod_whose_member_ran_out_is_moved_also_where_the_class_waits() {
 
 #[test]
 fn claim_without_a_pod_goes_on_to_the_member_that_has_room() {
-    on_fleet("immediate_refused", async |rig| {
+    beside_others("immediate_refused", async |rig| {
         let refusing = storage_class("full", "Immediate", &json!({"createError": "RESOURCE_EXHAUSTED"}));
         rig.fleet.member("cluster38").apply(&refusing.to_string()).await?;
         let host = Place::new(rig.fleet.host(), "immediate-refused").await?;
@@ -141,7 +141,7 @@ fn claim_without_a_pod_goes_on_to_the_member_that_has_room() {
 
 #[test]
 fn quota_of_one_namespace_stops_no_other() {
-    on_fleet("quota", async |rig| {
+    beside_others("quota", async |rig| {
         let member = rig.fleet.member("cluster38");
         let tight = Place::new(member, "quota-tight").await?;
         let hard = json!({"metadata": {"name": "tight"}, "spec": {"hard": {"requests.storage": "32Mi"}}});

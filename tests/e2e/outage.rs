@@ -9,9 +9,12 @@ use serde_json::json;
 use crate::{
     clusters::{Cluster, wait_for},
     objects::{Place, handle, nothing_of_ours, ours},
-    pool::on_fleet,
+    pool::{beside_others, on_fleet},
     rig::{DELAYED, LOCAL_PATH, MEMBERS, NOW, PATIENCE, RETURN, Rig, STUCK},
 };
+
+/// For those beside others: in the first member a hundred claims may wait, of which all is told that is told of one member in minutes.
+const OTHER: &str = MEMBERS[1];
 
 /// The leaf claim, as soon as it is there.
 async fn leaf_claim(member: &Cluster, namespace: &str, name: &str) -> Result<PersistentVolumeClaim> {
@@ -154,25 +157,25 @@ fn driver_killed_between_leaf_and_answer_gives_the_same_handle_and_one_leaf() {
 
 #[test]
 fn claim_deleted_while_its_leaf_is_pending_leaves_nothing() {
-    on_fleet("deleted_while_pending", async |rig| {
+    beside_others("deleted_while_pending", async |rig| {
         let host = Place::new(rig.fleet.host(), "pending").await?;
-        claim_in(&host, "data", "cluster38", STUCK).await?;
-        leaf_claim(rig.fleet.member("cluster38"), "pending", "data").await?;
+        claim_in(&host, "data", OTHER, STUCK).await?;
+        leaf_claim(rig.fleet.member(OTHER), "pending", "data").await?;
         let said = |words| host.warned("data", words).boxed_local();
-        select_ok([said(&["cluster38", "createError"]), said(&["cluster38", "not bound"])]).await?;
+        select_ok([said(&[OTHER, "createError"]), said(&[OTHER, "not bound"])]).await?;
         delete_all(rig, &host, &["data"]).await
     });
 }
 
 #[test]
 fn claim_deleted_while_its_consumer_finds_no_node_leaves_nothing() {
-    on_fleet("deleted_while_unschedulable", async |rig| {
+    beside_others("deleted_while_unschedulable", async |rig| {
         let host = Place::new(rig.fleet.host(), "unschedulable").await?;
-        host.class("wait-38", "WaitForFirstConsumer", json!({"leafStorageClass": LOCAL_PATH}), &["cluster38"]).await?;
-        host.claim("data", "wait-38").await?;
+        host.class("wait-39", "WaitForFirstConsumer", json!({"leafStorageClass": LOCAL_PATH}), &[OTHER]).await?;
+        host.claim("data", "wait-39").await?;
         // It fits the virtual node, and no node of the member.
         host.greedy_pod("web", &["data"], "6").await?;
-        let said = host.warned("data", &["cluster38", "FailedScheduling"]).await?;
+        let said = host.warned("data", &[OTHER, "FailedScheduling"]).await?;
         ensure!(said.contains("Insufficient cpu"), "the member's scheduler says why: {said}");
         host.force_delete_pod("web").await?;
         delete_all(rig, &host, &["data"]).await

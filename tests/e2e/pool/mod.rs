@@ -29,8 +29,9 @@ use crate::{
     rig::Rig,
 };
 
-/// Fleets with the driver as processes. Two cores carry as many beside the release in containers, or one less and another fleet.
-pub const FLEETS: usize = 3;
+/// Fleets with the driver as processes. Two cores carry as many, or one less and the release in containers, or two less, the release and
+/// another fleet.
+pub const FLEETS: usize = 4;
 /// The harness starts all threads within milliseconds: nobody is chosen before those are there.
 const GATHERING: Duration = Duration::from_millis(500);
 /// A thread that ends a test begins its next one sooner.

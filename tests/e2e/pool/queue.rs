@@ -135,7 +135,7 @@ impl Queue {
         let first = self.waiting.values().map(|need| need.phase()).min()?;
         let phase = self.running.values().map(|(need, _)| need.phase()).min();
         // What wants quiet waits for all others, one after the other.
-        if phase.is_some_and(|phase| phase != first || phase > 0) {
+        if phase.is_some_and(|phase| phase != first || phase == Need::Quiet.phase()) {
             return None;
         }
         let ready = self.waiting.iter().filter(|(_, need)| need.phase() == first);
@@ -167,10 +167,17 @@ impl Queue {
         }
     }
 
-    /// How many fleets there may be now: the last one takes the place of the bare one and of those that tests start themselves.
+    /// How many fleets there may be now: one takes the place of the bare one and of those that tests start themselves, and one
+    /// that of the release.
     fn open(&self) -> usize {
-        let mut all = self.running.values().map(|(need, _)| need).chain(self.waiting.values());
-        FLEETS - usize::from(all.any(|need| matches!(need, Need::Bare | Need::Own)))
+        let is_wanted = |wants: fn(&Need) -> bool| usize::from(self.all().any(wants));
+        let bare = is_wanted(|need| matches!(need, Need::Bare | Need::Own));
+        FLEETS - bare - is_wanted(|need| matches!(need, Need::Release(_)))
+    }
+
+    /// What those need that have not ended.
+    fn all(&self) -> impl Iterator<Item = &Need> {
+        self.running.values().map(|(need, _)| need).chain(self.waiting.values())
     }
 
     fn is_free(&self, fleet: usize) -> bool {
@@ -222,7 +229,7 @@ impl Queue {
             // What they leave is looked at after all.
             Place::Fleet(_) | Place::Own | Place::Nowhere => return false,
         };
-        !self.running.values().map(|(need, _)| need).chain(self.waiting.values()).any(wants)
+        !self.all().any(wants)
     }
 }
 
@@ -281,14 +288,21 @@ mod tests {
     }
 
     #[test]
-    fn last_fleet_takes_the_place_of_the_bare_one() {
-        let mut queue = queue(&[("a", Need::Bare)]);
-        for name in ["b", "c", "d", "e"] {
-            queue.add(name, Need::Alone);
+    fn last_fleets_take_the_places_of_the_bare_one_and_of_the_release() {
+        for ends in [[0, 1], [1, 0]] {
+            let mut queue = queue(&[("a", Need::Bare), ("b", Need::Release(0))]);
+            for name in ["c", "d", "e", "f", "g"] {
+                queue.add(name, Need::Alone);
+            }
+            assert_eq!(begun(&mut queue).len(), FLEETS);
+            for (id, fleet) in ends.into_iter().zip(FLEETS - 2..) {
+                queue.end(id, if id == 0 { Place::Bare } else { Place::Release });
+                assert_eq!(
+                    begun(&mut queue).iter().map(|(_, place)| *place).collect::<Vec<_>>(),
+                    [Place::Fleet(fleet)]
+                );
+            }
         }
-        assert_eq!(begun(&mut queue).len(), FLEETS);
-        queue.end(0, Place::Bare);
-        assert_eq!(queue.next().map(|(_, place)| place), Some(Place::Fleet(FLEETS - 1)));
     }
 
     #[test]
@@ -305,7 +319,9 @@ mod tests {
 
     #[test]
     fn quiet_is_for_one_test_when_all_others_have_ended() {
-        let mut queue = queue(&[("a", Need::Quiet), ("b", Need::Quiet), ("c", Need::Own), ("d", Need::Last)]);
+        let mut queue = queue(&[("a", Need::Quiet), ("b", Need::Quiet), ("c", Need::Own)]);
+        queue.add("d", Need::Last);
+        queue.add("e", Need::Last);
         let first = begun(&mut queue);
         assert_eq!(first, [(2, Place::Own)]);
         queue.end(2, Place::Own);
@@ -315,7 +331,9 @@ mod tests {
         let [(other, place)] = begun(&mut queue)[..] else { panic!() };
         assert_eq!(other, 1 - id);
         queue.end(other, place);
-        assert_eq!(begun(&mut queue), [(3, Place::Nowhere)]);
+        let mut last = begun(&mut queue);
+        last.sort_unstable_by_key(|(id, _)| *id);
+        assert_eq!(last, [(3, Place::Nowhere), (4, Place::Nowhere)], "they only read");
     }
 
     #[test]

@@ -167,12 +167,11 @@ impl Queue {
         }
     }
 
-    /// How many fleets there may be now: one takes the place of the bare one and of those that tests start themselves, and one
-    /// that of the release.
+    /// How many fleets there may be now: one takes the place of the bare one, and one that of the release. What tests start
+    /// themselves is one cluster at a time, but for what `make faults-real` plays alone.
     fn open(&self) -> usize {
         let is_wanted = |wants: fn(&Need) -> bool| usize::from(self.all().any(wants));
-        let bare = is_wanted(|need| matches!(need, Need::Bare | Need::Own));
-        FLEETS - bare - is_wanted(|need| matches!(need, Need::Release(_)))
+        FLEETS - is_wanted(|need| *need == Need::Bare) - is_wanted(|need| matches!(need, Need::Release(_)))
     }
 
     /// What those need that have not ended.
@@ -303,6 +302,15 @@ mod tests {
                 );
             }
         }
+    }
+
+    #[test]
+    fn all_fleets_are_there_beside_a_cluster_that_a_test_starts_itself() {
+        let mut queue = queue(&[("a", Need::Own), ("b", Need::Own)]);
+        for number in 0..FLEETS {
+            queue.add(&format!("alone {number}"), Need::Alone);
+        }
+        assert_eq!(begun(&mut queue).len(), FLEETS + 1);
     }
 
     #[test]

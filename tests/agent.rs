@@ -58,6 +58,8 @@ mod reader;
 mod restored;
 #[path = "agent/takeover.rs"]
 mod takeover;
+#[path = "agent/tokens.rs"]
+mod tokens;
 #[path = "agent/unreadable.rs"]
 mod unreadable;
 #[path = "agent/usage.rs"]

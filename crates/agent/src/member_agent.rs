@@ -19,7 +19,7 @@ use super::{
     member_pod::MemberPod,
     node::{self, MemberState, Nodes},
     object,
-    pod::{Holds, Pods, RelayedEvents, Tellings, Turns, Uncompared, relay_events},
+    pod::{Holds, Pods, RelayedEvents, Tellings, TokenAsks, Turns, Uncompared, relay_events},
     view::{HostCache, MemberCache},
 };
 use cluster::{Versions, newest, with_causes};
@@ -51,12 +51,13 @@ impl MemberAgent {
     pub(super) async fn serve(&self, member: &Member) {
         let mut nodes = Nodes::new(self.host.clone(), Arc::clone(&self.view));
         let (mut told, holds, tellings) = (RelayedEvents::default(), Holds::default(), Tellings::default());
-        let uncompared = Uncompared::default();
+        let (token_asks, uncompared) = (TokenAsks::default(), Uncompared::default());
+        let lasting = (&holds, &tellings, &token_asks, &uncompared);
         loop {
             if let Ok(leaf) = member.leaf() {
                 let client = leaf.client.clone();
                 let too_much = tokio::select! {
-                    reason = self.work(member, &client, &mut nodes, &mut told, (&holds, &tellings, &uncompared)) => Some(reason),
+                    reason = self.work(member, &client, &mut nodes, &mut told, lasting) => Some(reason),
                     () = closed(member, &client) => None,
                 };
                 if let Some(reason) = too_much {
@@ -89,7 +90,7 @@ impl MemberAgent {
         client: &Client,
         nodes: &mut Nodes,
         told: &mut RelayedEvents,
-        (holds, tellings, uncompared): (&Holds, &Tellings, &Uncompared),
+        (holds, tellings, token_asks, uncompared): (&Holds, &Tellings, &TokenAsks, &Uncompared),
     ) -> String {
         let there = self.view.subscribe(&self.member);
         let everything = watcher::Config::default;
@@ -105,6 +106,7 @@ impl MemberAgent {
             turns: &turns,
             holds,
             tellings,
+            token_asks,
             uncompared,
         };
         let work = async {

@@ -58,7 +58,7 @@ const BUILTIN: &[Row] = &[
     ("", "pods", "Pod", "po", true, "all", "binding ephemeralcontainers eviction status"),
     ("", "resourcequotas", "ResourceQuota", "quota", true, "", "status"),
     ("", "secrets", "Secret", "", true, "", ""),
-    ("", "serviceaccounts", "ServiceAccount", "sa", true, "", ""),
+    ("", "serviceaccounts", "ServiceAccount", "sa", true, "", "token"),
     ("", "services", "Service", "svc", true, "all", "status"),
     ("admissionregistration.k8s.io", "validatingadmissionpolicies", "ValidatingAdmissionPolicy", "", false, "api-extensions", "status"),
     ("admissionregistration.k8s.io", "validatingadmissionpolicybindings", "ValidatingAdmissionPolicyBinding", "", false, "api-extensions", ""),

@@ -1,4 +1,6 @@
-//! Subresources that are more than a part of their object: binding a pod, scaling, the end of a namespace.
+//! Subresources that are more than a part of their object: binding a pod, scaling, the end of a namespace, tokens.
+
+use std::time::Duration;
 
 use serde_json::{Value, json};
 
@@ -19,6 +21,7 @@ pub fn answer(cluster: &Cluster, call: &Call, store: &mut Store) -> Option<Answe
         ("pods", "binding", Verb::Create) => Some(bind(cluster, call, store)),
         ("pods", "eviction", Verb::Create) => Some(evict(cluster, call, store)),
         ("namespaces", "finalize", Verb::Update) => Some(finalize(call, store)),
+        ("serviceaccounts", "token", Verb::Create) => Some(token(cluster, call, store)),
         (_, "scale", Verb::Get) => Some(live(call, store).map(|object| (200, scale(&object)))),
         (_, "scale", Verb::Update | Verb::Patch) => Some(rescale(cluster, call, store)),
         _ => None,
@@ -76,6 +79,16 @@ fn finalize(call: &Call, store: &mut Store) -> Answer {
     namespace["metadata"]["labels"]["kubernetes.io/metadata.name"] = json!(call.name);
     let put = Cluster::put_down(store, "namespaces", namespace);
     Ok((200, Value::clone(&put)))
+}
+
+/// One that opens nothing.
+fn token(cluster: &Cluster, call: &Call, store: &Store) -> Answer {
+    live(call, store)?;
+    let mut request = call.object()?;
+    let seconds = request.pointer("/spec/expirationSeconds").and_then(Value::as_u64).unwrap_or(3600);
+    let until = cluster.0.clock.stamp_in(Duration::from_secs(seconds));
+    request["status"] = json!({"token": format!("{}/{}", call.namespace, call.name), "expirationTimestamp": until});
+    Ok((201, request))
 }
 
 fn scale(object: &Value) -> Value {

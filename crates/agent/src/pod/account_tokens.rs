@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use super::{
     super::object::{mark, read, text},
     Pods,
-    names::{Kind, Token, token_key, token_secret},
+    names::{Kind, LONGEST_TOKEN, Token, token_key, token_secret},
     rejection::{PodRejection, denied},
 };
 
@@ -32,32 +32,65 @@ pub(super) async fn sync(pods: &Pods<'_>, pod: &Value, wanted: &[Token]) -> kube
     let there = read(&pods.of_kind(Kind::Secret, namespace, false), &name).await;
     match there {
         Ok(Some(there)) if pods.is_ours(&there) && !is_due(&there) => return Ok(Ok(())),
+        Ok(Some(there)) if pods.is_ours(&there) => {}
+        // No token is asked for that the member has no place for.
+        Ok(_) => {
+            let empty = secret(pods, pod, 0);
+            if let Err(why) = pods.put(Kind::Secret, namespace, &name, empty, |_| true).await? {
+                return Ok(Err(why));
+            }
+        }
         Err(error) => return denied(error, Kind::Secret, namespace, &pods.member.name),
-        Ok(_) => {}
     }
-    let account = match text(pod, "/spec/serviceAccountName") {
-        "" => "default",
-        name => name,
-    };
-    let (mut data, mut renew_at) = (BTreeMap::new(), i64::MAX);
+    if !pods.token_asks.are_left(uid) {
+        return Ok(Err(too_often(&pods.member.name, namespace, &name)));
+    }
+    let (mut data, mut renewed_at) = (BTreeMap::new(), i64::MAX);
     for (number, one) in wanted.iter().enumerate() {
-        match token(pods, account, pod, one).await {
+        match token(pods, pod, one).await {
             Ok((token, until)) => {
-                let left = until - Timestamp::now().as_second();
-                renew_at = renew_at.min(until - left / 5);
+                renewed_at = renewed_at.min(renew_at(until, Timestamp::now().as_second()));
                 data.insert(token_key(number), token);
             }
             Err(error) => return denied(error, Kind::Secret, namespace, "host"),
         }
     }
-    let notes = json!({RENEW_AT: renew_at.to_string(), ACCOUNT: account});
-    let mut secret = pods.marked(&name, namespace, &notes);
-    secret["stringData"] = json!(data);
-    pods.put(Kind::Secret, namespace, &name, secret, |there| !is_due(there)).await
+    pods.token_asks.count(uid);
+    let mut full = secret(pods, pod, renewed_at);
+    full["stringData"] = json!(data);
+    pods.put(Kind::Secret, namespace, &name, full, |there| !is_due(there)).await
+}
+
+/// With no token in it.
+fn secret(pods: &Pods<'_>, pod: &Value, renew_at: i64) -> Value {
+    let notes = json!({RENEW_AT: renew_at.to_string(), ACCOUNT: account(pod)});
+    pods.marked(&token_secret(text(pod, "/metadata/uid")), text(pod, "/metadata/namespace"), &notes)
+}
+
+/// Whoever writes Secrets there may remove it, or write on it that it is due, again and again.
+fn too_often(member: &str, namespace: &str, name: &str) -> PodRejection {
+    let message = format!(
+        "the host is asked for the pod's tokens once in five minutes from now on, as member {member} has not kept them: something there \
+         removes Secret {namespace}/{name}, changes what is noted on it, or does not let it be filled"
+    );
+    PodRejection::new("WaitsForObject", message)
+}
+
+fn account(pod: &Value) -> &str {
+    match text(pod, "/spec/serviceAccountName") {
+        "" => "default",
+        name => name,
+    }
+}
+
+/// None is used for longer than it was asked for, whatever the host's clock says.
+fn renew_at(until: i64, now: i64) -> i64 {
+    let left = (until - now).clamp(0, LONGEST_TOKEN);
+    now + left - left / 5
 }
 
 /// A token of the pod's account in the host, for as long as the pod is there, and until when it holds.
-async fn token(pods: &Pods<'_>, account: &str, pod: &Value, wanted: &Token) -> kube::Result<(String, i64)> {
+async fn token(pods: &Pods<'_>, pod: &Value, wanted: &Token) -> kube::Result<(String, i64)> {
     let word = |pointer| Some(text(pod, pointer).to_owned());
     let bound = BoundObjectReference {
         api_version: Some("v1".to_owned()),
@@ -75,14 +108,16 @@ async fn token(pods: &Pods<'_>, account: &str, pod: &Value, wanted: &Token) -> k
     };
     let namespace = text(pod, "/metadata/namespace");
     let accounts = Api::<ServiceAccount>::namespaced(pods.host.client.clone(), namespace);
-    let answer = accounts.create_token_request(account, &PostParams::default(), &request).await?;
+    let answer = accounts.create_token_request(account(pod), &PostParams::default(), &request).await?;
     let status = answer.status.ok_or_else(|| kube::Error::Service("the answer holds no token".into()))?;
     Ok((status.token, status.expiration_timestamp.0.as_second()))
 }
 
+/// Whoever writes Secrets in the member may write later than any token lasts.
 pub(super) fn is_due(there: &Value) -> bool {
     let renew_at = mark(there, "annotations", RENEW_AT).parse::<i64>().unwrap_or_default();
-    renew_at <= Timestamp::now().as_second()
+    let now = Timestamp::now().as_second();
+    renew_at <= now || renew_at > now + LONGEST_TOKEN
 }
 
 #[cfg(test)]
@@ -91,7 +126,16 @@ mod tests {
 
     #[test]
     fn tokens_are_renewed_before_they_end() {
-        let renew_at = |seconds: i64| json!({"metadata": {"annotations": {RENEW_AT: (Timestamp::now().as_second() + seconds).to_string()}}});
-        assert!(!is_due(&renew_at(60)) && is_due(&renew_at(-1)) && is_due(&json!({})));
+        let in_seconds = |seconds: i64| json!({"metadata": {"annotations": {RENEW_AT: (Timestamp::now().as_second() + seconds).to_string()}}});
+        assert!(!is_due(&in_seconds(60)) && is_due(&in_seconds(-1)) && is_due(&json!({})));
+        assert!(is_due(&in_seconds(LONGEST_TOKEN + 60)), "none lasts so long");
+    }
+
+    #[test]
+    fn token_is_renewed_within_an_hour_whatever_the_hosts_clock_says() {
+        let now = 1_800_000_000;
+        for (lasts, after) in [(600, 480), (3600, 2880), (365 * 86_400, 2880), (-60, 0)] {
+            assert_eq!(renew_at(now + lasts, now), now + after, "{lasts}");
+        }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::{
     collections::HashMap,
-    sync::{Mutex, PoisonError},
+    sync::{Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
@@ -102,6 +102,33 @@ impl Tellings {
     }
 }
 
+/// How often the host is asked for the tokens of one pod. When they are missing or due, the member's copy of them says.
+const TOKENS_AT_ONCE: u32 = 5;
+const MORE_TOKENS: Duration = Duration::from_mins(5);
+
+/// When the host may be asked again for the tokens of each pod, by its UID.
+#[derive(Debug, Default)]
+pub(crate) struct TokenAsks(Mutex<HashMap<String, Allowance>>);
+
+impl TokenAsks {
+    pub(super) fn are_left(&self, pod_uid: &str) -> bool {
+        self.all().get_mut(pod_uid).is_none_or(|of_pod| of_pod.left(Instant::now()) > 0)
+    }
+
+    pub(super) fn count(&self, pod_uid: &str) {
+        let (now, mut all) = (Instant::now(), self.all());
+        if all.len() == all.capacity() {
+            all.retain(|_, of_pod| !of_pod.is_whole(now));
+        }
+        let new = || Allowance::new(TOKENS_AT_ONCE, MORE_TOKENS, now);
+        all.entry(pod_uid.to_owned()).or_insert_with(new).take();
+    }
+
+    fn all(&self) -> MutexGuard<'_, HashMap<String, Allowance>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
 /// Whether Services and controllers of the host go by what is changed, or whether it says for the first time that there is a copy.
 fn is_urgent(pod: &Value, change: &Value) -> bool {
     let holds = |object: &Value, kind: &str| {
@@ -144,6 +171,20 @@ mod tests {
         assert_eq!((at_once(true), at_once(false)), (2, 0));
         tokio::time::advance(ONE_MORE * AT_ONCE).await;
         assert_eq!(at_once(true), 40, "it is counted with the others first");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn tokens_of_a_pod_are_asked_for_at_once_some_times_and_then_as_often_as_the_shortest_ones_need() {
+        let (asks, begun, mut asked) = (TokenAsks::default(), Instant::now(), Vec::new());
+        while begun.elapsed() < MORE_TOKENS * 3 {
+            if asks.are_left("a") {
+                asks.count("a");
+                asked.push(begun.elapsed());
+            }
+            tokio::time::advance(Duration::from_secs(30)).await;
+        }
+        assert_eq!(asked.len(), 7, "{asked:?}");
+        assert!(asks.are_left("b"), "another pod has its own");
     }
 
     #[test]

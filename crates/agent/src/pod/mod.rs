@@ -55,7 +55,7 @@ use super::{
     view::{HostCache, News},
     virtual_node::virtual_node_of,
 };
-pub(super) use allowance::Tellings;
+pub(super) use allowance::{Tellings, TokenAsks};
 pub(super) use change::Turns;
 use cluster::{traces::TRACES, with_causes};
 use config_sync::Synced;
@@ -94,6 +94,7 @@ pub(super) struct Pods<'a> {
     pub(super) turns: &'a Turns,
     pub(super) holds: &'a Holds,
     pub(super) tellings: &'a Tellings,
+    pub(super) token_asks: &'a TokenAsks,
     pub(super) uncompared: &'a Uncompared,
 }
 

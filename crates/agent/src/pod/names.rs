@@ -84,7 +84,7 @@ pub(super) fn named(spec: &Value) -> BTreeMap<Name, bool> {
 
 /// In seconds. A token is renewed for as long as its pod runs, so none has to live longer in another cluster. An API server that is
 /// asked for 3607, which its admission writes into each pod, gives one of a year and says that it is one of an hour.
-const LONGEST_TOKEN: i64 = 3600;
+pub(super) const LONGEST_TOKEN: i64 = 3600;
 
 /// A token that a pod wants, in the order in which it names them.
 #[derive(Clone, Debug, PartialEq, Eq)]

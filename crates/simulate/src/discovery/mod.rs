@@ -190,6 +190,7 @@ impl<'a> Part<'a> {
             "eviction" => ("policy", "Eviction", &["create"]),
             "binding" => ("", "Binding", &["create"]),
             "finalize" => ("", &kind.kind, &["update"]),
+            "token" => ("authentication.k8s.io", "TokenRequest", &["create"]),
             _ => ("", &kind.kind, &["get", "patch", "update"]),
         };
         Self { group, kind, verbs }

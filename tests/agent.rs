@@ -54,6 +54,8 @@ mod node_mode;
 mod planted;
 #[path = "agent/reader.rs"]
 mod reader;
+#[path = "agent/replaced.rs"]
+mod replaced;
 #[path = "agent/restored.rs"]
 mod restored;
 #[path = "agent/takeover.rs"]

@@ -19,7 +19,7 @@ use super::{
     member_pod::MemberPod,
     node::{self, MemberState, Nodes},
     object,
-    pod::{Holds, Pods, RelayedEvents, Tellings, TokenAsks, Turns, Uncompared, relay_events},
+    pod::{Allowances, Holds, Pods, RelayedEvents, Tellings, Turns, Uncompared, relay_events},
     view::{HostCache, MemberCache},
 };
 use cluster::{Versions, newest, with_causes};
@@ -46,18 +46,37 @@ pub(super) struct MemberAgent {
     pub(super) member: String,
 }
 
+/// What is remembered of pods for longer than a connection to their member.
+struct Lasting {
+    holds: Holds,
+    tellings: Tellings,
+    token_asks: Allowances,
+    short_lived: Allowances,
+    uncompared: Uncompared,
+}
+
+impl Lasting {
+    fn new() -> Self {
+        Self {
+            holds: Holds::default(),
+            tellings: Tellings::default(),
+            token_asks: Allowances::of_tokens(),
+            short_lived: Allowances::of_short_lived(),
+            uncompared: Uncompared::default(),
+        }
+    }
+}
+
 impl MemberAgent {
     /// Works until it is dropped.
     pub(super) async fn serve(&self, member: &Member) {
         let mut nodes = Nodes::new(self.host.clone(), Arc::clone(&self.view));
-        let (mut told, holds, tellings) = (RelayedEvents::default(), Holds::default(), Tellings::default());
-        let (token_asks, uncompared) = (TokenAsks::default(), Uncompared::default());
-        let lasting = (&holds, &tellings, &token_asks, &uncompared);
+        let (mut told, lasting) = (RelayedEvents::default(), Lasting::new());
         loop {
             if let Ok(leaf) = member.leaf() {
                 let client = leaf.client.clone();
                 let too_much = tokio::select! {
-                    reason = self.work(member, &client, &mut nodes, &mut told, lasting) => Some(reason),
+                    reason = self.work(member, &client, &mut nodes, &mut told, &lasting) => Some(reason),
                     () = closed(member, &client) => None,
                 };
                 if let Some(reason) = too_much {
@@ -90,7 +109,7 @@ impl MemberAgent {
         client: &Client,
         nodes: &mut Nodes,
         told: &mut RelayedEvents,
-        (holds, tellings, token_asks, uncompared): (&Holds, &Tellings, &TokenAsks, &Uncompared),
+        lasting: &Lasting,
     ) -> String {
         let there = self.view.subscribe(&self.member);
         let everything = watcher::Config::default;
@@ -104,10 +123,11 @@ impl MemberAgent {
             news: &there.news,
             settings: &self.settings,
             turns: &turns,
-            holds,
-            tellings,
-            token_asks,
-            uncompared,
+            holds: &lasting.holds,
+            tellings: &lasting.tellings,
+            token_asks: &lasting.token_asks,
+            short_lived: &lasting.short_lived,
+            uncompared: &lasting.uncompared,
         };
         let work = async {
             tokio::join!(

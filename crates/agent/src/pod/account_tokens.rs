@@ -42,7 +42,7 @@ pub(super) async fn sync(pods: &Pods<'_>, pod: &Value, wanted: &[Token]) -> kube
         }
         Err(error) => return denied(error, Kind::Secret, namespace, &pods.member.name),
     }
-    if !pods.token_asks.are_left(uid) {
+    if !pods.token_asks.is_left(uid) {
         return Ok(Err(too_often(&pods.member.name, namespace, &name)));
     }
     let (mut data, mut renewed_at) = (BTreeMap::new(), i64::MAX);
@@ -55,7 +55,7 @@ pub(super) async fn sync(pods: &Pods<'_>, pod: &Value, wanted: &[Token]) -> kube
             Err(error) => return denied(error, Kind::Secret, namespace, "host"),
         }
     }
-    pods.token_asks.count(uid);
+    pods.token_asks.take(uid);
     let mut full = secret(pods, pod, renewed_at);
     full["stringData"] = json!(data);
     pods.put(Kind::Secret, namespace, &name, full, |there| !is_due(there)).await

@@ -106,26 +106,43 @@ impl Tellings {
 const TOKENS_AT_ONCE: u32 = 5;
 const MORE_TOKENS: Duration = Duration::from_mins(5);
 
-/// When the host may be asked again for the tokens of each pod, by its UID.
-#[derive(Debug, Default)]
-pub(crate) struct TokenAsks(Mutex<HashMap<String, Allowance>>);
+/// How many copies of pods of one owner may end as soon as they are there.
+const SHORT_AT_ONCE: u32 = 10;
+const ONE_MORE_SHORT: Duration = Duration::from_mins(5);
 
-impl TokenAsks {
-    pub(super) fn are_left(&self, pod_uid: &str) -> bool {
-        self.all().get_mut(pod_uid).is_none_or(|of_pod| of_pod.left(Instant::now()) > 0)
+/// Of each that has a UID.
+#[derive(Debug)]
+pub(crate) struct Allowances {
+    most: u32,
+    more_after: Duration,
+    used: Mutex<HashMap<String, Allowance>>,
+}
+
+impl Allowances {
+    pub(crate) fn of_tokens() -> Self {
+        Self { most: TOKENS_AT_ONCE, more_after: MORE_TOKENS, used: Mutex::default() }
     }
 
-    pub(super) fn count(&self, pod_uid: &str) {
-        let (now, mut all) = (Instant::now(), self.all());
-        if all.len() == all.capacity() {
-            all.retain(|_, of_pod| !of_pod.is_whole(now));
+    pub(crate) fn of_short_lived() -> Self {
+        Self { most: SHORT_AT_ONCE, more_after: ONE_MORE_SHORT, used: Mutex::default() }
+    }
+
+    pub(super) fn is_left(&self, uid: &str) -> bool {
+        self.used().get_mut(uid).is_none_or(|one| one.left(Instant::now()) > 0)
+    }
+
+    pub(super) fn take(&self, uid: &str) {
+        let (now, mut used) = (Instant::now(), self.used());
+        if used.len() == used.capacity() {
+            used.retain(|_, one| !one.is_whole(now));
         }
-        let new = || Allowance::new(TOKENS_AT_ONCE, MORE_TOKENS, now);
-        all.entry(pod_uid.to_owned()).or_insert_with(new).take();
+        let one = used.entry(uid.to_owned()).or_insert_with(|| Allowance::new(self.most, self.more_after, now));
+        one.left(now);
+        one.take();
     }
 
-    fn all(&self) -> MutexGuard<'_, HashMap<String, Allowance>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    fn used(&self) -> MutexGuard<'_, HashMap<String, Allowance>> {
+        self.used.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -175,16 +192,16 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn tokens_of_a_pod_are_asked_for_at_once_some_times_and_then_as_often_as_the_shortest_ones_need() {
-        let (asks, begun, mut asked) = (TokenAsks::default(), Instant::now(), Vec::new());
+        let (asks, begun, mut asked) = (Allowances::of_tokens(), Instant::now(), Vec::new());
         while begun.elapsed() < MORE_TOKENS * 3 {
-            if asks.are_left("a") {
-                asks.count("a");
+            if asks.is_left("a") {
+                asks.take("a");
                 asked.push(begun.elapsed());
             }
             tokio::time::advance(Duration::from_secs(30)).await;
         }
         assert_eq!(asked.len(), 7, "{asked:?}");
-        assert!(asks.are_left("b"), "another pod has its own");
+        assert!(asks.is_left("b"), "another pod has its own");
     }
 
     #[test]

@@ -27,6 +27,7 @@ mod refusal;
 mod rejection;
 mod removal;
 mod retold;
+mod short_lived;
 mod status;
 mod step;
 mod told;
@@ -55,7 +56,7 @@ use super::{
     view::{HostCache, News},
     virtual_node::virtual_node_of,
 };
-pub(super) use allowance::{Tellings, TokenAsks};
+pub(super) use allowance::{Allowances, Tellings};
 pub(super) use change::Turns;
 use cluster::{traces::TRACES, with_causes};
 use config_sync::Synced;
@@ -94,7 +95,8 @@ pub(super) struct Pods<'a> {
     pub(super) turns: &'a Turns,
     pub(super) holds: &'a Holds,
     pub(super) tellings: &'a Tellings,
-    pub(super) token_asks: &'a TokenAsks,
+    pub(super) token_asks: &'a Allowances,
+    pub(super) short_lived: &'a Allowances,
     pub(super) uncompared: &'a Uncompared,
 }
 
@@ -262,13 +264,19 @@ impl Pods<'_> {
                 let told = self.tell(pod, there).await?;
                 Ok(told.sooner(change::pass_on(self, pod, there).await?))
             }
-            (PodStep::FailPod, Some(pod), _) => self.fail(pod, status::deleted(&self.member.name)).await,
+            (PodStep::FailPod, Some(pod), _) => {
+                short_lived::note_end(self, pod);
+                self.fail(pod, status::deleted(&self.member.name)).await
+            }
             _ => Ok(Next::After(AGAIN)),
         }
     }
 
     /// Copies the pod, once it has all it needs.
     async fn begin(&self, pod: &Value, looks: u32) -> kube::Result<Next> {
+        if let Some(why) = short_lived::refusal(self, pod) {
+            return self.wait(pod, &why, MUCH_LATER).await;
+        }
         let claims = match claims::leaves(self, pod).await? {
             Ok(claims) => claims,
             Err(why) if why.reason == claims::MOVED => return self.fail(pod, why).await,
@@ -330,10 +338,13 @@ impl Pods<'_> {
         let networks = self.member.policy().borrow().pod_networks.clone();
         let who = Source { member: &self.member.name, networks: &networks };
         let Some(change) = status::mirrored(pod, there, who, &now()) else { return Ok(Next::Settled) };
-        match self.tellings.hold_back(pod, &change) {
-            Some(wait) => Ok(Next::After(wait)),
-            None => self.write(pod, change).await,
+        if let Some(wait) = self.tellings.hold_back(pod, &change) {
+            return Ok(Next::After(wait));
         }
+        if change["status"]["phase"] == "Failed" {
+            short_lived::note_end(self, pod);
+        }
+        self.write(pod, change).await
     }
 
     /// Says why a pod has no copy; it is looked at again when something of it changes.

@@ -15,7 +15,7 @@ use csi::v1::{
 use serde_json::{Value, json};
 use simulate::{
     faults::{Action, Asked, Verb},
-    storage::{Settings, Work},
+    storage::{Settings, Work, definitions},
     text,
 };
 use tokio::time::{sleep, timeout};
@@ -32,6 +32,7 @@ use crate::{
     virtual_time,
 };
 
+const DEFINITIONS: &str = "customresourcedefinitions.apiextensions.k8s.io";
 const SOON: Duration = Duration::from_secs(2);
 /// Nobody can ask for it any more by then, and the driver has looked.
 const SURE: Duration = Duration::from_mins(40);
@@ -453,7 +454,7 @@ fn what_is_kept_of_a_group_is_removed_also_where_its_member_has_no_groups_any_mo
         let mut group = Snapshotter::new(&bench, Wish::photo(Kind::Group, caller.handle().unwrap(), KEPT));
         assert!(group.make().await, "{}", bench.guard.trace().join("\n"));
         for kind in [GROUPS, GROUP_CONTENTS, "volumegroupsnapshotclasses.groupsnapshot.storage.k8s.io"] {
-            member.delete("customresourcedefinitions.apiextensions.k8s.io", "", kind).unwrap();
+            member.delete(DEFINITIONS, "", kind).unwrap();
         }
         for part in member.list(SNAPSHOTS) {
             member.delete_now(SNAPSHOTS, SHOP, text(&part, "/metadata/name")).unwrap();
@@ -465,4 +466,47 @@ fn what_is_kept_of_a_group_is_removed_also_where_its_member_has_no_groups_any_mo
         assert!(member.list(CONTENTS).is_empty(), "{}", bench.guard.trace().join("\n"));
         assert!(bench.storages[0].snapshots().is_empty());
     });
+}
+
+/// Somebody there has removed its CRD, and with it all objects of that kind.
+#[test]
+fn snapshot_or_group_whose_member_lacks_one_of_its_kinds_says_which_crd_to_install_there_and_goes_once_it_is_there() {
+    for (kind, missing) in [(Kind::Snapshot, SNAPSHOTS), (Kind::Group, GROUPS)] {
+        virtual_time::run(1, async {
+            let (bench, caller) = volume().await;
+            let member = &bench.members[0];
+            let mut photo = Snapshotter::new(&bench, Wish::photo(kind, caller.handle().unwrap(), KEPT));
+            assert!(photo.make().await, "{}", bench.guard.trace().join("\n"));
+            member.delete(DEFINITIONS, "", missing).unwrap();
+            for part in member.list(SNAPSHOTS) {
+                member.delete_now(SNAPSHOTS, SHOP, text(&part, "/metadata/name")).unwrap();
+            }
+            sleep(SOON).await;
+            let refused = photo.delete().await.unwrap_err();
+            let advice = format!("install the CRD {missing} there");
+            assert!(refused.code() == Code::FailedPrecondition && refused.message().contains(&advice), "{refused:?}");
+            definitions::install(member).unwrap();
+            photo.discard();
+            assert!(timeout(SURE, photo.remove()).await.is_ok(), "{}", bench.guard.trace().join("\n"));
+            assert!(member.list(CONTENTS).is_empty() && member.list(GROUP_CONTENTS).is_empty());
+            assert!(bench.storages[0].snapshots().is_empty());
+        });
+    }
+}
+
+/// What stands behind it can then neither be read nor removed.
+#[test]
+fn snapshot_or_group_is_not_called_removed_while_the_kind_of_its_contents_is_missing() {
+    for (kind, missing) in [(Kind::Snapshot, CONTENTS), (Kind::Group, GROUP_CONTENTS)] {
+        virtual_time::run(1, async {
+            let (bench, caller) = volume().await;
+            let mut photo = Snapshotter::new(&bench, Wish::photo(kind, caller.handle().unwrap(), KEPT));
+            assert!(photo.make().await, "{}", bench.guard.trace().join("\n"));
+            bench.members[0].delete(DEFINITIONS, "", missing).unwrap();
+            sleep(SOON).await;
+            let refused = photo.delete().await.unwrap_err();
+            let advice = format!("install the CRD {missing} there");
+            assert!(refused.code() == Code::FailedPrecondition && refused.message().contains(&advice), "{refused:?}");
+        });
+    }
 }

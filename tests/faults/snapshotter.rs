@@ -345,7 +345,7 @@ impl Snapshotter {
         Ok(Answer { handle: made.group_snapshot_id, ready: made.ready_to_use, parts: made.snapshots })
     }
 
-    async fn delete(&self) -> Result<(), Status> {
+    pub async fn delete(&self) -> Result<(), Status> {
         let handle = self.handle.clone().expect("what was handed out has a handle");
         if self.wish.kind == Kind::Snapshot {
             let request = v1::DeleteSnapshotRequest { snapshot_id: handle, ..Default::default() };

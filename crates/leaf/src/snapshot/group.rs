@@ -13,7 +13,7 @@ use kube::{
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use super::{kinds::VolumeSnapshot, row::SnapshotRow};
+use super::{kinds::VolumeSnapshot, missing, row::SnapshotRow};
 use crate::{MemberClient, claim::Made, marks::MEMBER_OF, ownership};
 use cluster::{json_patch, unmanaged::Unmanaged};
 pub use content::GroupContent;
@@ -26,6 +26,8 @@ use domain::{
 };
 
 pub(super) const GROUP: &str = "groupsnapshot.storage.k8s.io";
+const KIND: &str = "VolumeGroupSnapshot";
+const CONTENT: &str = "VolumeGroupSnapshotContent";
 /// Between the handles in the annotation of a group's volumes.
 const SEPARATOR: &str = " ";
 /// After a watch that was refused or broke.
@@ -202,12 +204,20 @@ impl<'a> Groups<'a> {
     }
 
     fn api(&self, namespace: &str) -> Api<DynamicObject> {
-        Api::namespaced_with(self.cluster.client.clone(), namespace, &self.resource("VolumeGroupSnapshot"))
+        Api::namespaced_with(self.cluster.client.clone(), namespace, &self.resource(KIND))
     }
 
     pub(super) fn within(&self, namespace: Option<&str>) -> Api<DynamicObject> {
-        let everywhere = || Api::all_with(self.cluster.client.clone(), &self.resource("VolumeGroupSnapshot"));
+        let everywhere = || Api::all_with(self.cluster.client.clone(), &self.resource(KIND));
         namespace.map_or_else(everywhere, |namespace| self.api(namespace))
+    }
+
+    /// What was answered about one of their kinds.
+    async fn told<T>(&self, kind: &str, doing: &str, answer: kube::Result<T>) -> Result<T> {
+        match answer {
+            Ok(told) => Ok(told),
+            Err(error) => Err(missing::outcome(self.cluster, doing, &self.resource(kind), &error).await),
+        }
     }
 
     /// POST first; the claims carry the label already.
@@ -221,7 +231,7 @@ impl<'a> Groups<'a> {
         if let Some(class) = wanted.class {
             spec["volumeGroupSnapshotClassName"] = json!(class);
         }
-        let mut group = DynamicObject::new(&name, &self.resource("VolumeGroupSnapshot")).data(json!({"spec": spec}));
+        let mut group = DynamicObject::new(&name, &self.resource(KIND)).data(json!({"spec": spec}));
         group.metadata.namespace = Some(wanted.namespace.to_owned());
         group.metadata.labels = Some(labels);
         let notes = [(ownership::NAME, wanted.name.to_owned()), (ownership::SOURCE, wanted.sources.join(SEPARATOR))];
@@ -229,7 +239,7 @@ impl<'a> Groups<'a> {
         let annotations = notes.into_iter().chain(content).map(|(key, value)| (key.to_owned(), value));
         group.metadata.annotations = Some(annotations.collect());
         let made = self.api(wanted.namespace).create(&PostParams::default(), &group).await;
-        match made.map_err(|error| self.cluster.outcome(&format!("create group {}/{name}", wanted.namespace), &error)) {
+        match self.told(KIND, &format!("create group {}/{name}", wanted.namespace), made).await {
             Ok(_) => Ok(Made::Now),
             Err(Error::Exists(_)) => Ok(Made::Taken),
             Err(error) => Err(error),
@@ -239,7 +249,7 @@ impl<'a> Groups<'a> {
     /// A quorum read: ours, or the word whose it is.
     pub async fn read(&self, place: &LeafPlace, hash: VolumeHash) -> Result<Option<Result<LeafGroup, String>>> {
         let found = cluster::read(self.api(&place.namespace).get(&place.claim).await, &place.claim);
-        let found = found.map_err(|error| self.cluster.outcome(&format!("get group {place}"), &error))?;
+        let found = self.told(KIND, &format!("get group {place}"), found).await?;
         Ok(found.map(|group| {
             let host = &self.cluster.host;
             if ownership::hash_of(&group.metadata, host, ownership::GROUP) == Some(hash) {
@@ -255,7 +265,7 @@ impl<'a> Groups<'a> {
         let selector = format!("{},{}={hash}", ownership::selector(&self.cluster.host), ownership::GROUP);
         let wanted = ListParams::default().labels(&selector);
         let found = self.cluster.listed(|namespace| self.within(namespace), &wanted).await;
-        let found = found.map_err(|error| self.cluster.outcome("list groups", &error))?;
+        let found = self.told(KIND, "list groups", found).await?;
         Ok(found.iter().map(LeafGroup::new).find(|group| group.place.claim == leaf_group_name(hash)))
     }
 
@@ -263,7 +273,7 @@ impl<'a> Groups<'a> {
     pub async fn ours(&self) -> Result<Vec<(VolumeHash, LeafGroup)>> {
         let ours = ListParams::default().labels(&ownership::selector(&self.cluster.host));
         let found = self.cluster.listed(|namespace| self.within(namespace), &ours).await;
-        let found = found.map_err(|error| self.cluster.outcome("list groups", &error))?;
+        let found = self.told(KIND, "list groups", found).await?;
         let own = found.iter().filter_map(|group| {
             let hash = ownership::hash_of(&group.metadata, &self.cluster.host, ownership::GROUP)?;
             (group.name_any() == leaf_group_name(hash)).then(|| (hash, LeafGroup::new(group)))
@@ -310,7 +320,7 @@ impl<'a> Groups<'a> {
             ..DeleteParams::default()
         };
         let deleted = self.api(&group.place.namespace).delete(&group.place.claim, &parameters).await;
-        match deleted.map_err(|error| self.cluster.outcome(&format!("delete group {}", group.place), &error)) {
+        match self.told(KIND, &format!("delete group {}", group.place), deleted).await {
             Ok(_) | Err(Error::NotFound(_)) => Ok(()),
             Err(error) => Err(error),
         }

@@ -3,6 +3,7 @@
 pub mod chosen;
 pub mod group;
 pub mod kinds;
+mod missing;
 pub mod row;
 pub mod rows;
 pub mod served;
@@ -12,8 +13,8 @@ use std::collections::BTreeMap;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::{
-    Api, ResourceExt,
-    api::{DeleteParams, ListParams, PostParams, Preconditions},
+    Api, Resource, ResourceExt,
+    api::{ApiResource, DeleteParams, ListParams, PostParams, Preconditions},
 };
 use serde_json::json;
 
@@ -136,26 +137,47 @@ pub async fn create(client: &MemberClient, wanted: &WantedSnapshot<'_>) -> Resul
             client.snapshots.put(&snapshot);
             Ok(Made::Now)
         }
-        Err(error) => match client.outcome(&format!("create snapshot {}", wanted.place), &error) {
-            Error::Exists(_) => Ok(Made::Taken),
-            other => Err(unless_unserved(client, &error, other).await),
-        },
+        Err(error) => {
+            match has_none::<VolumeSnapshot>(client, &format!("create snapshot {}", wanted.place), &error).await {
+                Ok(()) => Err(no_kinds(client)),
+                Err(Error::Exists(_)) => Ok(Made::Taken),
+                Err(error) => Err(error),
+            }
+        }
     }
 }
 
-/// A member without the kind answers 404 about the path, as a proxy on the way may. What the member says of all its
-/// kinds decides.
-async fn unless_unserved(client: &MemberClient, error: &kube::Error, outcome: Error) -> Error {
-    let about_the_path =
-        matches!(error, kube::Error::Api(status) if status.code == 404 && !cluster::says_what_is_missing(status));
-    if about_the_path && matches!(serves(client, kinds::GROUP).await, Ok(false)) {
-        return Error::Refused(format!(
-            "member {} has no volume snapshots: install the CRDs of {} and the snapshot controller there",
-            client.member,
-            kinds::GROUP
-        ));
+/// What was answered about one of these kinds.
+async fn told<K: Resource<DynamicType = ()>, T>(
+    client: &MemberClient,
+    doing: &str,
+    answer: kube::Result<T>,
+) -> Result<T> {
+    match answer {
+        Ok(told) => Ok(told),
+        Err(error) => Err(missing::outcome(client, doing, &ApiResource::erase::<K>(&()), &error).await),
     }
-    outcome
+}
+
+/// Ok where a member has none of these kinds. Then it answers 404 about the path, as a proxy on the way may: what the member says of all its
+/// kinds decides.
+async fn has_none<K: Resource<DynamicType = ()>>(
+    client: &MemberClient,
+    doing: &str,
+    error: &kube::Error,
+) -> Result<()> {
+    if missing::is_about_the_path(error) && matches!(serves(client, kinds::GROUP).await, Ok(false)) {
+        return Ok(());
+    }
+    Err(missing::outcome(client, doing, &ApiResource::erase::<K>(&()), error).await)
+}
+
+fn no_kinds(client: &MemberClient) -> Error {
+    Error::Refused(format!(
+        "member {} has no volume snapshots: install the CRDs of {} and the snapshot controller there",
+        client.member,
+        kinds::GROUP
+    ))
 }
 
 /// Whether the member has an API group.
@@ -180,12 +202,8 @@ pub async fn read(client: &MemberClient, place: &LeafPlace) -> Result<Option<(Vo
             }
             Ok(None) => return Ok(None),
             Err(error) => {
-                let outcome = client.outcome(&format!("get snapshot {place}"), &error);
-                return match unless_unserved(client, &error, outcome).await {
-                    // Without the kind there is none.
-                    Error::Refused(_) => Ok(None),
-                    other => Err(other),
-                };
+                let nothing = has_none::<VolumeSnapshot>(client, &format!("get snapshot {place}"), &error).await;
+                return nothing.map(|()| None);
             }
         }
     }
@@ -198,13 +216,7 @@ pub async fn has_any(client: &MemberClient) -> Result<bool> {
         match client.within::<Unmanaged<VolumeSnapshot>>(namespace).list(&one).await {
             Ok(list) if list.items.is_empty() => {}
             Ok(_) => return Ok(true),
-            Err(error) => {
-                let outcome = client.outcome("list snapshots", &error);
-                return match unless_unserved(client, &error, outcome).await {
-                    Error::Refused(_) => Ok(false),
-                    other => Err(other),
-                };
-            }
+            Err(error) => return has_none::<VolumeSnapshot>(client, "list snapshots", &error).await.map(|()| false),
         }
     }
     Ok(false)
@@ -236,13 +248,7 @@ pub async fn stripped(client: &MemberClient, hash: VolumeHash) -> Result<Option<
 async fn listed(client: &MemberClient, wanted: &ListParams) -> Result<Vec<VolumeSnapshot>> {
     match client.listed(|namespace| client.within::<Unmanaged<VolumeSnapshot>>(namespace), wanted).await {
         Ok(found) => Ok(found.into_iter().map(Unmanaged::into_object).collect()),
-        Err(error) => {
-            let outcome = client.outcome("list snapshots", &error);
-            match unless_unserved(client, &error, outcome).await {
-                Error::Refused(_) => Ok(Vec::new()),
-                other => Err(other),
-            }
-        }
+        Err(error) => has_none::<VolumeSnapshot>(client, "list snapshots", &error).await.map(|()| Vec::new()),
     }
 }
 
@@ -253,7 +259,7 @@ pub async fn delete(client: &MemberClient, row: &SnapshotRow) -> Result<()> {
         ..DeleteParams::default()
     };
     let deleted = snapshots_in(client, &row.place.namespace).delete(&row.place.claim, &parameters).await;
-    match deleted.map_err(|error| client.outcome(&format!("delete snapshot {}", row.place), &error)) {
+    match told::<VolumeSnapshot, _>(client, &format!("delete snapshot {}", row.place), deleted).await {
         Ok(answer) => {
             match answer.left() {
                 Some(snapshot) if snapshot.metadata.deletion_timestamp.is_some() => {
@@ -273,7 +279,7 @@ pub async fn delete(client: &MemberClient, row: &SnapshotRow) -> Result<()> {
 
 pub async fn read_content(client: &MemberClient, name: &str) -> Result<Option<Content>> {
     let found = cluster::read(contents(client).get(name).await, name);
-    let found = found.map_err(|error| client.outcome(&format!("get snapshot content {name}"), &error))?;
+    let found = told::<VolumeSnapshotContent, _>(client, &format!("get snapshot content {name}"), found).await?;
     Ok(found.as_ref().map(Content::new))
 }
 
@@ -297,11 +303,8 @@ async fn contents_with(client: &MemberClient, label: &str, hash: VolumeHash) -> 
     match contents(client).list(&ListParams::default().labels(&selector)).await {
         Ok(found) => Ok(found.iter().map(Content::new).collect()),
         Err(error) => {
-            let outcome = client.outcome("list snapshot contents", &error);
-            match unless_unserved(client, &error, outcome).await {
-                Error::Refused(_) => Ok(Vec::new()),
-                other => Err(other),
-            }
+            let nothing = has_none::<VolumeSnapshotContent>(client, "list snapshot contents", &error).await;
+            nothing.map(|()| Vec::new())
         }
     }
 }
@@ -388,7 +391,7 @@ pub async fn delete_content(client: &MemberClient, content: &Content) -> Result<
     };
     let deleted = contents(client).delete(&content.name, &parameters).await;
     let doing = format!("delete snapshot content {}", content.name);
-    match deleted.map_err(|error| client.outcome(&doing, &error)) {
+    match told::<VolumeSnapshotContent, _>(client, &doing, deleted).await {
         Ok(_) | Err(Error::NotFound(_)) => Ok(()),
         Err(error) => Err(error),
     }
@@ -396,5 +399,5 @@ pub async fn delete_content(client: &MemberClient, content: &Content) -> Result<
 
 async fn patch_content(client: &MemberClient, name: &str, operations: serde_json::Value, what: &str) -> Result<()> {
     let patched = json_patch::send_unread(contents(client), name, &operations).await;
-    patched.map_err(|error| client.outcome(&format!("{what} snapshot content {name}"), &error))
+    told::<VolumeSnapshotContent, _>(client, &format!("{what} snapshot content {name}"), patched).await
 }

@@ -2,7 +2,10 @@
 
 use kube::api::ListParams;
 
-use super::group::{GROUP, Groups};
+use super::{
+    group::{GROUP, Groups},
+    missing::is_about_the_path,
+};
 use crate::{MemberClient, ownership};
 use domain::error::Result;
 
@@ -43,7 +46,7 @@ async fn are_served(client: &MemberClient, groups: &Groups<'_>) -> Result<bool> 
     for namespace in client.namespaces.each() {
         match groups.within(namespace).list(&one).await {
             Ok(_) => return Ok(true),
-            Err(kube::Error::Api(status)) if status.code == 404 && !cluster::says_what_is_missing(&status) => {}
+            Err(error) if is_about_the_path(&error) => {}
             Err(error) => return Err(client.outcome("list groups", &error)),
         }
     }

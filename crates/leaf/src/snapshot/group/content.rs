@@ -8,7 +8,7 @@ use kube::{
 };
 use serde_json::{Value, json};
 
-use super::Groups;
+use super::{CONTENT, Groups};
 use crate::ownership;
 use cluster::json_patch;
 use domain::{
@@ -50,13 +50,13 @@ impl GroupContent {
 
 impl Groups<'_> {
     fn contents(&self) -> Api<DynamicObject> {
-        Api::all_with(self.cluster.client.clone(), &self.resource("VolumeGroupSnapshotContent"))
+        Api::all_with(self.cluster.client.clone(), &self.resource(CONTENT))
     }
 
     /// What stands behind a group.
     pub async fn content(&self, name: &str, group_uid: &str) -> Result<Option<GroupContent>> {
         let found = cluster::read(self.contents().get(name).await, name);
-        let found = found.map_err(|error| self.cluster.outcome(&format!("get group content {name}"), &error))?;
+        let found = self.told(CONTENT, &format!("get group content {name}"), found).await?;
         Ok(found.as_ref().map(GroupContent::new).filter(|content| content.group_uid == group_uid))
     }
 
@@ -64,7 +64,7 @@ impl Groups<'_> {
     pub async fn outlived(&self, hash: VolumeHash, is_it: impl Fn(&LeafPlace) -> bool) -> Result<Vec<GroupContent>> {
         let selector = format!("{},{}={hash}", ownership::selector(&self.cluster.host), ownership::GROUP);
         let found = self.contents().list(&ListParams::default().labels(&selector)).await;
-        let found = found.map_err(|error| self.cluster.outcome("list group contents", &error))?;
+        let found = self.told(CONTENT, "list group contents", found).await?;
         Ok(found.iter().map(GroupContent::new).filter(|content| is_it(&content.of)).collect())
     }
 
@@ -125,7 +125,7 @@ impl Groups<'_> {
             ..DeleteParams::default()
         };
         let deleted = self.contents().delete(&content.name, &parameters).await;
-        match deleted.map_err(|error| self.cluster.outcome(&format!("delete group content {}", content.name), &error)) {
+        match self.told(CONTENT, &format!("delete group content {}", content.name), deleted).await {
             Ok(_) | Err(Error::NotFound(_)) => Ok(()),
             Err(error) => Err(error),
         }
@@ -149,6 +149,6 @@ impl Groups<'_> {
 
     async fn patch_content(&self, name: &str, operations: Value, what: &str) -> Result<()> {
         let patched = json_patch::send_unread(self.contents(), name, &operations).await;
-        patched.map_err(|error| self.cluster.outcome(&format!("{what} group content {name}"), &error))
+        self.told(CONTENT, &format!("{what} group content {name}"), patched).await
     }
 }

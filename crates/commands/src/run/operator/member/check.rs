@@ -3,7 +3,10 @@
 
 use std::time::Duration;
 
-use k8s_openapi::api::{core::v1::Pod, storage::v1::StorageClass};
+use k8s_openapi::{
+    api::{core::v1::Pod, storage::v1::StorageClass},
+    apimachinery::pkg::apis::meta::v1::APIResourceList,
+};
 use kube::{Api, Client, ResourceExt, api::ListParams};
 
 use super::{add::rights_table, rights};
@@ -311,14 +314,46 @@ async fn classes(host: &Host, client: &Client, sheet: &mut Sheet) {
 }
 
 async fn snapshots(client: &Client, sheet: &mut Sheet) {
-    for (what, group) in [("snapshots", "snapshot.storage.k8s.io"), ("group snapshots", "groupsnapshot.storage.k8s.io")]
-    {
+    for (what, group, kind) in [
+        ("snapshots", "snapshot.storage.k8s.io", "VolumeSnapshot"),
+        ("group snapshots", "groupsnapshot.storage.k8s.io", "VolumeGroupSnapshot"),
+    ] {
         match client.list_api_group_resources(&format!("{group}/v1")).await {
-            Ok(_) => sheet.ok(what, format!("{group}/v1")),
+            Ok(served) => match lacking(&served, kind) {
+                None => sheet.ok(what, format!("{group}/v1")),
+                Some(kind) => sheet.failed(what, format!("{group}/v1 is served without {kind}: install its CRD")),
+            },
             Err(kube::Error::Api(status)) if status.code == 404 => {
                 sheet.note(what, format!("{group}/v1 is not served: {what} are refused here"));
             }
             Err(error) => sheet.failed(what, with_causes(&error)),
+        }
+    }
+}
+
+/// People there may have removed one CRD of three.
+fn lacking(served: &APIResourceList, kind: &str) -> Option<String> {
+    let mut kinds = ["", "Content", "Class"].into_iter().map(|part| format!("{kind}{part}"));
+    kinds.find(|kind| served.resources.iter().all(|one| one.kind != *kind))
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::APIResource;
+
+    use super::*;
+
+    #[test]
+    fn kind_that_an_api_group_is_served_without_is_named() {
+        let served = |kinds: &[&str]| {
+            let resource = |kind: &&str| APIResource { kind: (*kind).to_owned(), ..APIResource::default() };
+            APIResourceList { resources: kinds.iter().map(resource).collect(), ..APIResourceList::default() }
+        };
+        let all = ["VolumeSnapshot", "VolumeSnapshotClass", "VolumeSnapshotContent"];
+        assert_eq!(lacking(&served(&all), "VolumeSnapshot"), None);
+        for kind in all {
+            let others: Vec<&str> = all.into_iter().filter(|other| *other != kind).collect();
+            assert_eq!(lacking(&served(&others), "VolumeSnapshot").as_deref(), Some(kind));
         }
     }
 }

@@ -510,3 +510,23 @@ fn snapshot_or_group_is_not_called_removed_while_the_kind_of_its_contents_is_mis
         });
     }
 }
+
+/// The first time it was marked, and nobody was told. Whoever has deleted it there has left what its class keeps.
+#[test]
+fn what_is_kept_of_a_snapshot_that_was_cut_twice_goes_with_it() {
+    virtual_time::run(1, async {
+        let (bench, caller) = volume().await;
+        let member = &bench.members[0];
+        let mut photo = Snapshotter::new(&bench, Wish::photo(Kind::Snapshot, caller.handle().unwrap(), KEPT));
+        photo.ask().await.unwrap();
+        let first = Arc::clone(&member.list(SNAPSHOTS)[0]);
+        member.delete(SNAPSHOTS, SHOP, text(&first, "/metadata/name")).unwrap();
+        until(&bench, SURE, "it has gone there", || member.list(SNAPSHOTS).is_empty()).await;
+        sleep(SOON).await;
+        assert!(photo.make().await, "{}", bench.guard.trace().join("\n"));
+        assert_eq!(member.list(CONTENTS).len(), 2, "it is cut again");
+        photo.discard();
+        photo.remove().await;
+        all_is_gone(&bench, &[SNAPSHOTS, CONTENTS]);
+    });
+}

@@ -96,7 +96,7 @@ async fn remove_one(leaf: &MemberClient, mut row: SnapshotRow, deadline: &Deadli
                 look_again(leaf, &row).await?;
             }
         } else {
-            marked |= follow_host(leaf, &Content::name_of(content.as_deref(), &uid), &row).await?;
+            marked |= follow_host(leaf, &Content::name_of(content.as_deref(), &uid), &row, deadline).await?;
             leaf::snapshot::delete(leaf, &row).await?;
         }
         match leaf.snapshots.row(hash).filter(is_it) {
@@ -110,7 +110,7 @@ async fn remove_one(leaf: &MemberClient, mut row: SnapshotRow, deadline: &Deadli
     {
         return Err(late(leaf, &place));
     }
-    Ok(content_is_gone(leaf, &Content::name_of(content.as_deref(), &uid), &uid, deadline).await? || marked)
+    Ok(content_is_gone(leaf, &Content::name_of(content.as_deref(), &uid), &row, deadline).await? || marked)
 }
 
 /// The leaf snapshot behind a handle, from memory where it is known.
@@ -132,9 +132,10 @@ fn hash_in(place: &LeafPlace) -> Option<VolumeHash> {
 }
 
 /// Deleting in the host deletes the data: a content that its class would retain is made to go as well. Whether it was marked.
-async fn follow_host(leaf: &MemberClient, name: &str, row: &SnapshotRow) -> Result<bool> {
+async fn follow_host(leaf: &MemberClient, name: &str, row: &SnapshotRow, deadline: &Deadline) -> Result<bool> {
     let content = leaf::snapshot::read_content(leaf, name).await?;
     let Some(content) = content.filter(|content| content.snapshot_uid == *row.uid) else { return Ok(false) };
+    remove_former(leaf, row, &content, deadline).await?;
     if content.retained {
         leaf::snapshot::make_content_deletable(leaf, &content).await?;
     }
@@ -142,15 +143,32 @@ async fn follow_host(leaf: &MemberClient, name: &str, row: &SnapshotRow) -> Resu
 }
 
 /// Its snapshot has gone. It goes before that, unless somebody has taken the finalizers away. Whether it was seen marked.
-async fn content_is_gone(leaf: &MemberClient, name: &str, snapshot_uid: &str, deadline: &Deadline) -> Result<bool> {
+async fn content_is_gone(leaf: &MemberClient, name: &str, row: &SnapshotRow, deadline: &Deadline) -> Result<bool> {
     let mut marked = false;
     loop {
         match leaf::snapshot::read_content(leaf, name).await? {
-            Some(content) if content.snapshot_uid == snapshot_uid => {
+            Some(content) if content.snapshot_uid == *row.uid => {
                 marked |= content.marked;
+                remove_former(leaf, row, &content, deadline).await?;
                 end_content(leaf, &content, deadline).await?;
             }
             _ => return Ok(marked),
+        }
+    }
+}
+
+/// It may have been cut before: people of the member had deleted the first one before the host was told of it, and its class has kept what stood
+/// behind that. This goes before anything of the second one does: by that alone a later call knows to look for it.
+async fn remove_former(leaf: &MemberClient, row: &SnapshotRow, content: &Content, deadline: &Deadline) -> Result<()> {
+    let is_looked_for_later = !content.marked && !row.is_marked();
+    if !content.retained || is_looked_for_later {
+        return Ok(());
+    }
+    loop {
+        let all = leaf::snapshot::list_contents(leaf, row.hash, Some(&row.place.namespace)).await?;
+        match all.iter().find(|other| other.snapshot_uid != *row.uid) {
+            Some(former) => end_content(leaf, former, deadline).await?,
+            None => return Ok(()),
         }
     }
 }

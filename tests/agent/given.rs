@@ -244,6 +244,31 @@ fn pod_runs_without_what_is_optional_and_called_like_what_agents_make_for_themse
     });
 }
 
+/// The member would put a token of an account there into it.
+#[test]
+fn pod_runs_without_an_optional_secret_for_a_token_and_an_event_says_so() {
+    story(1, async {
+        let world = standing(1).await;
+        give_secrets(&world, "true");
+        let metadata = json!({"namespace": SHOP, "name": "robot", "annotations": {"kubernetes.io/service-account.name": "default"}});
+        let secret =
+            json!({"metadata": metadata, "type": "kubernetes.io/service-account-token", "data": {"a": "YQ=="}});
+        world.host.create("secrets", secret).unwrap();
+        let env = json!([{"secretRef": {"name": "robot", "optional": true}}]);
+        let volumes = json!([{"name": "v", "secret": {"secretName": "robot", "optional": true}}]);
+        let spec = json!({"nodeName": NODE, "containers": [{"name": "c", "image": "i:1", "envFrom": env}], "volumes": volumes,
+            "automountServiceAccountToken": false});
+        world.host.create("pods", json!({"metadata": {"namespace": SHOP, "name": "web"}, "spec": spec})).unwrap();
+        until("it runs", || world.phase("web") == "Running").await;
+        let copy = world.copy("web").unwrap()["spec"].to_string();
+        assert!(!copy.contains("robot") && world.member.get("secrets", SHOP, "robot").is_none(), "{copy}");
+        let words = "Secret robot is of type kubernetes.io/service-account-token";
+        let events = world.host.list("events");
+        let mut said = events.iter().filter(|event| event["reason"] == "ObjectNotGiven");
+        assert!(said.any(|event| text(event, "/message").contains(words)), "{events:?}");
+    });
+}
+
 #[test]
 fn secret_goes_also_where_the_mark_of_its_namespace_is_another_hosts() {
     story(1, async {

@@ -28,6 +28,8 @@ const VERSION: &str = "kosmos.csi.io/version";
 const LONGEST_NOTE: usize = 200;
 /// A Secret of this type is given a token by the cluster that it is in, of the account there that it names.
 const ACCOUNT_TOKEN: &str = "kubernetes.io/service-account-token";
+/// Why an object goes to no member, whatever it holds.
+const NOT_GIVEN: &str = "ObjectNotGiven";
 /// What marks were called when all hosts had one name for theirs. They begin with it.
 pub(super) const FORMER_MARK: &str = "kosmos-csi.secrets";
 
@@ -36,11 +38,20 @@ pub(super) const FORMER_MARK: &str = "kosmos-csi.secrets";
 pub(super) struct Synced {
     secrets: bool,
     left_out: Vec<Name>,
+    /// Why no member is given the first of these that is there.
+    pub(super) why_without: Option<PodRejection>,
 }
 
 impl Synced {
     pub(super) fn given<'a>(&'a self, pod_uid: &'a str, host: &'a str) -> Given<'a> {
         Given { secrets: self.secrets, left_out: &self.left_out, pod_uid, host }
+    }
+
+    /// A kubelet runs a pod without what is optional and not there.
+    fn leave_out(&mut self, name: Name, why: &PodRejection) {
+        self.left_out.push(name);
+        let message = || format!("{}. The pod does not need it, and is run without", why.message);
+        self.why_without.get_or_insert_with(|| PodRejection::new(why.reason, message()));
     }
 }
 
@@ -60,20 +71,17 @@ impl Pods<'_> {
             );
             return Ok(Err(PodRejection::new("SecretsNotGiven", message)));
         }
-        let mut kept = Synced { secrets: open, left_out: Vec::new() };
+        let mut kept = Synced { secrets: open, ..Synced::default() };
         for (name, needed) in in_copy(pod, open, &self.host.id.0) {
-            let refused = refused_name((name.0, &name.1), &self.host.id.0);
-            // No member is given it: a kubelet runs a pod without what is optional and not there.
-            if !needed && refused.is_some() || name.0 == Kind::Secret && !open {
-                kept.left_out.push(name);
-                continue;
-            }
-            if let Some(why) = refused {
-                return Ok(Err(why));
-            }
-            match self.sync_one(&name, namespace, None).await? {
+            let synced = match refused_name((name.0, &name.1), &self.host.id.0) {
+                Some(why) => Err(why),
+                None if name.0 == Kind::Secret && !open => Ok(false),
+                None => self.sync_one(&name, namespace, None).await?,
+            };
+            match synced {
                 Ok(true) => {}
                 Ok(false) if !needed => kept.left_out.push(name),
+                Err(why) if !needed && why.reason == NOT_GIVEN => kept.leave_out(name, &why),
                 Ok(false) => {
                     let message = format!("{} {} is not there", name.0, in_host(&name.1, &self.host.id.0));
                     return Ok(Err(PodRejection::new("WaitsForObject", message)));
@@ -232,7 +240,7 @@ pub(super) fn refused_name((kind, name): (Kind, &str), host: &str) -> Option<Pod
     } else {
         format!("{kind} {name} cannot be there, as nothing can be called so in Kubernetes: correct its name in the pod")
     };
-    Some(PodRejection::new("ObjectNotGiven", message))
+    Some(PodRejection::new(NOT_GIVEN, message))
 }
 
 /// The same of what is in it.
@@ -241,7 +249,7 @@ fn refused_type(name: &str, original: &Value) -> Option<PodRejection> {
         "Secret {name} is of type {ACCOUNT_TOKEN}, which in a member would be given a token of an account there: have a token of the host's \
          account projected (serviceAccountToken), or give the Secret another type"
     );
-    (text(original, "/type") == ACCOUNT_TOKEN).then(|| PodRejection::new("ObjectNotGiven", message))
+    (text(original, "/type") == ACCOUNT_TOKEN).then(|| PodRejection::new(NOT_GIVEN, message))
 }
 
 /// What is gone by of an object of ours that is there: somebody there may have noted very much on it.

@@ -319,6 +319,9 @@ impl Pods<'_> {
                 tracing::info!(member = self.member.name, pod = %place, "the pod is copied to the member");
                 let there = object::whole(there);
                 dropped::compare(self, pod, &there).await;
+                if let Some(why) = &kept.why_without {
+                    self.warn(pod, why).await;
+                }
                 self.tell(pod, &there).await
             }
             // A namespace that was just made takes no pods before its account is there.

@@ -19,6 +19,7 @@ use crate::{
     fixture::{self, GOLD},
     late::patches,
     reclaim::{CLAIM, SETTLED, bench, ends_well, leaf, provisioned},
+    shared::has_alias,
     virtual_time,
 };
 
@@ -193,5 +194,25 @@ fn class_that_goes_from_a_member_while_a_leaf_waits_for_it_is_named_and_its_user
         modify(&bench, &caller, SILVER).await.unwrap();
         assert_eq!(asks_for(&bench, IN_FORCE), SILVER);
         ends_well(&bench, caller).await;
+    });
+}
+
+/// As of a volume that was made while that name served. The host's class names the one that serves now.
+#[test]
+fn class_for_the_name_that_serves_is_meant_also_by_a_handle_with_another_name_of_the_member() {
+    virtual_time::run(1, async {
+        let (bench, caller) = golden().await;
+        has_alias(&bench).await;
+        let for_this = ("leafVolumeAttributesClass.m0".to_owned(), SILVER.to_owned());
+        let [for_others] = stands_for(GOLD);
+        let request = v1::ControllerModifyVolumeRequest {
+            volume_id: caller.handle().unwrap().replacen("m0/", "alias/", 1),
+            mutable_parameters: [for_this, for_others].into(),
+            ..Default::default()
+        };
+        let modified =
+            bench.call(|driver| async move { driver.controller_modify_volume(with_deadline(request)).await });
+        modified.await.unwrap();
+        assert_eq!(asks_for(&bench, CLASS), SILVER);
     });
 }

@@ -21,6 +21,7 @@ use crate::{
     caller::{Caller, Ending, Script},
     crash::{Point, points},
     fixture, invariants,
+    shared::has_alias,
     snapshotter::{Kind, Snapshotter, USUAL, Wish, have_kinds},
     virtual_time,
 };
@@ -313,6 +314,25 @@ fn imported_leaf_goes_only_where_both_policies_say_so() {
             }
         });
     }
+}
+
+/// Its handle says another name of the member, as a person has written it.
+#[test]
+fn imported_leaf_stays_for_another_volume_also_where_that_calls_its_member_otherwise() {
+    virtual_time::run(1, async {
+        let bench = bench(fixture::NOW).await;
+        has_alias(&bench).await;
+        consent(&bench, &bench.host_id());
+        host_volume(&bench, HOST_VOLUME, "Delete");
+        host_volume(&bench, "twin", "Retain");
+        let handle = HANDLE.replacen("m0/", "alias/", 1);
+        let rename = |volume: &mut Value| volume["spec"]["csi"]["volumeHandle"] = json!(handle);
+        bench.host.change("persistentvolumes", "", "twin", rename).unwrap();
+        let before = leaf(&bench).unwrap();
+        delete(&bench).await.unwrap();
+        assert!(events(&bench).join(" ").contains("several volumes of the host"), "{:?}", events(&bench));
+        untouched(&bench, &before);
+    });
 }
 
 async fn cut(bench: &Bench) -> Result<v1::CreateSnapshotResponse, Status> {

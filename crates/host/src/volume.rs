@@ -197,12 +197,17 @@ pub async fn all_leading(host: &Host, there: impl Fn(&VolumeId) -> bool) -> Resu
     all(host, |volume| HostVolume::new(&volume).filter(leads_there)).await
 }
 
-/// What besides this volume leads to its leaf. Reads all volumes: only for rare cases.
-pub async fn another_with(host: &Host, name: &str, handle: &VolumeId) -> Result<Option<HostVolume>> {
+/// What besides this volume leads to its leaf, whichever of its names a handle has for the member. Reads all volumes: only for rare cases.
+pub async fn another_with(
+    host: &Host,
+    name: &str,
+    handle: &VolumeId,
+    is_its_member: impl Fn(&str) -> bool,
+) -> Result<Option<HostVolume>> {
     let hash = VolumeHash::new(&host.id, name);
     let leads_there = |other: &HostVolume| {
         let id = VolumeId::parse(&other.handle);
-        *other.name != *name && id.is_some_and(|id| id == *handle || id.member == handle.member && id.names(hash))
+        *other.name != *name && id.is_some_and(|id| id == *handle || is_its_member(&id.member) && id.names(hash))
     };
     let others = all(host, |volume| HostVolume::new(&volume).filter(leads_there)).await?;
     Ok(others.into_iter().next())

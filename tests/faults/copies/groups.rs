@@ -5,7 +5,7 @@ use std::sync::{
     atomic::{AtomicBool, Ordering},
 };
 
-use csi::v1::{self, group_controller_server::GroupController as _};
+use csi::v1::{self, controller_server::Controller as _, group_controller_server::GroupController as _};
 use serde_json::{Value, json};
 use simulate::{
     Cluster,
@@ -22,6 +22,7 @@ use crate::{
     fixture, invariants,
     late::creates,
     reclaim::{leaf, until},
+    shared::has_alias,
     snapshotter::{CONTENTS, GROUP_CONTENTS, GROUPS, KEPT, Kind, SNAPSHOTS, Snapshotter, USUAL},
     virtual_time,
 };
@@ -49,6 +50,44 @@ fn group_goes_with_all_that_is_left_of_it_when_somebody_in_the_member_has_remove
             assert!(removed.is_ok() && wrong.is_empty(), "{class}: {wrong:#?}\n{}", trace());
         });
     }
+}
+
+/// As of one that was given out while that name served.
+#[test]
+fn group_and_its_snapshots_are_known_and_go_also_by_another_name_of_their_member() {
+    virtual_time::run(1, async {
+        let stage = Stage::new(USUAL, STEP).await;
+        let bench = &stage.bench;
+        let group = stage.made(Kind::Group).await;
+        has_alias(bench).await;
+        let renamed = |handle: &str| handle.replacen("m0/", "alias/", 1);
+        let parts: Vec<String> = group.parts().iter().map(|part| renamed(part)).collect();
+        for part in &parts {
+            let request = v1::ListSnapshotsRequest { snapshot_id: part.clone(), ..Default::default() };
+            let listed = bench.call(|driver| async move { driver.list_snapshots(with_deadline(request)).await });
+            let listed = listed.await.unwrap().entries.into_iter().filter_map(|entry| entry.snapshot);
+            assert_eq!(listed.map(|told| told.snapshot_id).collect::<Vec<_>>(), std::slice::from_ref(part));
+        }
+        let (group_snapshot_id, snapshot_ids) = (renamed(group.handle().unwrap()), parts.clone());
+        let request = v1::GetVolumeGroupSnapshotRequest { group_snapshot_id, snapshot_ids, ..Default::default() };
+        let found = bench.call(|driver| async move { driver.get_volume_group_snapshot(with_deadline(request)).await });
+        let found = found.await.unwrap().group_snapshot.unwrap();
+        let mut told: Vec<String> = found.snapshots.into_iter().map(|told| told.snapshot_id).collect();
+        told.sort_unstable();
+        let mut sorted = parts.clone();
+        sorted.sort_unstable();
+        assert_eq!(told, sorted);
+        group.discard();
+        group.let_go();
+        let (group_snapshot_id, snapshot_ids) = (renamed(group.handle().unwrap()), parts);
+        let request = v1::DeleteVolumeGroupSnapshotRequest { group_snapshot_id, snapshot_ids, ..Default::default() };
+        let removed =
+            bench.call(|driver| async move { driver.delete_volume_group_snapshot(with_deadline(request)).await });
+        removed.await.unwrap();
+        for kind in [GROUPS, GROUP_CONTENTS, SNAPSHOTS, CONTENTS] {
+            assert!(bench.members[0].list(kind).is_empty(), "{kind}");
+        }
+    });
 }
 
 async fn remove_naming(stage: &Stage, group: &Snapshotter, snapshot_ids: Vec<String>) -> Result<(), Status> {

@@ -14,13 +14,15 @@ use super::{CLAIM, CLAIMS, DATA, MOVES, STEP, Story, VOLUMES, at_the_end, users:
 use crate::{
     bench::{DRIVER_NAMESPACE, SHOP},
     caller::{Caller, Change, Ending, Script},
-    fixture, virtual_time,
+    fixture,
+    shared::has_alias,
+    virtual_time,
 };
 
 const CLASSES: &str = "storageclasses.storage.k8s.io";
 
 /// What speaks against a move, and what is said then.
-const REFUSED: [(&str, &str); 11] = [
+const REFUSED: [(&str, &str); 12] = [
     ("another claim", "is not there"),
     ("a claim elsewhere", "is no name of a claim"),
     ("what is no name", "is no name of a claim"),
@@ -31,6 +33,7 @@ const REFUSED: [(&str, &str); 11] = [
     ("the class names a member", "does not let its volumes be in member m1"),
     ("its volume was another claim's", "is being moved by VolumeMove elsewhere/before"),
     ("another volume leads to its leaf", "remove PersistentVolume beside first"),
+    ("another volume calls its member otherwise", "remove PersistentVolume beside first"),
     ("a finalizer of somebody's", "finalizer example.com/backup"),
 ];
 
@@ -71,9 +74,14 @@ fn move_that_cannot_be_is_refused_before_anything_is_done_and_says_why() {
                     let undoing = json!({"phase": "Cancelling", "volume": pinned});
                     host.change(MOVES, "elsewhere", "before", |of| of["status"] = undoing.clone()).unwrap();
                 }
-                "another volume leads to its leaf" => {
+                "another volume leads to its leaf" | "another volume calls its member otherwise" => {
                     let mut beside = (*host.get(VOLUMES, "", story.caller.volume()).unwrap()).clone();
                     beside["metadata"] = json!({"name": "beside"});
+                    if case == "another volume calls its member otherwise" {
+                        has_alias(&story.bench).await;
+                        let handle = text(&beside, "/spec/csi/volumeHandle").replacen("m0/", "alias/", 1);
+                        beside["spec"]["csi"]["volumeHandle"] = json!(handle);
+                    }
                     beside["spec"].as_object_mut().unwrap().remove("claimRef");
                     host.create(VOLUMES, beside).unwrap();
                 }

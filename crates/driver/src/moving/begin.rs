@@ -27,7 +27,7 @@ use leaf::{
     moving::{self as writes, yard},
     row::{ClaimRow, VolumeRow},
 };
-use member::Member;
+use member::{Member, registry::serving};
 
 use super::look::Looked;
 
@@ -86,7 +86,9 @@ async fn plan(job: &Job) -> Result<Plan> {
     let (volume, uid) = (subject.volume_name().unwrap_or_default(), subject.volume_uid().unwrap_or_default());
     let hash = VolumeHash::new(&host.id, &volume);
     let (home, source) = source_at(job, &from, &id, hash).await?;
-    if let Some(other) = host::volume::another_with(host, &volume, &id).await? {
+    let members = job.movers.members.all()?;
+    let is_from = |name: &str| serving(&members, name) == from.name;
+    if let Some(other) = host::volume::another_with(host, &volume, &id, is_from).await? {
         return Err(refuse(&format!(
             "has its data by another volume too: remove PersistentVolume {} first",
             other.name

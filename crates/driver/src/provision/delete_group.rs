@@ -42,7 +42,7 @@ pub async fn delete(provisioner: &Provisioner, text: &str, snapshots: &[String],
         match (find(&groups, &id).await?, group_hash(&id)) {
             (Some((hash, group)), _) => {
                 let parts = leaf::snapshot::group::parts(leaf, &group).await?;
-                let known = marked(leaf, &parts, hash);
+                let known = marked(leaf, &id, &parts, hash);
                 // One that we made, and in which nothing carries our labels, was never given out: it came late. What was restored
                 // from a backup under our name is not that.
                 let came_late = known.is_empty() && group.chooses;

@@ -24,10 +24,15 @@ pub(super) async fn find(groups: &Groups<'_>, id: &VolumeId) -> Result<Option<(V
     Ok(found.map(|group| (hash, group)))
 }
 
-/// The snapshots of a group that were marked, and so may have been given out.
-pub(super) fn marked(leaf: &MemberClient, parts: &[VolumeSnapshot], hash: VolumeHash) -> Vec<Snapshot> {
+/// The snapshots of a group that were marked, and so may have been given out: by the name of their member that the group was given out by.
+pub(super) fn marked(
+    leaf: &MemberClient,
+    group: &VolumeId,
+    parts: &[VolumeSnapshot],
+    hash: VolumeHash,
+) -> Vec<Snapshot> {
     let rows = marked_rows(leaf, parts, hash);
-    let mut found: Vec<Snapshot> = rows.iter().map(|row| Snapshot::new(leaf, row)).collect();
+    let mut found: Vec<Snapshot> = rows.iter().map(|row| Snapshot::known_as(&group.member, leaf, row)).collect();
     found.sort_by_key(|snapshot| snapshot.id.to_string());
     found
 }

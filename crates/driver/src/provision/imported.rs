@@ -11,6 +11,7 @@ use domain::{
 };
 use host::{events::News, volume::HostVolume};
 use leaf::{MemberClient, imported::ImportedVolume, row::ClaimRow};
+use member::registry::serving;
 
 /// Between two looks: no watch tells of claims without our labels.
 const PAUSE: Duration = Duration::from_millis(500);
@@ -44,7 +45,10 @@ pub(super) async fn delete(
     deadline: &Deadline,
 ) -> Result<()> {
     // Live, as all that leads to a removal.
-    let users = host::volume::at(&provisioner.host, &id.member, &claim.place).await?;
+    let members = provisioner.members.all()?;
+    let leads_there =
+        |user: &VolumeId| serving(&members, &user.member) == leaf.member && user.place().as_ref() == Some(&claim.place);
+    let users = host::volume::all_leading(&provisioner.host, leads_there).await?;
     let volume = match claim.volume() {
         Some(name) => leaf::imported::read(leaf, name).await?,
         None => None,

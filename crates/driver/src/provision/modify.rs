@@ -25,7 +25,7 @@ pub async fn modify(
     deadline: &Deadline,
 ) -> Result<()> {
     let found = find::to_change(provisioner, handle).await?;
-    let Some(target) = attributes.at(&found.id.member) else { return Ok(()) };
+    let Some(target) = attributes.at(&found.member.name) else { return Ok(()) };
     if found.imported {
         return match change(target, &found.claim.life.attributes) {
             Change::Done => Ok(()),

@@ -44,14 +44,19 @@ pub struct Snapshot {
 
 impl Snapshot {
     pub(super) fn new(leaf: &MemberClient, row: &SnapshotRow) -> Self {
+        Self::known_as(&leaf.member, leaf, row)
+    }
+
+    /// With the handle that it has by this name of its member: when it was given out, another name may have served.
+    pub(super) fn known_as(name: &str, leaf: &MemberClient, row: &SnapshotRow) -> Self {
         Self {
-            id: row.id(&leaf.member),
+            id: row.id(name),
             source: row.source.to_string(),
             size: row.size,
             cut: row.cut.unwrap_or_default(),
             ready: row.ready,
             member: leaf.member.clone(),
-            group: row.group.map(|group| group_id(&leaf.member, &row.place.namespace, group).to_string()),
+            group: row.group.map(|group| group_id(name, &row.place.namespace, group).to_string()),
         }
     }
 }

@@ -36,15 +36,14 @@ pub async fn list(
     for member in snapshot_members(provisioner, wanted).await? {
         let Some(leaf) = member.last_known() else { continue };
         let source = |row: &SnapshotRow| wanted.source.is_empty() || *row.source == *wanted.source;
-        let id = |row: &SnapshotRow| wanted.id.is_empty() || row.id(&leaf.member).to_string() == wanted.id;
-        let is_wanted = |row: &SnapshotRow| row.is_there() && source(row) && id(row);
-        let rows: Vec<SnapshotRow> = if let Some(id) = VolumeId::parse(&wanted.id) {
-            asked_for(&member, &id).await?.into_iter().filter(is_wanted).collect()
+        let is_wanted = |row: &SnapshotRow| row.is_there() && source(row);
+        if let Some(id) = VolumeId::parse(&wanted.id) {
+            let row = asked_for(&member, &id).await?.filter(|row| is_wanted(row) && row.id(&id.member) == id);
+            found.extend(row.map(|row| Snapshot::known_as(&id.member, leaf, &row)));
         } else {
             ensure_listed(&member, deadline).await?;
-            leaf.snapshots.all(is_wanted)
-        };
-        found.extend(rows.iter().map(|row| Snapshot::new(leaf, row)));
+            found.extend(leaf.snapshots.all(is_wanted).iter().map(|row| Snapshot::new(leaf, row)));
+        }
     }
     Ok(page(found, &after, wanted.most))
 }
@@ -55,7 +54,7 @@ pub async fn get(provisioner: &Provisioner, id: &str) -> Result<Snapshot> {
     let member = provisioner.members.get(&parsed.member).await?;
     let leaf = member.leaf()?;
     let row = asked_for(&member, &parsed).await?.filter(SnapshotRow::is_there).ok_or_else(unknown)?;
-    Ok(Snapshot::new(leaf, &row))
+    Ok(Snapshot::known_as(&parsed.member, leaf, &row))
 }
 
 /// The members that can hold what is asked for: one, where a handle says which.

@@ -113,6 +113,9 @@ async fn status_is_a_table_or_all_of_one_and_stalls_are_told_by_doctor_and_trace
     assert!(table.contains("shop/db-to-m1   db      m0     m1   Waiting"), "{table}");
     let details = clusters.does("volume status shop/db").await;
     assert!(details.contains("End the pods that have the claim"), "{details}");
+    let one: Value = serde_json::from_str(&clusters.does("volume status shop/db -o json").await).unwrap();
+    assert_eq!((&one["metadata"]["name"], &one["spec"]["claimName"]), (&json!("db-to-m1"), &json!("db")), "{one:#}");
+    clusters.refuses("volume status shop/none -o json", &["no move called none"]).await;
     stalls(&clusters, "db-to-m1", "pod send-0: NoSpace: the volume is full");
     let stalled = ["STALLED: pod send-0: NoSpace"];
     clusters.refuses("volume status", &stalled).await;

@@ -68,6 +68,15 @@ impl Listing {
         }
     }
 
+    /// Of what was asked for by its name: as JSON and YAML it is itself, as with kubectl.
+    pub fn print_one(&self, form: Form) -> String {
+        match (form, self.items.as_slice()) {
+            (Form::Json, [one]) => format!("{:#}\n", one.object),
+            (Form::Yaml, [one]) => serde_saphyr::to_string(&one.object).unwrap_or_default(),
+            _ => self.print(form),
+        }
+    }
+
     /// Without a head where there is nothing below it.
     fn table(&self, is_wide: bool) -> String {
         if self.items.is_empty() {
@@ -121,5 +130,11 @@ mod tests {
             json!({"apiVersion": API, "kind": "MemberList", "items": [{"name": "m0", "up": true}], "asked": 1});
         assert_eq!(serde_json::from_str::<Value>(&listing.print(Form::Json)).unwrap(), expected);
         assert_eq!(serde_saphyr::from_str::<Value>(&listing.print(Form::Yaml)).unwrap(), expected);
+        let one = json!({"name": "m0", "up": true});
+        assert_eq!(serde_json::from_str::<Value>(&listing.print_one(Form::Json)).unwrap(), one);
+        assert_eq!(serde_saphyr::from_str::<Value>(&listing.print_one(Form::Yaml)).unwrap(), one);
+        for form in [Form::Table, Form::Wide, Form::Name] {
+            assert_eq!(listing.print_one(form), listing.print(form));
+        }
     }
 }

@@ -55,6 +55,7 @@ pub(super) async fn status(flags: &MoveStatus, dial: &Dial) -> anyhow::Result<Re
     };
     let text = match (flags.output, found.as_slice()) {
         (Output::Table, [one]) if is_one => details(one),
+        (output, _) if is_one => listing(&found).print_one(output.into()),
         (output, _) => listed(&listing(&found), output, "There are no moves of volumes."),
     };
     Ok(Report::new(text, found.iter().all(|of| moves::stall(of).is_none())))

@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tokio::time::sleep;
 
-use super::{ATTACHMENTS, NODE, SHOP, World, standing, story, text, until};
+use super::{ATTACHMENTS, NAMESPACE, NODE, SHOP, World, standing, story, text, until};
 
 const HASH: &str = "0123456789abcdef0123456789abcdef";
 const CLAIMS: &str = "persistentvolumeclaims";
@@ -308,5 +308,25 @@ fn copy_that_runs_on_although_its_pod_has_ended_is_ended_before_its_volume_is_gi
         .await;
         until("the other runs", || world.phase("web") == "Running").await;
         assert_eq!(world.phase("old"), "Failed", "it began anew");
+    });
+}
+
+/// As of one that was made while another name served.
+#[test]
+fn pod_runs_with_a_volume_whose_handle_has_another_name_of_its_member() {
+    story(1, async {
+        let world = standing(1).await;
+        let mut second = Value::clone(&world.host.get("secrets", NAMESPACE, "m").unwrap());
+        second["metadata"] =
+            json!({"name": "second", "namespace": NAMESPACE, "labels": {"kosmos.csi.io/member": "second"}});
+        world.host.create("secrets", second).unwrap();
+        world.open_namespace(SHOP);
+        world.leaf("data", HASH, &json!(null));
+        world.bound("data", &format!("second/{SHOP}/data/{}", &HASH[..16]));
+        sleep(Duration::from_secs(30)).await;
+        world.run_pod("web", Some("data"));
+        world.attach();
+        until("it runs", || world.phase("web") == "Running").await;
+        assert_eq!(world.mounted("web"), "data");
     });
 }

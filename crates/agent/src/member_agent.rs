@@ -8,10 +8,7 @@ use std::{
 };
 
 use kube::{Client, runtime::watcher};
-use tokio::{
-    sync::watch,
-    time::{Instant, sleep, timeout},
-};
+use tokio::time::{Instant, sleep, timeout};
 
 use super::{
     Settings,
@@ -20,7 +17,7 @@ use super::{
     node::{self, MemberState, Nodes},
     object,
     pod::{Allowances, Holds, Pods, RelayedEvents, Tellings, Turns, Uncompared, relay_events},
-    view::{HostCache, MemberCache},
+    view::{HostCache, KnownMembers, MemberCache},
 };
 use cluster::{Versions, newest, with_causes};
 use host::Host;
@@ -40,8 +37,7 @@ const LISTED: Duration = Duration::from_mins(2);
 pub(super) struct MemberAgent {
     pub(super) host: Host,
     pub(super) view: Arc<HostCache>,
-    /// All members, by the names under which they serve.
-    pub(super) known_as: watch::Receiver<BTreeMap<String, KnownAs>>,
+    pub(super) known_as: KnownMembers,
     pub(super) settings: Settings,
     pub(super) member: String,
 }
@@ -119,6 +115,7 @@ impl MemberAgent {
             view: &self.view,
             member,
             client,
+            known_as: &self.known_as,
             there: &there.pods,
             news: &there.news,
             settings: &self.settings,

@@ -1,7 +1,7 @@
 //! What is known of the host, and who is told of a change in it: the work on those members that it concerns, and on no others.
 
 use std::{
-    collections::HashMap,
+    collections::{BTreeMap, HashMap},
     ops::Deref,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
@@ -9,7 +9,10 @@ use std::{
 
 use kube::{Client, runtime::watcher};
 use serde_json::Value;
-use tokio::{sync::Notify, time::Instant};
+use tokio::{
+    sync::{Notify, watch},
+    time::Instant,
+};
 
 use super::{
     LABEL, LABEL_VALUE, PREFIX,
@@ -22,6 +25,10 @@ use super::{
     virtual_node::{member_of, virtual_node_of},
 };
 use domain::volume::DRIVER;
+use member::registry::KnownAs;
+
+/// All members, by the names under which they serve.
+pub(super) type KnownMembers = watch::Receiver<BTreeMap<String, KnownAs>>;
 
 /// What is known of the host.
 #[derive(Debug)]

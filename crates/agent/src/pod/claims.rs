@@ -87,11 +87,11 @@ fn handle_of<'a>(name: &str, claim_uid: &str, volume: Option<&'a Value>) -> Resu
     Ok(text(volume, "/spec/csi/volumeHandle"))
 }
 
-/// The volume that a handle names, where it is one of this member.
-fn volume_in(claim: &str, handle: &str, member: &str) -> Result<VolumeId, PodRejection> {
+/// The volume that a handle names, where it is one of this member, by whichever of its names.
+fn volume_in(claim: &str, handle: &str, member: &str, aliases: &[String]) -> Result<VolumeId, PodRejection> {
     let refused = |why: String| PodRejection::new("VolumeNotCopied", format!("claim {claim}: {why}"));
     let id = VolumeId::parse(handle).ok_or_else(|| refused(format!("its volume has no handle of ours ({handle})")))?;
-    if id.member != member {
+    if id.member != member && !aliases.contains(&id.member) {
         let why = format!("its volume is in member {}, and this node runs its pods in member {member}", id.member);
         return Err(refused(why));
     }
@@ -165,11 +165,16 @@ fn is_attached(attachment: &Value) -> bool {
     attachment["status"]["attached"] == true && !is_leaving(attachment)
 }
 
+/// The member's other names.
+fn aliases(pods: &Pods<'_>) -> Vec<String> {
+    pods.known_as.borrow().get(&pods.member.name).map(|known| known.aliases.clone()).unwrap_or_default()
+}
+
 /// The leaves of the pod's claims, or what is waited for.
 pub(super) async fn leaves(pods: &Pods<'_>, pod: &Value) -> kube::Result<Result<Leaves, PodRejection>> {
     let (namespace, node) = (text(pod, "/metadata/namespace"), text(pod, "/spec/nodeName"));
     let (claims, volumes) = (object::claims(&pods.host.client, namespace), object::volumes(&pods.host.client));
-    let mut leaves = Leaves::default();
+    let (mut leaves, aliases) = (Leaves::default(), aliases(pods));
     for (volume, name, for_pod) in claims_of(pod) {
         let claim = read(&claims, &name).await?;
         let host_volume = match bound(pod, &name, claim.as_ref(), for_pod) {
@@ -180,7 +185,8 @@ pub(super) async fn leaves(pods: &Pods<'_>, pod: &Value) -> kube::Result<Result<
         let claim_uid = claim.as_ref().map(|claim| text(claim, "/metadata/uid")).unwrap_or_default();
         let handle = handle_of(&name, claim_uid, found.as_ref());
         let is_gone = |why| moved_since(pod, &name, found.as_ref()).unwrap_or(why);
-        let id = match handle.and_then(|handle| volume_in(&name, handle, &pods.member.name).map_err(is_gone)) {
+        let id = match handle.and_then(|handle| volume_in(&name, handle, &pods.member.name, &aliases).map_err(is_gone))
+        {
             Ok(id) => id,
             Err(why) => return Ok(Err(why)),
         };

@@ -53,7 +53,7 @@ use super::{
     member_pod::MemberPod,
     node::{about, ignore_conflict, now},
     object::{self, Place, is_leaving, parsed, read, text},
-    view::{HostCache, News},
+    view::{HostCache, KnownMembers, News},
     virtual_node::virtual_node_of,
 };
 pub(super) use allowance::{Allowances, Tellings};
@@ -88,6 +88,7 @@ pub(super) struct Pods<'a> {
     pub(super) view: &'a HostCache,
     pub(super) member: &'a Member,
     pub(super) client: &'a Client,
+    pub(super) known_as: &'a KnownMembers,
     /// The member's pods; the copies of pods of this host by its id.
     pub(super) there: &'a ObjectCache<MemberPod>,
     pub(super) news: &'a News,
@@ -264,10 +265,7 @@ impl Pods<'_> {
                 let told = self.tell(pod, there).await?;
                 Ok(told.sooner(change::pass_on(self, pod, there).await?))
             }
-            (PodStep::FailPod, Some(pod), _) => {
-                short_lived::note_end(self, pod);
-                self.fail(pod, status::deleted(&self.member.name)).await
-            }
+            (PodStep::FailPod, Some(pod), _) => short_lived::fail(self, pod).await,
             _ => Ok(Next::After(AGAIN)),
         }
     }

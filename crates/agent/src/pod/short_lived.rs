@@ -8,8 +8,9 @@ use serde_json::Value;
 
 use super::{
     super::object::{is_leaving, items, text},
-    COPIED, Pods,
+    COPIED, Next, Pods,
     rejection::PodRejection,
+    status,
 };
 
 /// One that was there for longer has not ended at once.
@@ -26,6 +27,12 @@ pub(super) fn refusal(pods: &Pods<'_>, pod: &Value) -> Option<PodRejection> {
         pods.member.name
     );
     Some(PodRejection::new("BackOff", message))
+}
+
+/// Its copy is gone, and not by this host.
+pub(super) async fn fail(pods: &Pods<'_>, pod: &Value) -> kube::Result<Next> {
+    note_end(pods, pod);
+    pods.fail(pod, status::deleted(&pods.member.name)).await
 }
 
 /// The pod fails, and not by this host.

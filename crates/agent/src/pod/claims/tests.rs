@@ -29,9 +29,10 @@ fn claim_is_waited_for_until_it_is_bound_to_a_volume_of_its_own() {
 #[test]
 fn volume_is_mounted_only_in_its_own_member() {
     let named = "m/shop/data/0123456789abcdef";
-    assert_eq!(volume_in("a", named, "m").unwrap().to_string(), named);
+    assert_eq!(volume_in("a", named, "m", &[]).unwrap().to_string(), named);
+    assert_eq!(volume_in("a", named, "other", &["m".to_owned()]).unwrap().to_string(), named, "it has two names");
     for (handle, member, words) in [(named, "other", "in member m"), ("what is this", "m", "no handle of ours")] {
-        let why = volume_in("a", handle, member).unwrap_err();
+        let why = volume_in("a", handle, member, &["second".to_owned()]).unwrap_err();
         assert!(why.message.contains(words), "{why:?}");
     }
 }

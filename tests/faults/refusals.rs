@@ -17,7 +17,10 @@ use tonic::{Code, Request};
 use crate::{
     bench::{Bench, SHOP},
     caller::{Caller, Ending, MEMBER_KEY, NODE_KEY, Script},
-    fixture, virtual_time,
+    fixture,
+    reclaim::{phase, until},
+    shared::{TWIN, has_alias, make_twin_called},
+    virtual_time,
 };
 
 const STEP: Duration = Duration::from_millis(100);
@@ -333,9 +336,13 @@ fn node_that_is_taken_back_for_want_of_room_is_a_refusal() {
 
 /// A host pod, as its scheduler has it: it has chosen a node and told the claims.
 fn pod(bench: &Bench, claims: &[&str]) {
+    pod_called(bench, "web", claims);
+}
+
+fn pod_called(bench: &Bench, name: &str, claims: &[&str]) {
     let volume = |claim: &&str| json!({"name": claim, "persistentVolumeClaim": {"claimName": claim}});
     let volumes: Vec<Value> = claims.iter().map(volume).collect();
-    let pod = json!({"metadata": {"name": "web", "namespace": SHOP},
+    let pod = json!({"metadata": {"name": name, "namespace": SHOP},
         "spec": {"containers": [{"name": "c", "image": "i"}], "volumes": volumes}});
     bench.host.create("pods", pod).unwrap();
 }
@@ -404,6 +411,27 @@ fn claim_that_is_bound_already_pulls_the_other_ones_to_its_node() {
         }
         let nodes = ["data", "log", "cache"].map(|claim| node_of_leaf(&bench.members[0], claim));
         assert!(nodes.iter().all(|node| *node == nodes[0]), "{nodes:?}");
+    });
+}
+
+/// By a volume that somebody has made by hand, with another name of the member in its handle.
+#[test]
+fn claim_that_has_its_leaf_by_another_name_of_the_member_pulls_the_other_ones_to_its_node() {
+    virtual_time::run(1, async {
+        let (bench, mut callers) = two_nodes(&["data"]).await;
+        assert_eq!(callers[0].provision().await, Ending::Provisioned);
+        has_alias(&bench).await;
+        make_twin_called(&bench, &callers[0], &callers[0].handle().unwrap().replacen("m0/", "alias/", 1));
+        let is_bound = || phase(bench.host.get(CLAIMS, SHOP, TWIN)) == "Bound";
+        until(&bench, Duration::from_mins(1), "the other volume has its claim", is_bound).await;
+        let node = node_of_leaf(&bench.members[0], "data");
+        let busy = json!({"metadata": {"name": "busy", "namespace": SHOP},
+            "spec": {"nodeName": node, "containers": [{"name": "c", "image": "i"}]}});
+        bench.members[0].create("pods", busy).unwrap();
+        pod_called(&bench, "second", &[TWIN, "log"]);
+        let script = Script { places: vec![0], leaf_class: fixture::LATER, node_selected: true, ..Script::new("log") };
+        assert_eq!(Caller::new(&bench, script).provision().await, Ending::Provisioned);
+        assert_eq!(node_of_leaf(&bench.members[0], "log"), node, "{}", bench.guard.trace().join("\n"));
     });
 }
 

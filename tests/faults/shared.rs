@@ -21,14 +21,14 @@ use crate::{
 
 const VOLUMES: &str = "persistentvolumes";
 const ATTACHMENTS: &str = "volumeattachments.storage.k8s.io";
-const TWIN: &str = "twin";
+pub const TWIN: &str = "twin";
 
 /// An administrator makes another volume of it, for another claim.
 fn make_twin(bench: &Bench, of: &Caller) {
     make_twin_called(bench, of, of.handle().unwrap());
 }
 
-fn make_twin_called(bench: &Bench, of: &Caller, handle: &str) {
+pub fn make_twin_called(bench: &Bench, of: &Caller, handle: &str) {
     let mut twin = Value::clone(&bench.host.get(VOLUMES, "", of.volume()).unwrap());
     twin["metadata"] = json!({"name": TWIN});
     twin.as_object_mut().unwrap().remove("status");

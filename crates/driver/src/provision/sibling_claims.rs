@@ -18,6 +18,7 @@ use leaf::{
     consumer::{Constraints, Consumed},
     row::{ClaimRow, Consumer},
 };
+use member::registry::serving;
 
 /// For claims that are on their way, and no longer than half of what is left of the call.
 const LONGEST: Duration = Duration::from_secs(5);
@@ -99,7 +100,9 @@ async fn companion(
     if let (None, Some(volume)) = (&leaf, &found.volume) {
         // A volume that was made by hand, or for another claim before.
         let handle = host::volume::handle_of(&provisioner.host, volume).await?;
-        let id = handle.and_then(|handle| VolumeId::parse(&handle)).filter(|id| id.member == job.leaf.member);
+        let members = provisioner.members.all()?;
+        let is_here = |id: &VolumeId| serving(&members, &id.member) == job.leaf.member;
+        let id = handle.and_then(|handle| VolumeId::parse(&handle)).filter(is_here);
         leaf = id.and_then(|id| job.leaf.rows.find(&id)?.1.claim);
     }
     if let Some(leaf) = leaf {

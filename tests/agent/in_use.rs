@@ -234,3 +234,35 @@ fn node_of_a_member_that_has_left_stays_while_a_volume_is_in_use_there_and_says_
         until("the node is gone", || world.node().is_none()).await;
     });
 }
+
+/// Whoever may write pods there may do so, and the host writes the whole Node each time.
+#[test]
+fn host_is_told_seldom_what_is_in_use_where_a_copy_says_something_else_all_the_time() {
+    story(1, async {
+        let world = with_pod().await;
+        let (life, written) = (Arc::clone(&world.life), Arc::new(Mutex::new(0)));
+        let counted = Arc::clone(&written);
+        world.host.faults().set(move |asked| {
+            if lock(&life).dead {
+                return Action::Hang;
+            }
+            let is_told = asked.resource == "nodes" && asked.verb == Verb::Patch;
+            *lock(&counted) += u32::from(is_told && !asked.body["status"]["volumesInUse"].is_null());
+            Action::Pass
+        });
+        let mounts = text(&world.copy("web").unwrap(), "/metadata/annotations/kosmos.csi.io~1mounts").to_owned();
+        let says = |mounts: &str| {
+            let write = |copy: &mut Value| copy["metadata"]["annotations"]["kosmos.csi.io/mounts"] = json!(mounts);
+            world.member.change("pods", SHOP, "web", write).unwrap();
+        };
+        for _ in 0..300 {
+            for said in [r#"{"data": "m/other/data/0000000000000000"}"#, &mounts] {
+                says(said);
+                sleep(Duration::from_millis(500)).await;
+            }
+        }
+        let written = *lock(&written);
+        assert!((20..=85).contains(&written), "{written} times in five minutes");
+        until("it is in use, as the copy says in the end", || world.is_in_use()).await;
+    });
+}

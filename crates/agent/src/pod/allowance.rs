@@ -110,7 +110,11 @@ const MORE_TOKENS: Duration = Duration::from_mins(5);
 const SHORT_AT_ONCE: u32 = 10;
 const ONE_MORE_SHORT: Duration = Duration::from_mins(5);
 
-/// Of each that has a UID.
+/// How often the host is told what is in use on a node, where no copy waits for that. Each time it writes the whole Node.
+const NODE_AT_ONCE: u32 = 20;
+const ONE_MORE_OF_NODE: Duration = Duration::from_secs(5);
+
+/// Of each, by its UID, or a node by its name.
 #[derive(Debug)]
 pub(crate) struct Allowances {
     most: u32,
@@ -127,16 +131,20 @@ impl Allowances {
         Self { most: SHORT_AT_ONCE, more_after: ONE_MORE_SHORT, used: Mutex::default() }
     }
 
-    pub(super) fn is_left(&self, uid: &str) -> bool {
-        self.used().get_mut(uid).is_none_or(|one| one.left(Instant::now()) > 0)
+    pub(super) fn of_nodes() -> Self {
+        Self { most: NODE_AT_ONCE, more_after: ONE_MORE_OF_NODE, used: Mutex::default() }
     }
 
-    pub(super) fn take(&self, uid: &str) {
+    pub(super) fn is_left(&self, whose: &str) -> bool {
+        self.used().get_mut(whose).is_none_or(|one| one.left(Instant::now()) > 0)
+    }
+
+    pub(super) fn take(&self, whose: &str) {
         let (now, mut used) = (Instant::now(), self.used());
         if used.len() == used.capacity() {
             used.retain(|_, one| !one.is_whole(now));
         }
-        let one = used.entry(uid.to_owned()).or_insert_with(|| Allowance::new(self.most, self.more_after, now));
+        let one = used.entry(whose.to_owned()).or_insert_with(|| Allowance::new(self.most, self.more_after, now));
         one.left(now);
         one.take();
     }

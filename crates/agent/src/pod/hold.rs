@@ -23,6 +23,7 @@ use super::{
         virtual_node::virtual_node_of,
     },
     AGAIN, MUCH_LATER, Pods,
+    allowance::Allowances,
     claims::Leaves,
     in_use::{Mounted, has_any, is_attached, mounted, name_of, said, wanted},
     step::copy_of,
@@ -37,12 +38,21 @@ const APART: Duration = Duration::from_millis(200);
 const UNTOLD: Duration = Duration::from_secs(15);
 
 /// Volumes of copies that are being made, by the UIDs of their pods: no watch tells of those copies yet.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Holds {
     begun: Mutex<BTreeMap<String, Begun>>,
     /// Who writes on a Node writes for all who have begun meanwhile.
     writing: tokio::sync::Mutex<()>,
     changed: Notify,
+    /// A copy may say something else of what it mounts all the time.
+    tellings: Allowances,
+}
+
+impl Default for Holds {
+    fn default() -> Self {
+        let (begun, writing) = (Mutex::default(), tokio::sync::Mutex::default());
+        Self { begun, writing, changed: Notify::new(), tellings: Allowances::of_nodes() }
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -159,7 +169,8 @@ async fn look(pods: &Pods<'_>) -> kube::Result<()> {
     for node in nodes {
         let name = text(&node, "/metadata/name");
         let now = |seen: &Value| wanted(seen, &mounted, pods.holds.of_node(name));
-        if now(&node) != said(&node) {
+        if now(&node) != said(&node) && pods.holds.tellings.is_left(name) {
+            pods.holds.tellings.take(name);
             say(pods, name, now).await?;
         }
     }

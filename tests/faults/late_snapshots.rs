@@ -530,3 +530,30 @@ fn what_is_kept_of_a_snapshot_that_was_cut_twice_goes_with_it() {
         all_is_gone(&bench, &[SNAPSHOTS, CONTENTS]);
     });
 }
+
+/// It was cut and marked, and nobody was told.
+#[test]
+fn what_is_kept_of_a_snapshot_or_group_that_was_never_given_out_goes_when_its_user_deletes_it() {
+    for kind in [Kind::Snapshot, Kind::Group] {
+        virtual_time::run(1, async {
+            let (bench, caller) = volume().await;
+            let member = &bench.members[0];
+            let mut photo = Snapshotter::new(&bench, Wish::photo(kind, caller.handle().unwrap(), KEPT));
+            photo.ask().await.unwrap();
+            let leaves = if kind == Kind::Group { GROUPS } else { SNAPSHOTS };
+            let name = text(&member.list(leaves)[0], "/metadata/name").to_owned();
+            member.delete(leaves, SHOP, &name).unwrap();
+            let is_gone = || member.list(leaves).is_empty() && member.list(SNAPSHOTS).is_empty();
+            until(&bench, SURE, "it has gone there", is_gone).await;
+            assert!(!member.list(CONTENTS).is_empty(), "its class retains it");
+            sleep(SOON).await;
+            photo.discard();
+            // The sidecar was at work, and calls until it is told that nothing is left.
+            while photo.ask().await.is_err_and(|status| status.code() != Code::NotFound) {
+                sleep(SOON).await;
+            }
+            assert!(!photo.make().await, "{}", bench.guard.trace().join("\n"));
+            all_is_gone(&bench, &[SNAPSHOTS, CONTENTS, GROUPS, GROUP_CONTENTS]);
+        });
+    }
+}

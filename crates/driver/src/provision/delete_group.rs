@@ -194,7 +194,7 @@ fn unnamed(group: &VolumeId, named: &[String], marked: &[&str]) -> Option<String
 }
 
 /// Contents without their group: a hand in the member has removed that, and its class retained them. Whether there were any.
-async fn remove_outlived(
+pub(super) async fn remove_outlived(
     leaf: &MemberClient,
     groups: Option<&Groups<'_>>,
     id: &VolumeId,

@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, time::Duration};
 
 use super::{
     Deadline, Provisioner,
-    delete_group::{are_marked, check, remove_group},
+    delete_group::{are_marked, check, remove_group, remove_outlived},
     find::{self, Sought},
     found_group::{find, marked, marked_rows},
     group_volumes::{Volume, one_member, one_namespace, paired, volumes_of},
@@ -75,7 +75,7 @@ pub async fn group(provisioner: &Provisioner, spec: &SnapshotSpec, deadline: &De
         spec.content.is_some() && content.is_none() && job.is_marked().await.map_err(Error::while_a_leaf_may_exist)?;
     if spec.content.is_some() && unwanted && !forgotten {
         let gone = Error::Gone(format!("group {} is no longer wanted in the host; nothing is left of it", spec.name));
-        let removed = withdraw_group(provisioner, &job).await;
+        let removed = withdraw_group(provisioner, &job, content.is_some()).await;
         return Err(removed.map_or_else(Error::while_a_leaf_may_exist, |()| gone));
     }
     settle_group(provisioner, &job, forgotten).await
@@ -206,10 +206,17 @@ async fn finish_group(provisioner: &Provisioner, job: &GroupCreation<'_>, group:
     Ok(job.told(&group, &rows))
 }
 
-async fn withdraw_group(provisioner: &Provisioner, job: &GroupCreation<'_>) -> Result<()> {
+/// The group goes, and what its class has kept of one that people of the member have deleted before the host was told of it. A host that has
+/// nothing on record of it may have been restored from a backup, and have had it.
+async fn withdraw_group(provisioner: &Provisioner, job: &GroupCreation<'_>, is_on_record: bool) -> Result<()> {
     if let Some(group) = job.found().await? {
         let parts = leaf::snapshot::group::parts(job.leaf, &group).await?;
         remove_group(job.leaf, &job.groups, &group, &parts, job.hash, job.deadline).await?;
+    }
+    let namespace = job.place("").namespace;
+    if is_on_record && !namespace.is_empty() {
+        let id = group_id(&job.leaf.member, &namespace, job.hash);
+        remove_outlived(job.leaf, Some(&job.groups), &id, job.hash, &[], job.deadline).await?;
     }
     unlabel(provisioner, job).await
 }

@@ -19,6 +19,7 @@ pub mod custom;
 pub mod decoder;
 pub mod discovery;
 pub mod events;
+mod fairness;
 pub mod faults;
 pub mod follow;
 pub mod kinds;

@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 use super::{
     Cluster,
     call::{Call, Place, Query},
-    discovery,
+    discovery, fairness,
     faults::{Action, Asked, Verb},
     read::{as_list, get, item_text, list},
     remove::{self, Removed},
@@ -85,12 +85,19 @@ pub async fn answer(cluster: &Cluster, client: &str, parts: &http::request::Part
         Action::Answer { code, reason } => return Ok(refused(&StatusError::injected(code, reason))),
         _ => {}
     }
+    let elsewhere = if action == Action::Elsewhere { cluster.faults().elsewhere() } else { None };
+    let cluster = elsewhere.as_ref().unwrap_or(cluster);
     let done = carry_out(cluster, parts, body, &action);
     match action {
         Action::ApplyThenLose => Err(Lost),
         Action::ApplyThenHang => std::future::pending().await,
         Action::ApplyThenAnswer { code, reason } => Ok(refused(&StatusError::injected(code, reason))),
-        _ => Ok(done.unwrap_or_else(|refusal| refused(&refusal))),
+        _ => {
+            let mut answer = done.unwrap_or_else(|refusal| refused(&refusal));
+            let schema = if let Action::Under(schema) = action { schema } else { fairness::USUAL };
+            fairness::note(cluster, schema, &mut answer);
+            Ok(answer)
+        }
     }
 }
 

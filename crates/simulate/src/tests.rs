@@ -6,7 +6,7 @@ use kube::client::Body;
 use serde_json::{Value, json};
 use tower::ServiceExt;
 
-use super::{Cluster, follow};
+use super::{Cluster, faults::Action, follow};
 
 async fn send(cluster: &Cluster, method: &str, path: &str, kind: &str, body: &Value) -> (u16, Value) {
     let body = if body.is_null() { Vec::new() } else { body.to_string().into_bytes() };
@@ -173,4 +173,19 @@ async fn scale_is_patched_and_noted() {
     let noted = set["metadata"]["managedFields"].as_array().unwrap();
     let mine = noted.iter().find(|entry| entry["manager"] == "me").unwrap();
     assert_eq!((&mine["subresource"], &mine["fieldsV1"]), (&json!("scale"), &json!({"f:spec": {"f:replicas": {}}})));
+}
+
+#[tokio::test]
+async fn request_that_is_led_elsewhere_is_carried_out_there_and_answered_in_the_words_of_there() {
+    let (here, there) = (Cluster::new("here", 1), Cluster::new("there", 2));
+    here.faults().lead_to(&there);
+    here.faults().set(|_| Action::Elsewhere);
+    let (code, _) = send(&here, "POST", MAPS, "application/json", &map("a")).await;
+    assert_eq!(code, 201);
+    assert!(here.get("configmaps", "default", "a").is_none() && there.get("configmaps", "default", "a").is_some());
+    let identity = "/api/v1/namespaces/kube-system";
+    let (_, told) = send(&here, "GET", identity, "", &Value::Null).await;
+    here.faults().clear();
+    assert_eq!(send(&there, "GET", identity, "", &Value::Null).await.1, told);
+    assert_ne!(send(&here, "GET", identity, "", &Value::Null).await.1, told);
 }

@@ -14,6 +14,8 @@ use std::{
 
 use serde_json::Value;
 
+use super::Cluster;
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Verb {
     Get,
@@ -86,6 +88,10 @@ pub enum Action {
     Silence(u64),
     /// A watch says everything twice.
     Duplicate,
+    /// Carried out and answered by the cluster to which [`Faults::lead_to`] leads, as where a load balancer takes it for one of this one's.
+    Elsewhere,
+    /// Then as usual, taken under the FlowSchema of this number and not under the usual one, which is 0.
+    Under(u8),
 }
 
 type Plan = Arc<dyn Fn(&Asked) -> Action + Send + Sync>;
@@ -96,6 +102,7 @@ pub struct Faults {
     count: AtomicU64,
     recording: AtomicBool,
     log: Mutex<Vec<Asked>>,
+    elsewhere: Mutex<Option<Cluster>>,
 }
 
 impl fmt::Debug for Faults {
@@ -111,6 +118,15 @@ impl Faults {
 
     pub fn clear(&self) {
         *self.plan.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+
+    /// For [`Action::Elsewhere`].
+    pub fn lead_to(&self, other: &Cluster) {
+        *self.elsewhere.lock().unwrap_or_else(PoisonError::into_inner) = Some(other.clone());
+    }
+
+    pub(super) fn elsewhere(&self) -> Option<Cluster> {
+        self.elsewhere.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     pub fn record(&self, on: bool) {

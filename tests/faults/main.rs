@@ -25,6 +25,7 @@ mod crash;
 mod decisions;
 mod detached;
 mod drift;
+mod elsewhere;
 mod extent;
 mod fixture;
 mod forgotten;

@@ -10,6 +10,7 @@ use std::{
 };
 
 use http::{Method, Request, Response, Uri};
+use hyper_util::client::legacy::connect::{CaptureConnection, capture_connection};
 use kube::client::Body;
 use tokio::{
     sync::{AcquireError, OwnedSemaphorePermit, Semaphore},
@@ -21,6 +22,8 @@ use tracing::Instrument;
 use super::{
     Breaker,
     measure::{Answers, Measure, Measured, Reading},
+    origin::{Origins, WhoAnswers, use_no_more},
+    subject::{sort_of, subject_of, watches},
     traces, with_causes, writes,
 };
 use crate::metrics::{
@@ -46,6 +49,8 @@ const BETWEEN_WATCHES: Duration = Duration::from_secs(1);
 pub(super) struct Bounds {
     cluster: Arc<str>,
     breaker: Option<Breaker>,
+    /// None where it is asked who it is.
+    origins: Option<Origins>,
     measure: Measure,
     places: Arc<Semaphore>,
     beginning: Arc<Semaphore>,
@@ -125,11 +130,17 @@ impl Bounds {
             cluster: cluster.into(),
             measure: Measure::new(cluster, answers, breaker.clone()),
             breaker,
+            origins: None,
             places,
             beginning: Arc::new(Semaphore::new(BEGINNING)),
             watches: Arc::default(),
             requests: metrics.requests(),
         }
+    }
+
+    /// Believes no answer that may be another cluster's.
+    pub(super) fn believing(self, origins: &Origins) -> Self {
+        Self { origins: Some(origins.clone()), ..self }
     }
 
     /// When a watch may begin; none for other requests.
@@ -189,19 +200,21 @@ impl Bounds {
         self: Arc<Self>,
         _place: Place,
         inner: Arc<tokio::sync::Mutex<S>>,
-        request: Request<Body>,
+        mut request: Request<Body>,
         subject: Subject,
     ) -> Result<Response<B>, BoxError>
     where
         S: Service<Request<Body>, Response = Response<B>>,
         S::Error: Into<BoxError>,
     {
+        let connection = capture_connection(&mut request);
         let asked = Asked::begin(self, &request, subject);
         let answer = tokio::time::timeout(ANSWER, async {
             let answering = inner.lock().await.ready().await.map_err(Into::into)?.call(request);
             answering.await.map_err(Into::into)
         });
         let answer = answer.await.unwrap_or_else(|_| Err(format!("no answer within {} s", ANSWER.as_secs()).into()));
+        let answer = answer.and_then(|answer| asked.believed(answer, &connection));
         asked.told(&answer);
         answer
     }
@@ -211,6 +224,8 @@ impl Bounds {
 struct Asked {
     bounds: Arc<Bounds>,
     subject: Subject,
+    address: Uri,
+    who_answers: Option<WhoAnswers>,
     is_aside: bool,
     since: Instant,
     answered: bool,
@@ -219,7 +234,27 @@ struct Asked {
 impl Asked {
     fn begin(bounds: Arc<Bounds>, request: &Request<Body>, subject: Subject) -> Self {
         let is_aside = request.extensions().get::<Aside>().is_some();
-        Self { bounds, subject, is_aside, since: Instant::now(), answered: false }
+        let (address, who_answers) = (request.uri().clone(), request.extensions().get::<WhoAnswers>().cloned());
+        Self { bounds, subject, address, who_answers, is_aside, since: Instant::now(), answered: false }
+    }
+
+    /// What may be another cluster's is no answer, and nothing more is asked until this one has said who it is.
+    fn believed<B>(&self, answer: Response<B>, connection: &CaptureConnection) -> Result<Response<B>, BoxError> {
+        if let Some(who_answers) = &self.who_answers {
+            who_answers.hear(answer.headers());
+            use_no_more(connection);
+        }
+        let (path, verb) = (self.address.path(), self.subject.verb);
+        let doubt =
+            self.bounds.origins.as_ref().and_then(|known| known.doubt(answer.headers(), || sort_of(verb, path)));
+        let Some(reason) = doubt else { return Ok(answer) };
+        use_no_more(connection);
+        if let Some(breaker) = &self.bounds.breaker {
+            breaker.failed(&reason);
+        }
+        let (cluster, status) = (&*self.bounds.cluster, answer.status().as_u16());
+        tracing::warn!(cluster, verb, path, status, reason, "what is asked here may be done in another cluster");
+        Err(reason.into())
     }
 
     fn told<B>(mut self, answer: &Result<Response<B>, BoxError>) {
@@ -261,46 +296,10 @@ impl Drop for Asked {
     }
 }
 
-/// The resource a path is about, and whether it names one of them: `persistentvolumeclaims`, true of
-/// `/api/v1/namespaces/x/persistentvolumeclaims/y`.
-fn route(path: &str) -> (&str, bool) {
-    let mut parts = path.split('/').filter(|part| !part.is_empty());
-    let group_and_version = if parts.next() == Some("apis") { 2 } else { 1 };
-    let mut rest = parts.skip(group_and_version);
-    let rest: [Option<&str>; 4] = std::array::from_fn(|_| rest.next());
-    match rest {
-        [Some("namespaces"), Some(_), Some(kind), more] | [Some(kind), more, _, _] => (kind, more.is_some()),
-        [None, ..] => ("", true),
-    }
-}
-
-fn subject_of(request: &Request<Body>) -> Subject {
-    let (verb, (resource, _)) = (verb_of(request.method(), request.uri()), route(request.uri().path()));
-    Subject { verb, resource: resource.to_owned() }
-}
-
-fn watches(address: &Uri) -> bool {
-    address.query().unwrap_or_default().split('&').any(|parameter| parameter == "watch=true")
-}
-
 /// How the answer will be read; whoever takes it piece by piece says so.
 fn how(request: &Request<Body>) -> Reading {
     let usual = if watches(request.uri()) { Reading::ByLine } else { Reading::Whole };
     request.extensions().get::<Reading>().copied().unwrap_or(usual)
-}
-
-/// The verb in Kubernetes' own words.
-fn verb_of(method: &Method, address: &Uri) -> &'static str {
-    match (method.as_str(), route(address.path()).1) {
-        ("GET", _) if watches(address) => "watch",
-        ("GET", true) => "get",
-        ("GET", false) => "list",
-        ("POST", _) => "create",
-        ("PATCH", _) => "patch",
-        ("PUT", _) => "update",
-        ("DELETE", _) => "delete",
-        _ => "other",
-    }
 }
 
 #[cfg(test)]
@@ -308,25 +307,6 @@ mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     use super::*;
-
-    #[test]
-    fn verb_and_resource_are_read_from_the_request() {
-        for (method, address, verb, resource) in [
-            (Method::GET, "/api/v1/namespaces/x/persistentvolumeclaims/y", "get", "persistentvolumeclaims"),
-            (Method::GET, "/api/v1/persistentvolumes", "list", "persistentvolumes"),
-            (Method::GET, "/api/v1/persistentvolumes?watch=true&x=y", "watch", "persistentvolumes"),
-            (Method::GET, "/api/v1/namespaces/x", "get", "namespaces"),
-            (Method::POST, "/apis/storage.k8s.io/v1/storageclasses?", "create", "storageclasses"),
-            (Method::PATCH, "/api/v1/persistentvolumes/y?", "patch", "persistentvolumes"),
-            (Method::GET, "/apis/storage.k8s.io/v1/namespaces/x/csistoragecapacities", "list", "csistoragecapacities"),
-            (Method::GET, "/api/v1/namespaces/x/pods/y/log", "get", "pods"),
-            (Method::GET, "/api/v1/namespaces", "list", "namespaces"),
-            (Method::GET, "/version", "get", ""),
-        ] {
-            let uri: Uri = address.parse().unwrap();
-            assert_eq!((verb_of(&method, &uri), route(uri.path()).0), (verb, resource), "{address}");
-        }
-    }
 
     fn request(method: Method) -> Request<Body> {
         Request::builder().method(method).uri("/api/v1/persistentvolumes").body(Body::empty()).unwrap()

@@ -12,9 +12,11 @@ pub mod lease;
 mod measure;
 pub mod metrics;
 mod named;
+mod origin;
 mod pieces;
 mod relist;
 mod restored;
+mod subject;
 pub mod traces;
 pub mod trimmed;
 pub mod unmanaged;
@@ -43,6 +45,7 @@ pub use self::{
     bounds::Aside,
     measure::{Answers, Reading},
     named::{field_in, metadata_in, object_in},
+    origin::{Origin, Origins, QUESTIONS, WhoAnswers},
     pieces::read_list,
     relist::Relist,
     restored::{Versions, is_before, newest},
@@ -80,6 +83,8 @@ pub struct Connection {
     /// Asks in any case: for who finds out whether it answers again, and who it is.
     pub probe: Client,
     pub breaker: Breaker,
+    /// By what its answers are known, once it has said who it is.
+    pub origins: Origins,
     places: Arc<Semaphore>,
     dial: Dial,
     /// Without the token, which is the credential's.
@@ -171,9 +176,10 @@ pub fn connect(
     let credential = Credential::take(&mut config);
     let bounds = Bounds::new(cluster, answers, None, own, metrics);
     let probe = dial.client(config.clone(), &bounds, &credential)?;
+    let origins = Origins::default();
     let bounds = Bounds::new(cluster, answers, Some(breaker.clone()), Arc::clone(&places), metrics);
-    let client = dial.client(config.clone(), &bounds, &credential)?;
-    Ok(Connection { client, probe, breaker, places, dial: dial.clone(), config, credential })
+    let client = dial.client(config.clone(), &bounds.believing(&origins), &credential)?;
+    Ok(Connection { client, probe, breaker, origins, places, dial: dial.clone(), config, credential })
 }
 
 /// How long a cluster that has said too much is not asked again: it would say it again.

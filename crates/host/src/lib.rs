@@ -25,9 +25,13 @@ pub mod volumes;
 use std::{sync::Arc, time::Duration};
 
 use k8s_openapi::api::core::v1::Namespace;
-use kube::{Api, Client, ResourceExt};
+use kube::{
+    Client, Resource, ResourceExt,
+    api::GetParams,
+    core::{PartialObjectMeta, Request},
+};
 
-use cluster::with_causes;
+use cluster::{Origin, WhoAnswers, with_causes};
 use domain::{
     error::{Error, Result},
     volume::{HostId, id::is_uid},
@@ -67,12 +71,20 @@ const NO_UID: &str = "it does not say who it is: the UID of its namespace kube-s
 
 /// A cluster is who its `kube-system` namespace says it is.
 pub async fn identity(client: &Client) -> Result<String, kube::Error> {
-    let namespaces = Api::<Namespace>::all(client.clone());
-    let answer = tokio::time::timeout(PATIENCE, namespaces.get_metadata("kube-system")).await;
+    identity_and_origin(client).await.map(|(identity, _)| identity)
+}
+
+/// The same, with what tells its other answers from those of other clusters.
+pub async fn identity_and_origin(client: &Client) -> Result<(String, Origin), kube::Error> {
+    let request = Request::new(Namespace::url_path(&(), None)).get_metadata("kube-system", &GetParams::default());
+    let mut request = request.map_err(kube::Error::BuildRequest)?;
+    let who_answers = WhoAnswers::on(&mut request);
+    let answer = tokio::time::timeout(PATIENCE, client.request::<PartialObjectMeta<Namespace>>(request)).await;
     let unclear = |what: &str| kube::Error::Service(what.into());
     let namespace = answer.map_err(|_| unclear("its answer does not end"))??;
     // It would be written into the record of all members.
-    namespace.uid().filter(|uid| is_uid(uid)).ok_or_else(|| unclear(NO_UID))
+    let uid = namespace.uid().filter(|uid| is_uid(uid)).ok_or_else(|| unclear(NO_UID))?;
+    Ok((uid, who_answers.origin()))
 }
 
 /// A read without a result. That something is not there is told by `cluster::read` alone: a "not found" that proves nothing

@@ -9,7 +9,7 @@ use super::{
     ANEW, Identity, Link, Member, Scope,
     openings::{Opening, Openings},
 };
-use cluster::with_causes;
+use cluster::{QUESTIONS, with_causes};
 use host::pins::{Pin, Pinning};
 
 /// Runs until it is dropped.
@@ -25,7 +25,7 @@ pub(super) async fn run(member: &Member, pinning: &Pinning, openings: &Openings)
             () = leaf::snapshot::watch::keep(&link.leaf), if link.tracked == Scope::Leaves => true,
             () = leaf::watch::keep(&link.leaf), if link.tracked == Scope::Leaves => true,
             () = link.doubted.notified() => true,
-            () = watch_over(link, &identity, openings) => {
+            () = watch_over(member, link, &identity, openings) => {
                 let reason = link.line.breaker.open();
                 tracing::warn!(member = member.name, reason, role, "the member does not answer");
                 false
@@ -87,12 +87,18 @@ async fn prove(member: &Member, link: &Link, pinning: &Pinning, openings: &Openi
 
 /// Who it is, or what keeps it from being used.
 async fn ask(member: &Member, link: &Link, pinning: &Pinning) -> Result<String, Identity> {
-    let answer = host::identity(&link.line.probe).await;
-    let identity = answer.map_err(|error| Identity::Unproven(refusal(&error)))?;
+    let answer = host::identity_and_origin(&link.line.probe).await;
+    let (identity, origin) = answer.map_err(|error| Identity::Unproven(refusal(&error)))?;
     match pinning.pin(&member.name, &identity).await {
-        Ok(Pin::Held) => Ok(identity),
+        Ok(Pin::Held) => {
+            link.line.origins.said_by(&identity, &origin);
+            Ok(identity)
+        }
         Ok(Pin::SameAs { name }) => Err(Identity::Alias(name)),
-        Ok(pin @ Pin::Moved { .. }) => Err(Identity::Quarantined(quarantined(&pin, &identity))),
+        Ok(pin @ Pin::Moved { .. }) => {
+            link.line.origins.said_by_another(&origin);
+            Err(Identity::Quarantined(quarantined(&pin, &identity)))
+        }
         Err(error) => Err(Identity::Unproven(error.to_string())),
     }
 }
@@ -120,16 +126,43 @@ fn tell(member: &Member, link: &Link, identity: &Identity, told: &mut String) {
 /// Returns once the member no longer answers as the cluster it was. A request that failed while the member is well, as
 /// asking again shows, interrupts nothing else. That is done at once, or once it has its turn among many that have failed: until then it
 /// stays closed, and is taken for nothing else.
-async fn watch_over(link: &Link, identity: &str, openings: &Openings) {
+async fn watch_over(member: &Member, link: &Link, identity: &str, openings: &Openings) {
     loop {
         link.line.breaker.failure().await;
         link.line.breaker.may_close().await;
         let mut asking = openings.ask_again().await;
-        match asking.go_on(host::identity(&link.line.probe)).await {
-            Ok(answer) if answer == identity => link.line.breaker.close(),
-            _ => return,
+        if !asking.go_on(is_still(link, identity)).await {
+            return;
+        }
+        for origin in link.line.origins.settle() {
+            let role = link.tracked.role();
+            tracing::warn!(
+                member = member.name,
+                origin,
+                role,
+                "answers of the member name a FlowSchema and a priority level under which it does not say who it is: they are taken for its own"
+            );
+        }
+        link.line.breaker.close();
+    }
+}
+
+/// Whether the member says that it is this cluster: once, or where something has come that may be another cluster's, as often as it takes
+/// until it has said so under the same FlowSchema, or that cannot be by chance.
+async fn is_still(link: &Link, identity: &str) -> bool {
+    let origins = &link.line.origins;
+    for _ in 0..QUESTIONS {
+        let Ok((answer, origin)) = host::identity_and_origin(&link.line.probe).await else { return false };
+        if answer != identity {
+            origins.said_by_another(&origin);
+            return false;
+        }
+        origins.said_by(identity, &origin);
+        if !origins.are_in_doubt() {
+            break;
         }
     }
+    true
 }
 
 /// Why a member is not used, in words.

@@ -28,7 +28,7 @@ const MOVES_WAIT: Words = Words {
 const SOON: Duration = Duration::from_mins(1);
 /// A member whose watches break again and again is listed anew after half a minute.
 const LISTED: Duration = Duration::from_mins(2);
-/// What came for a claim that is gone is withdrawn after a quarter of an hour.
+/// What came for a claim that is gone, or to another member than was meant, is withdrawn after a quarter of an hour.
 pub const FORGOTTEN: Duration = Duration::from_mins(20);
 
 const ALL: &[&str] = &[];
@@ -125,7 +125,7 @@ pub const STREAMS: [Fault; 8] = [
 
 pub const WAYS: [Fault; 4] = [
     with(ASTRAY, way("wrong certificate", 2, LISTED, each(ALL, Action::WrongCertificate))),
-    with(ASTRAY, way("answers of another cluster", 2, LISTED, each(ALL, Action::Elsewhere))),
+    with(ASTRAY, way("answers of another cluster", 2, FORGOTTEN, each(ALL, Action::Elsewhere))),
     way("changes and removals that arrive late", 1, LISTED, held(CHANGES)),
     way("claims that arrive late", 1, FORGOTTEN, held(CREATIONS)),
 ];

@@ -2,6 +2,7 @@
 
 use std::{pin::pin, time::Duration};
 
+use cluster::{Answers, Dial, Origin, metrics::Metrics};
 use futures::StreamExt;
 use http::{Request, header::RETRY_AFTER};
 use hyper::upgrade::Upgraded;
@@ -40,6 +41,7 @@ struct World {
     to: Cluster,
     elsewhere: Cluster,
     between: Between,
+    config: Config,
     client: Client,
     _folder: TempDir,
     _serving: JoinSet<()>,
@@ -67,8 +69,8 @@ impl World {
         let through = Kubeconfig::from_yaml(&between.kubeconfig(&direct).unwrap()).unwrap();
         let mut config = Config::from_custom_kubeconfig(through, &KubeConfigOptions::default()).await.unwrap();
         config.default_retry = false;
-        let client = Client::try_from(config).unwrap();
-        Self { to, elsewhere, between, client, _folder: folder, _serving: serving }
+        let client = Client::try_from(config.clone()).unwrap();
+        Self { to, elsewhere, between, config, client, _folder: folder, _serving: serving }
     }
 
     fn maps(&self) -> Api<ConfigMap> {
@@ -274,6 +276,35 @@ async fn another_cluster_answers_for_as_long_as_the_rule_holds() {
     assert!(played.get() > 0);
     world.end();
     finds(&world, "here").await;
+}
+
+/// Not all requests are: the member says each time who it is.
+#[tokio::test]
+async fn answer_of_another_cluster_is_not_believed_of_a_member_that_has_said_who_it_is() {
+    let world = World::start().await;
+    make(&world.to, "here");
+    make(&world.elsewhere, "there");
+    let line = cluster::connect("m", world.config.clone(), Answers::Bounded, &Dial::Network, &Metrics::new()).unwrap();
+    let (identity, origin) = host::identity_and_origin(&line.probe).await.unwrap();
+    assert_ne!(origin, Origin::default(), "it passes the proxy");
+    line.origins.said_by(&identity, &origin);
+    let maps = Api::<ConfigMap>::default_namespaced(line.client.clone());
+    maps.get("here").await.unwrap();
+    let played = world.play(&[], Action::Elsewhere);
+    let closed = wait_for("it is closed", PATIENCE, || async {
+        line.breaker.close();
+        assert!(maps.get("there").await.is_err());
+        Ok(line.breaker.open().filter(|reason| reason.contains("another cluster")))
+    });
+    closed.await.unwrap();
+    assert!(played.get() > 0);
+    assert_eq!(host::identity_and_origin(&line.probe).await.unwrap(), (identity, origin));
+    world.end();
+    let found = wait_for("it is found", PATIENCE, || async {
+        line.breaker.close();
+        Ok(Some(maps.get("here").await?))
+    });
+    found.await.unwrap();
 }
 
 const FORWARD: &str = "/api/v1/namespaces/default/pods/a/portforward";

@@ -32,6 +32,8 @@ mod authority;
 mod changes;
 #[path = "agent/debug.rs"]
 mod debug;
+#[path = "agent/elsewhere.rs"]
+mod elsewhere;
 #[path = "agent/ends.rs"]
 mod ends;
 #[path = "agent/events.rs"]

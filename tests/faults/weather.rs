@@ -55,6 +55,7 @@ enum Trouble {
     Cut(u64),
     Silence(u64),
     Duplicate,
+    Lag(Duration),
 }
 
 /// What the driver writes in members; volumes count thrice, as data may go by what is written on them.
@@ -174,10 +175,12 @@ impl Rule {
 
 impl Trouble {
     fn of_watch(chance: &mut Rng) -> Self {
-        match chance.u8(..5) {
+        match chance.u8(..7) {
             0 => Self::Silence(chance.u64(..4)),
             1 => Self::Duplicate,
             2 => Self::of_request(chance, About::Reads),
+            // An API server whose cache of what it watches is behind.
+            3 | 4 => Self::Lag(Duration::from_millis(chance.u64(500..30_000))),
             _ => Self::Cut(chance.u64(..4)),
         }
     }
@@ -211,6 +214,7 @@ impl Trouble {
             Self::Cut(after) => Action::Cut(after),
             Self::Silence(after) => Action::Silence(after),
             Self::Duplicate => Action::Duplicate,
+            Self::Lag(time) => Action::Lag(time),
         }
     }
 }

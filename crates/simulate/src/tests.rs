@@ -6,7 +6,11 @@ use kube::client::Body;
 use serde_json::{Value, json};
 use tower::ServiceExt;
 
-use super::{Cluster, faults::Action, follow};
+use super::{
+    Cluster,
+    faults::{Action, Verb},
+    follow,
+};
 
 async fn send(cluster: &Cluster, method: &str, path: &str, kind: &str, body: &Value) -> (u16, Value) {
     let body = if body.is_null() { Vec::new() } else { body.to_string().into_bytes() };
@@ -105,6 +109,33 @@ async fn watch_goes_on_from_a_version_and_ends_at_its_limit() {
         .map(|event| (event["type"].as_str().unwrap(), event["object"]["metadata"]["name"].as_str().unwrap()))
         .collect();
     assert_eq!(told, [("ADDED", "b"), ("DELETED", "a")]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn watch_that_lags_tells_each_change_so_much_later() {
+    let cluster = Cluster::new("test", 1);
+    let (_, made) = send(&cluster, "POST", MAPS, "application/json", &map("a")).await;
+    let lag = std::time::Duration::from_secs(20);
+    cluster.faults().set(move |asked| if asked.verb == Verb::Watch { Action::Lag(lag) } else { Action::Pass });
+    let version = made["metadata"]["resourceVersion"].as_str().unwrap();
+    let path = format!("{MAPS}?watch=true&timeoutSeconds=300&resourceVersion={version}");
+    let request = Request::builder().uri(path).body(Body::empty()).unwrap();
+    let mut events = cluster.service("test").oneshot(request).await.unwrap().into_body();
+    let began = tokio::time::Instant::now();
+    let told = tokio::spawn(async move {
+        let mut told = Vec::new();
+        for _ in 0..2 {
+            let line = events.frame().await.unwrap().unwrap().into_data().unwrap();
+            let event: Value = serde_json::from_slice(&line).unwrap();
+            told.push((began.elapsed().as_secs(), event["object"]["metadata"]["name"].as_str().unwrap().to_owned()));
+        }
+        told
+    });
+    for name in ["b", "c"] {
+        tokio::time::sleep(lag / 2).await;
+        send(&cluster, "POST", MAPS, "application/json", &map(name)).await;
+    }
+    assert_eq!(told.await.unwrap(), [(30, "b".to_owned()), (40, "c".to_owned())]);
 }
 
 #[tokio::test(start_paused = true)]

@@ -30,6 +30,8 @@ pub struct Watching {
     restored: u32,
     pending: VecDeque<Value>,
     news: Listener,
+    /// Where it lags: versions that have come and are not told yet, and when each is.
+    behind: VecDeque<(Instant, u64)>,
     ends: Instant,
     bookmark: Option<Instant>,
     fault: Action,
@@ -51,6 +53,7 @@ impl Watching {
             restored: store.restored,
             pending: VecDeque::new(),
             news: table.news.listen(),
+            behind: VecDeque::new(),
             ends: now + limit,
             bookmark: bookmarks.then(|| now + BETWEEN_BOOKMARKS),
             call,
@@ -109,8 +112,9 @@ impl Watching {
             if self.over {
                 return None;
             }
-            self.collect();
-            if self.over || !self.pending.is_empty() {
+            let until = if let Action::Lag(time) = self.fault { self.lag(time).await } else { u64::MAX };
+            self.collect(until);
+            if self.over || !self.pending.is_empty() || !self.behind.is_empty() {
                 continue;
             }
             if !self.wait().await {
@@ -125,6 +129,35 @@ impl Watching {
     async fn stay_silent(&self) -> Option<Value> {
         tokio::time::sleep_until(self.ends).await;
         None
+    }
+
+    /// Waits until something is old enough to be told, and says up to which version that is.
+    async fn lag(&mut self, time: Duration) -> u64 {
+        loop {
+            let Some(newest) = self.newest() else { return u64::MAX };
+            let now = Instant::now();
+            if now >= self.ends {
+                self.behind.clear();
+                return self.position;
+            }
+            if newest > self.behind.back().map_or(self.position, |(_, version)| *version) {
+                self.behind.push_back((now + time, newest));
+            }
+            let due = self.behind.front().map_or(self.ends, |(due, _)| *due);
+            if due <= now
+                && let Some((_, version)) = self.behind.pop_front()
+            {
+                return version;
+            }
+            let _ = tokio::time::timeout_at(due.min(self.ends), self.news.changed()).await;
+        }
+    }
+
+    /// The version of the newest change of its kind; none where the cluster has begun anew, which ends all watches at once.
+    fn newest(&self) -> Option<u64> {
+        let store = self.cluster.store();
+        let table = store.table(&self.call.resource).filter(|_| self.restored == store.restored)?;
+        Some(table.news.latest())
     }
 
     /// Whether there may be more.
@@ -142,7 +175,8 @@ impl Watching {
         }
     }
 
-    fn collect(&mut self) {
+    /// Up to a version.
+    fn collect(&mut self, until: u64) {
         let cluster = self.cluster.clone();
         let store = cluster.store();
         self.news.catch_up();
@@ -157,7 +191,8 @@ impl Watching {
             self.over = true;
             return;
         }
-        let told: Vec<Value> = table.since(self.position).filter_map(|entry| self.told(entry)).collect();
+        let since = table.since(self.position).take_while(|entry| entry.revision <= until);
+        let told: Vec<Value> = since.filter_map(|entry| self.told(entry)).collect();
         for event in told {
             if self.fault == Action::Duplicate {
                 self.pending.push_back(event.clone());
@@ -165,7 +200,7 @@ impl Watching {
             self.pending.push_back(event);
         }
         // A version of the future is waited for in silence.
-        self.position = self.position.max(store.revision);
+        self.position = self.position.max(store.revision.min(until));
     }
 
     /// An object that no longer matches is gone to this watch, one that begins to match is new.

@@ -92,6 +92,8 @@ pub enum Action {
     Elsewhere,
     /// Then as usual, taken under the FlowSchema of this number and not under the usual one, which is 0.
     Under(u8),
+    /// A watch says everything so much later.
+    Lag(Duration),
 }
 
 type Plan = Arc<dyn Fn(&Asked) -> Action + Send + Sync>;

@@ -58,6 +58,8 @@ pub struct Bench {
     driver: Mutex<Option<Incarnation>>,
     /// Another replica, which nobody calls.
     second: Mutex<Option<Incarnation>>,
+    /// Another replica, beside which all sidecars are but the provisioner.
+    beside: Mutex<Option<Incarnation>>,
     incarnations: Mutex<u32>,
     /// Whether the driver takes Kosmos `Cluster` objects for members.
     pub kosmos_clusters: Mutex<KosmosClusters>,
@@ -77,6 +79,7 @@ pub struct Bench {
 /// One life of the driver.
 struct Incarnation {
     name: String,
+    metrics: Metrics,
     controller: watch::Receiver<Option<Controller>>,
     ended: CancellationToken,
     _work: JoinSet<()>,
@@ -142,6 +145,7 @@ impl Bench {
             sidecar: Sidecar::default(),
             driver: Mutex::default(),
             second: Mutex::default(),
+            beside: Mutex::default(),
             incarnations: Mutex::default(),
             kosmos_clusters: Mutex::new(KosmosClusters::Off),
             mover_image: Mutex::default(),
@@ -172,6 +176,30 @@ impl Bench {
         *lock(&self.second) = Some(self.incarnate(name.to_owned()));
     }
 
+    /// Starts another replica that is called. Each sidecar has a leader of its own: the provisioner is beside the new one, or stays where it
+    /// is, and all others are beside the other one.
+    pub fn start_beside(&self, provisions: bool) {
+        self.end_beside();
+        let mut count = lock(&self.incarnations);
+        *count += 1;
+        let new = self.incarnate(format!("driver-{count}"));
+        drop(count);
+        lock(&self.guard.history).two_are_called = true;
+        let other = if provisions { lock(&self.driver).replace(new) } else { Some(new) };
+        *lock(&self.beside) = other;
+    }
+
+    /// Ends the one beside which the provisioner is not, as SIGKILL does.
+    pub fn end_beside(&self) {
+        if let Some(beside) = lock(&self.beside).take() {
+            self.end(&beside);
+        }
+        lock(&self.guard.history).two_are_called = false;
+        if let Some(driver) = lock(&self.driver).as_ref() {
+            lock(&self.metrics).clone_from(&driver.metrics);
+        }
+    }
+
     /// What the driver signs its requests with.
     pub fn driver_name(&self) -> Option<String> {
         lock(&self.driver).as_ref().map(|driver| driver.name.clone())
@@ -179,21 +207,26 @@ impl Bench {
 
     fn incarnate(&self, name: String) -> Incarnation {
         let (controller, started) = watch::channel(None);
-        let mut work = JoinSet::new();
-        work.spawn(live(self.driver_called(&name), controller, Arc::clone(&self.guard)));
-        Incarnation { name, controller: started, ended: CancellationToken::new(), _work: work }
+        let (mut work, driver) = (JoinSet::new(), self.driver_called(&name));
+        let metrics = driver.metrics.clone();
+        work.spawn(live(driver, controller, Arc::clone(&self.guard)));
+        Incarnation { name, metrics, controller: started, ended: CancellationToken::new(), _work: work }
     }
 
     /// Ends the driver as SIGKILL does: at once, with all that it knew.
     pub fn kill(&self) {
         if let Some(driver) = lock(&self.driver).take() {
-            self.guard.silence(&driver.name);
-            lock(&self.guard.history).was_killed(&driver.name);
-            driver.ended.cancel();
+            self.end(&driver);
         }
         if let Some(process) = lock(&self.process).take() {
             process.kill();
         }
+    }
+
+    fn end(&self, driver: &Incarnation) {
+        self.guard.silence(&driver.name);
+        lock(&self.guard.history).was_killed(&driver.name);
+        driver.ended.cancel();
     }
 
     /// How many requests had been sent when the driver was last started.
@@ -238,7 +271,7 @@ impl Bench {
             return self.client()?.create_volume(request, PATIENCE).await.map_err(as_status);
         }
         let request = with_deadline(request);
-        let answer = self.call(|driver| async move { driver.create_volume(request).await }).await;
+        let answer = called(&self.driver, |driver| async move { driver.create_volume(request).await }).await;
         answer.map(|answer| answer.volume.expect("an answer holds a volume"))
     }
 
@@ -247,7 +280,7 @@ impl Bench {
             return self.client()?.delete_volume(request.volume_id, PATIENCE).await.map_err(as_status);
         }
         let request = with_deadline(request);
-        self.call(|driver| async move { driver.delete_volume(request).await }).await.map(drop)
+        called(&self.driver, |driver| async move { driver.delete_volume(request).await }).await.map(drop)
     }
 
     fn client(&self) -> Result<Client, Status> {
@@ -255,23 +288,13 @@ impl Bench {
         process.as_ref().map(|process| process.client.clone()).ok_or_else(|| Status::unavailable("nobody serves"))
     }
 
-    /// One call, as over a socket: it breaks when the driver dies, and its caller gives up after a while.
+    /// One call of a sidecar that is not the provisioner.
     pub async fn call<T, F>(&self, ask: impl FnOnce(Controller) -> F) -> Result<T, Status>
     where
         F: Future<Output = Result<Response<T>, Status>>,
     {
-        let broken = || Status::unavailable("the connection was lost");
-        let (controller, ended) = {
-            let driver = lock(&self.driver);
-            let driver = driver.as_ref().ok_or_else(broken)?;
-            (driver.controller.borrow().clone(), driver.ended.clone())
-        };
-        let asking = timeout(PATIENCE, ask(controller.ok_or_else(broken)?));
-        match ended.run_until_cancelled(asking).await {
-            None => Err(broken()),
-            Some(Err(_)) => Err(Status::deadline_exceeded("the caller gave up")),
-            Some(Ok(answer)) => answer.map(Response::into_inner),
-        }
+        let are_two = lock(&self.beside).is_some();
+        called(if are_two { &self.beside } else { &self.driver }, ask).await
     }
 
     fn driver_called(&self, name: &str) -> Driver {
@@ -306,6 +329,25 @@ impl Bench {
     /// What the driver that was started last says of itself.
     pub fn metrics(&self) -> String {
         lock(&self.metrics).text().unwrap()
+    }
+}
+
+/// One call, as over a socket: it breaks when the driver dies, and its caller gives up after a while.
+async fn called<T, F>(driver: &Mutex<Option<Incarnation>>, ask: impl FnOnce(Controller) -> F) -> Result<T, Status>
+where
+    F: Future<Output = Result<Response<T>, Status>>,
+{
+    let broken = || Status::unavailable("the connection was lost");
+    let (controller, ended) = {
+        let driver = lock(driver);
+        let driver = driver.as_ref().ok_or_else(broken)?;
+        (driver.controller.borrow().clone(), driver.ended.clone())
+    };
+    let asking = timeout(PATIENCE, ask(controller.ok_or_else(broken)?));
+    match ended.run_until_cancelled(asking).await {
+        None => Err(broken()),
+        Some(Err(_)) => Err(Status::deadline_exceeded("the caller gave up")),
+        Some(Ok(answer)) => answer.map(Response::into_inner),
     }
 }
 

@@ -85,6 +85,8 @@ pub struct History {
     pub freed: Vec<(usize, Arc<Value>)>,
     /// The host has been restored from a backup, and may have forgotten what was made since.
     host_was_restored: bool,
+    /// Sidecars call two replicas: what is held up of the one, the other one does not wait for.
+    pub two_are_called: bool,
     pub ledger: Ledger,
 }
 
@@ -110,6 +112,7 @@ impl History {
             closed: BTreeSet::new(),
             freed: Vec::new(),
             host_was_restored: false,
+            two_are_called: false,
             ledger: Ledger::default(),
         }
     }
@@ -179,6 +182,9 @@ impl History {
         let is_there = cluster.get(&asked.resource, &made.1, &made.2).is_some();
         match (asked.verb, action) {
             (Verb::Create, Action::Late(time)) => self.comes_late(made, Instant::now() + *time),
+            (Verb::Create, Action::Delay(time)) if self.two_are_called && !is_there => {
+                self.comes_late(made, Instant::now() + *time);
+            }
             (Verb::Create, Action::Delay(time)) if asked.resource == ATTACHMENTS && !is_there => {
                 self.held_up.retain(|(_, arrives, _)| *arrives > Instant::now());
                 self.held_up.push((asked.client.clone(), Instant::now() + *time, made));

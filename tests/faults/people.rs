@@ -73,6 +73,10 @@ pub async fn trouble(
         let at = chance.usize(..fixture::MEMBERS);
         match mood.act(chance) {
             0 | 1 => restart(bench, chance).await,
+            17 => {
+                let (provisions, time) = (chance.bool(), Duration::from_secs(chance.u64(5..40)));
+                busy.spawn(another_replica(Arc::clone(bench), provisions, time));
+            }
             2 => bench.members[at].compact(),
             3 => host::cordon(bench, at, chance.bool()),
             4 => member::limit(bench, at),
@@ -123,9 +127,23 @@ async fn restart(bench: &Bench, chance: &mut Rng) {
     }
 }
 
+/// It serves for so long beside the other one, which ends then, or ends itself: the provisioner stays where it is. Where that is the new
+/// one, it has forgotten what it was at.
+async fn another_replica(bench: Arc<Bench>, provisions: bool, time: Duration) {
+    bench.guard.note(|| format!("another replica begins, beside which the provisioner is: {provisions}"));
+    bench.start_beside(provisions);
+    if provisions {
+        bench.sidecar.restart();
+    }
+    sleep(time).await;
+    bench.guard.note(|| "the one beside which the provisioner is not is killed".to_owned());
+    bench.end_beside();
+}
+
 pub fn heal(bench: &Arc<Bench>, planted: &Mutex<Planted>) {
     bench.guard.note(|| "the faults are over".to_owned());
     bench.guard.heal();
+    bench.end_beside();
     // A claim that goes while a copy of its leaf is seen waits for a person.
     let mut planted = lock(planted);
     let touched = planted.touched(bench);

@@ -33,9 +33,9 @@ impl Mood {
     /// Which of the acts in `trouble` comes next.
     pub(super) fn act(self, chance: &mut Rng) -> u8 {
         match self {
-            Self::Mixed => chance.u8(..17),
-            // Restarts, policies that change, volumes that are used again, and, mostly, removals that are called off.
-            Self::Wavering => [0, 8, 8, 9, 11, 11, 11, 11][chance.usize(..8)],
+            Self::Mixed => chance.u8(..18),
+            // Restarts, replicas, policies that change, volumes that are used again, and, mostly, removals that are called off.
+            Self::Wavering => [0, 17, 8, 8, 9, 11, 11, 11, 11][chance.usize(..9)],
         }
     }
 

@@ -25,6 +25,8 @@ pub struct Weather {
 pub struct Rule {
     /// None: every cluster. 0 is the host.
     cluster: Option<usize>,
+    /// None: every replica of the driver. Else those whose number is odd, or those whose is not.
+    odd: Option<bool>,
     about: About,
     from: Duration,
     until: Duration,
@@ -39,6 +41,7 @@ enum About {
     Writes,
     /// Of one kind.
     WritesOf(&'static str),
+    AllOf(&'static str),
     Watches,
 }
 
@@ -70,6 +73,17 @@ const WRITTEN: [&str; 8] = [
     ATTACHMENTS,
 ];
 
+/// What the driver reads, follows and writes; some of it in members alone.
+const ASKED_FOR: [&str; 7] = [
+    "persistentvolumes",
+    "persistentvolumeclaims",
+    "storageclasses.storage.k8s.io",
+    "pods",
+    "events",
+    SNAPSHOTS,
+    ATTACHMENTS,
+];
+
 const ANSWERS: [(u16, &str); 7] = [
     (500, "InternalError"),
     (503, "ServiceUnavailable"),
@@ -92,6 +106,9 @@ impl Weather {
         }
         if chance.u8(..10) < 3 {
             rules.push(Rule::policy(&mut chance, clusters));
+        }
+        if chance.u8(..10) < 4 {
+            rules.push(Rule::outage_of_one_kind(&mut chance, clusters));
         }
         Self { seed, rules }
     }
@@ -124,6 +141,7 @@ impl Rule {
         let lasts = Duration::from_millis(chance.u64(100..1000 * STORM.as_secs()));
         Self {
             cluster: chance.bool().then(|| chance.usize(..clusters)),
+            odd: (chance.u8(..4) == 0).then(|| chance.bool()),
             about,
             from,
             until: (from + lasts).min(STORM),
@@ -140,7 +158,8 @@ impl Rule {
     fn black_hole(chance: &mut Rng, clusters: usize) -> Self {
         let from = Duration::from_secs(chance.u64(..STORM.as_secs()));
         let cluster = Some(chance.usize(1..clusters));
-        Self { cluster, about: About::Everything, from, until: STORM, per_mille: 1000, trouble: Trouble::Hang }
+        let (about, trouble) = (About::Everything, Trouble::Hang);
+        Self { cluster, odd: None, about, from, until: STORM, per_mille: 1000, trouble }
     }
 
     /// Some writes of one kind reach the members when their senders have long given up.
@@ -148,7 +167,7 @@ impl Rule {
         let about = About::WritesOf(chance.choice(&WRITTEN).unwrap());
         let from = Duration::from_secs(chance.u64(..STORM.as_secs() / 2));
         let (per_mille, trouble) = (chance.u64(200..700), Trouble::Late(Duration::from_secs(chance.u64(5..60))));
-        Self { cluster: None, about, from, until: STORM, per_mille, trouble }
+        Self { cluster: None, odd: None, about, from, until: STORM, per_mille, trouble }
     }
 
     /// The admission of one member refuses all writes of one kind, until people there see what that does.
@@ -157,7 +176,17 @@ impl Rule {
         let from = Duration::from_secs(chance.u64(..STORM.as_secs()));
         let until = (from + Duration::from_secs(chance.u64(10..60))).min(STORM);
         let trouble = Trouble::Answer(403, "Forbidden");
-        Self { cluster: Some(chance.usize(1..clusters)), about, from, until, per_mille: 1000, trouble }
+        Self { cluster: Some(chance.usize(1..clusters)), odd: None, about, from, until, per_mille: 1000, trouble }
+    }
+
+    /// One cluster serves all but one kind, as where a right was taken away, or what converts the kind does not answer.
+    fn outage_of_one_kind(chance: &mut Rng, clusters: usize) -> Self {
+        let about = About::AllOf(chance.choice(&ASKED_FOR).unwrap());
+        let from = Duration::from_secs(chance.u64(..STORM.as_secs()));
+        let until = (from + Duration::from_secs(chance.u64(10..60))).min(STORM);
+        let (code, reason) = *chance.choice(&ANSWERS).unwrap();
+        let cluster = Some(if chance.u8(..4) == 0 { 0 } else { chance.usize(1..clusters) });
+        Self { cluster, odd: None, about, from, until, per_mille: 1000, trouble: Trouble::Answer(code, reason) }
     }
 
     fn holds(&self, time: Duration, at: usize, asked: &Asked) -> bool {
@@ -167,9 +196,12 @@ impl Rule {
             About::Reads => matches!(verb, Verb::Get | Verb::List),
             About::Writes => verb.writes(),
             About::WritesOf(resource) => verb.writes() && asked.resource == resource,
+            About::AllOf(resource) => asked.resource == resource,
             About::Watches => verb == Verb::Watch,
         };
-        about && (self.from..self.until).contains(&time) && self.cluster.is_none_or(|cluster| cluster == at)
+        let is_odd = || asked.client.bytes().last().is_some_and(|last| last % 2 == 1);
+        let is_meant = self.cluster.is_none_or(|cluster| cluster == at) && self.odd.is_none_or(|odd| odd == is_odd());
+        about && is_meant && (self.from..self.until).contains(&time)
     }
 }
 

@@ -21,6 +21,7 @@ use tonic::Status;
 
 use crate::{
     bench::{Bench, SHOP, lock},
+    fixture,
     sidecar::Class,
 };
 
@@ -271,7 +272,7 @@ impl Caller {
     }
 
     pub fn request(&self) -> CreateVolumeRequest {
-        let mut parameters = HashMap::from([("leafStorageClass".to_owned(), self.script.leaf_class.to_owned())]);
+        let mut parameters = HashMap::from([("leafStorageClass".to_owned(), self.leaf_class().to_owned())]);
         if self.bench.sidecar.class() == Class::WithASlip {
             parameters.insert("leafStorageClas".to_owned(), self.script.leaf_class.to_owned());
         }
@@ -302,6 +303,15 @@ impl Caller {
                 .then(|| TopologyRequirement { requisite: places.clone(), preferred: places }),
             ..CreateVolumeRequest::default()
         }
+    }
+
+    /// Of the host's class as it is now. Where nobody says for which claim he asks, nobody can be told to delete that.
+    fn leaf_class(&self) -> &'static str {
+        let usual = self.script.leaf_class;
+        if !self.script.told || self.bench.sidecar.class() != Class::OfOtherLeaves {
+            return usual;
+        }
+        if usual == fixture::NOW { fixture::KEPT } else { fixture::NOW }
     }
 
     fn bytes(&self) -> u64 {

@@ -93,7 +93,7 @@ pub async fn trouble(
                 busy.spawn(host::retain_later(Arc::clone(bench), wavers, chance.u8(..4) > 0));
             }
             9 => host::use_again(bench),
-            10 => host::change_class(bench, chance.bool()),
+            10 => host::change_class(bench, chance.u8(..3)),
             11 | 12 => {
                 let after = mood.haste(Duration::from_millis(chance.u64(..30_000)));
                 let (used_again, soon) = (chance.bool(), chance.bool());

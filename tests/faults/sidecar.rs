@@ -14,6 +14,8 @@ pub enum Class {
     AsItWas,
     /// Made anew with a parameter that nobody knows.
     WithASlip,
+    /// Made anew with another class of the members.
+    OfOtherLeaves,
     Gone,
 }
 

@@ -44,6 +44,18 @@ impl Caller {
         }
     }
 
+    /// The class may have been made anew since a leaf was made for the claim.
+    pub(super) fn check_class(&self, volume: &v1::Volume, wanted: &str) {
+        // One that attaches says more than the script.
+        let Some(leaf) = self.bench.leaf_behind(&volume.volume_id).ok().filter(|_| self.script.parameters.is_empty())
+        else {
+            return;
+        };
+        if text(&leaf, "/spec/storageClassName") != wanted {
+            self.wrong(&format!("I4: class {wanted} was asked for, and the leaf claim is {leaf}"));
+        }
+    }
+
     /// After an answer that makes the provisioner forget the volume there must be nothing to forget.
     pub(super) fn nothing_is_left(&self, status: &Status) {
         // A host that was restored from a backup has forgotten what its claim has had, and that is a stray once the claim is deleted.

@@ -9,6 +9,13 @@ use tonic::{Code, Status};
 use super::{Caller, Ending, FIRST_PAUSE, LONGEST_PAUSE};
 use crate::sidecar::{Class, Memory};
 
+/// Which is a way out for good.
+fn tells_to_delete(status: &Status) -> bool {
+    ["Delete the claim and make it again", "Delete the claim to begin again"]
+        .iter()
+        .any(|told| status.message().contains(told))
+}
+
 impl Caller {
     /// From the first call to a bound claim, or to nothing, whatever the user does meanwhile.
     pub async fn provision(&mut self) -> Ending {
@@ -24,9 +31,11 @@ impl Caller {
                 sleep(FIRST_PAUSE).await;
                 continue;
             }
+            let class = self.leaf_class();
             match self.create_at_once().await {
                 Ok(volume) => {
                     self.check_volume(&volume);
+                    self.check_class(&volume, class);
                     self.make_host_volume(&volume);
                     if self.script.asks_again {
                         self.ask_again().await;
@@ -35,7 +44,7 @@ impl Caller {
                 }
                 Err(status) => match status.code() {
                     // The user does as he is told, and begins anew with another claim.
-                    Code::Aborted if status.message().contains("Delete the claim and make it again") => {
+                    Code::Aborted if tells_to_delete(&status) => {
                         memory.set(true);
                         self.delete_claim();
                     }

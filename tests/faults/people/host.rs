@@ -92,11 +92,12 @@ pub(super) async fn call_off(bench: Arc<Bench>, held: Held, after: Duration, use
     }
 }
 
-/// The class is removed, or made anew with a slip, and the other way round.
-pub(super) fn change_class(bench: &Bench, slip: bool) {
-    let becomes = match (bench.sidecar.class(), slip) {
-        (Class::AsItWas, true) => Class::WithASlip,
-        (Class::AsItWas, false) => Class::Gone,
+/// The class is removed, or made anew, with a slip or for other leaves, and the other way round.
+pub(super) fn change_class(bench: &Bench, drawn: u8) {
+    let becomes = match (bench.sidecar.class(), drawn) {
+        (Class::AsItWas, 0) => Class::WithASlip,
+        (Class::AsItWas, 1) => Class::Gone,
+        (Class::AsItWas, _) => Class::OfOtherLeaves,
         _ => Class::AsItWas,
     };
     bench.guard.note(|| format!("the class is {becomes:?}"));

@@ -207,6 +207,20 @@ fn class_that_is_made_anew_with_a_slip_makes_nobody_forget_a_leaf() {
 }
 
 #[test]
+fn what_to_do_about_a_class_that_was_made_anew_is_told_however_long_its_parameters_are() {
+    virtual_time::run(1, async {
+        let bench = Bench::serving(1, &fixture::steady(NEVER)).await;
+        let mut caller = Caller::new(&bench, Script::new("data"));
+        assert_eq!(caller.create().await.unwrap_err().code(), Code::Aborted);
+        let long: &'static str = "x".repeat(1000).leak();
+        caller.class_becomes(vec![("leafClaimName.cluster38", long)].leak());
+        let told = caller.create().await.unwrap_err();
+        assert_eq!(told.code(), Code::Aborted, "{told}");
+        assert!(told.message().contains("Delete the claim to begin again"), "{told}");
+    });
+}
+
+#[test]
 fn leaf_that_is_listed_while_the_host_is_asked_is_not_forgotten_for_a_slip_in_the_class() {
     virtual_time::run(1, async {
         let bench = Bench::serving(1, &fixture::steady(NEVER)).await;

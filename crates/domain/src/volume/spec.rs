@@ -99,12 +99,19 @@ impl Request {
             if bytes == 0 { "no size".to_owned() } else { quantity::print(bytes) }
         };
         let source = |source: &Option<Source>| source.as_ref().map_or_else(|| "none".to_owned(), Source::to_string);
+        let (before, after) = (&earlier.parameters, &self.parameters);
+        let changed = before.keys().chain(after.keys()).find(|key| before.get(*key) != after.get(*key));
+        let parameter = changed.map(|key| format!("parameter {key}")).unwrap_or_default();
+        let told = |all: &BTreeMap<String, String>| {
+            let value = changed.and_then(|key| all.get(key));
+            value.map_or_else(|| "none".to_owned(), |value| format!("{value:?}"))
+        };
         let pairs = [
             ("required size", size(earlier.required), size(self.required)),
             ("size limit", size(earlier.limit), size(self.limit)),
             ("access modes", format!("{:?}", earlier.access), format!("{:?}", self.access)),
             ("volume mode", format!("{:?}", earlier.mode), format!("{:?}", self.mode)),
-            ("parameters", format!("{:?}", earlier.parameters), format!("{:?}", self.parameters)),
+            (parameter.as_str(), told(before), told(after)),
             ("source", source(&earlier.source), source(&self.source)),
         ];
         pairs

@@ -12,6 +12,7 @@ use super::{
 };
 use domain::{
     error::{Error, Result},
+    printable::short,
     volume::{
         LeafPlace, VolumeHash, VolumeMode, VolumeSpec, attributes::differs, backing::AttachMode, plan::Binder,
         quantity, spec::Fingerprint,
@@ -26,6 +27,9 @@ use leaf::{
     row::{ClaimRow, Consumer},
 };
 use member::traces::phase;
+
+/// In bytes: names and values of parameters are as long as people like.
+const LONGEST_DIFFERENCE: usize = 300;
 
 /// One CreateVolume under way in the member it was decided for.
 pub(super) struct VolumeCreation<'a> {
@@ -216,7 +220,9 @@ impl VolumeCreation<'_> {
         let there = leaf::claim::read(self.leaf, &self.place).await.ok().flatten();
         let earlier = there.as_ref().and_then(marks::request_of);
         let difference = earlier.and_then(|earlier| self.spec.request.difference(&earlier));
-        let how = difference.map(|difference| format!(": {difference}")).unwrap_or_default();
+        // What there is to do comes after it.
+        let how =
+            difference.map(|difference| format!(": {}", short(&difference, LONGEST_DIFFERENCE))).unwrap_or_default();
         let reason = format!("volume {} exists and was asked for differently{how}", self.spec.name);
         match self.owner {
             Some(_) => Error::InProgress(format!("{reason}. Delete the claim to begin again")),

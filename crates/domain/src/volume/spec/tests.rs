@@ -126,3 +126,16 @@ fn no_two_requests_have_one_fingerprint_because_their_texts_run_together() {
     }
     assert_eq!(request().fingerprint(), request().fingerprint());
 }
+
+#[test]
+fn of_many_parameters_the_one_that_differs_is_named() {
+    let of = |fast: &str| {
+        let members = (0..100).map(|member| (format!("leafStorageClass.cluster{member}"), "slow".to_owned()));
+        let fast = ("leafStorageClass.cluster7".to_owned(), fast.to_owned());
+        Request { parameters: members.chain([fast]).collect(), ..request() }
+    };
+    let told = of("faster").difference(&of("fast")).unwrap();
+    assert_eq!(told, "parameter leafStorageClass.cluster7 was \"fast\" then and is \"faster\" now");
+    let told = request().difference(&of("fast")).unwrap();
+    assert_eq!(told, "parameter leafStorageClass.cluster0 was \"slow\" then and is none now");
+}

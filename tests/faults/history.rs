@@ -63,6 +63,8 @@ pub struct History {
     uids: BTreeSet<String>,
     /// UIDs of leaf claims that were planted, and are nobody's business.
     foreign: BTreeSet<String>,
+    /// Leaf claims that people have taken our labels off once: their volume's hash by their UID.
+    stripped: BTreeMap<String, String>,
     /// Leaf claims that the host relies on: UID to volume name.
     relied_on: BTreeMap<String, String>,
     /// UIDs of leaf claims that people have deleted, and volumes whose leaf has gone for that: the leaf volume must come
@@ -101,6 +103,7 @@ impl History {
             living: BTreeMap::new(),
             uids: BTreeSet::new(),
             foreign: BTreeSet::new(),
+            stripped: BTreeMap::new(),
             relied_on: BTreeMap::new(),
             deleted: BTreeSet::new(),
             bereaved: BTreeMap::new(),
@@ -150,9 +153,22 @@ impl History {
         self.host_was_restored && asked
     }
 
-    /// The volume an object belongs to, where it carries our labels.
-    pub fn volume_of<'a>(&self, object: &'a Value) -> Option<&'a str> {
-        self.is_of_this_host(object).then(|| label(object, "kosmos.csi.io/volume")).filter(|hash| !hash.is_empty())
+    /// The volume an object belongs to, where it carries our labels, or people have taken them off.
+    pub fn volume_of<'a>(&'a self, object: &'a Value) -> Option<&'a str> {
+        let says = self.is_of_this_host(object).then(|| label(object, "kosmos.csi.io/volume"));
+        let said = || self.stripped.get(text(object, "/metadata/uid")).map(String::as_str);
+        says.filter(|hash| !hash.is_empty()).or_else(said)
+    }
+
+    /// Somebody takes our labels off a leaf claim.
+    pub fn is_stripped(&mut self, leaf: &Value) {
+        let hash = self.volume_of(leaf).map(str::to_owned);
+        self.stripped.extend(hash.map(|hash| (text(leaf, "/metadata/uid").to_owned(), hash)));
+    }
+
+    /// Whether this was so of any leaf of a volume.
+    pub fn was_stripped(&self, hash: &str) -> bool {
+        self.stripped.values().any(|stripped| stripped == hash)
     }
 
     /// Whether an object says that it was made for this host.

@@ -17,7 +17,7 @@ use crate::{
 const KINDS: [&str; 4] = ["persistentvolumeclaims", "persistentvolumes", "pods", ATTACHMENTS];
 
 impl Bench {
-    fn hash(&self, volume: &str) -> VolumeHash {
+    pub fn hash(&self, volume: &str) -> VolumeHash {
         VolumeHash::new(&HostId(self.host_id()), volume)
     }
 

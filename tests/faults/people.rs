@@ -101,6 +101,9 @@ pub async fn trouble(
                     busy.spawn(host::call_off(Arc::clone(bench), held, after, used_again, soon));
                 }
             }
+            18 => {
+                busy.spawn(member::strip(Arc::clone(bench), at, Duration::from_secs(chance.u64(1..60))));
+            }
             13 | 15 if volumes_are_freed => {
                 let (taken, after) = (chance.u8(..3) == 0, Duration::from_secs(chance.u64(1..60)));
                 busy.spawn(freed::make_free(Arc::clone(bench), at, taken, after));
@@ -154,6 +157,7 @@ pub fn heal(bench: &Arc<Bench>, planted: &Mutex<Planted>) {
     drop(planted);
     bench.sidecar.set_class(Class::AsItWas);
     for (at, member) in bench.members.iter().enumerate().take(fixture::MEMBERS) {
+        member::put_labels_back(bench, at);
         let _ = member.delete("resourcequotas", SHOP, "tight");
         fixture::empty(bench, at);
         host::cordon(bench, at, false);

@@ -6,7 +6,7 @@ use std::{
 };
 
 use fastrand::Rng;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use simulate::{Cluster, text};
 use tokio::time::sleep;
 
@@ -21,6 +21,9 @@ use crate::{
 /// the other's.
 const HOLD: &str = "example.com/backup";
 const USE: &str = "example.com/use";
+/// By which a leaf is ours; and on a leaf claim, those that somebody has taken off.
+const OURS: [&str; 3] = ["app.kubernetes.io/managed-by", "kosmos.csi.io/host", "kosmos.csi.io/volume"];
+const TAKEN_OFF: &str = "example.com/labels";
 
 /// Somebody in a member is not done with a claim there, or is.
 pub fn hold_in(member: &Cluster, namespace: &str, claim: &str, finalizer: &str, held: bool) {
@@ -140,6 +143,41 @@ pub async fn delete_leaf(bench: Arc<Bench>, member: usize, held: Option<Duration
     let left = cluster.get("persistentvolumeclaims", namespace, name);
     if left.is_some_and(|left| text(&left, "/metadata/uid") == uid) {
         hold_in(cluster, namespace, name, USE, false);
+    }
+}
+
+/// Somebody takes our labels off a leaf claim that the host uses, as tools do that know better which there are to be, and puts them back some
+/// time later, as he is told.
+pub(super) async fn strip(bench: Arc<Bench>, member: usize, time: Duration) {
+    let Some(leaf) = used(&bench, member) else { return };
+    let (namespace, name) = (text(&leaf, "/metadata/namespace"), text(&leaf, "/metadata/name"));
+    if leaf["metadata"]["annotations"][TAKEN_OFF].is_string() {
+        return;
+    }
+    bench.guard.note(|| format!("somebody takes the labels off leaf claim {namespace}/{name} in m{member}: {time:?}"));
+    lock(&bench.guard.history).is_stripped(&leaf);
+    let take_off = |claim: &mut Value| {
+        let labels = claim["metadata"]["labels"].as_object_mut().expect("it has some");
+        let taken: Map<String, Value> = OURS.iter().filter_map(|key| labels.remove_entry(*key)).collect();
+        claim["metadata"]["annotations"][TAKEN_OFF] = json!(json!(taken).to_string());
+    };
+    let _ = bench.members[member].change("persistentvolumeclaims", namespace, name, take_off);
+    sleep(time).await;
+    put_labels_back(&bench, member);
+}
+
+pub(super) fn put_labels_back(bench: &Bench, member: usize) {
+    for claim in bench.members[member].list("persistentvolumeclaims") {
+        let taken = claim["metadata"]["annotations"][TAKEN_OFF].as_str();
+        let labels = taken.map(serde_json::from_str::<Map<String, Value>>);
+        let Some(Ok(labels)) = labels.filter(|_| !lock(&bench.guard.history).was_planted(&claim)) else { continue };
+        let (namespace, name) = (text(&claim, "/metadata/namespace"), text(&claim, "/metadata/name"));
+        bench.guard.note(|| format!("somebody puts the labels of leaf claim {namespace}/{name} in m{member} back"));
+        let put = |claim: &mut Value| {
+            claim["metadata"]["labels"].as_object_mut().expect("they are empty at least").extend(labels);
+            claim["metadata"]["annotations"].as_object_mut().expect("it has some").remove(TAKEN_OFF);
+        };
+        let _ = bench.members[member].change("persistentvolumeclaims", namespace, name, put);
     }
 }
 

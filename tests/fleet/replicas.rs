@@ -13,7 +13,7 @@ use cluster::{Dial, Transport};
 use http::{Method, Request};
 use kube::client::Body;
 use simulate::{
-    faults::{Action, Verb},
+    faults::{Action, Asked, Verb},
     text,
 };
 use tokio::time::{Instant, sleep};
@@ -60,8 +60,13 @@ enum Fate {
     /// It is dead, or stands still.
     Silent,
     CutFromHost,
+    CutFromMembers,
     /// Of the host, in milliseconds.
     Slow(u64),
+    /// What its watches tell, in milliseconds.
+    Behind(u64),
+    /// Every third write is carried out and answered as if it were not. Not of Leases: by what was answered of these it is known who has them.
+    Unsure,
 }
 
 #[derive(Default)]
@@ -97,6 +102,11 @@ impl Replicas {
                 match seen.fates.get(&asked.client).copied().unwrap_or_default() {
                     Fate::Silent => Action::Hang,
                     Fate::CutFromHost if at == 0 => Action::Hang,
+                    Fate::CutFromMembers if at > 0 => Action::Hang,
+                    Fate::Behind(time) if asked.verb == Verb::Watch => Action::Lag(Duration::from_millis(time)),
+                    Fate::Unsure if is_write(asked) && asked.number.is_multiple_of(3) => {
+                        Action::ApplyThenAnswer { code: 504, reason: "Timeout" }
+                    }
                     Fate::Slow(most) if at == 0 => Action::Delay(Duration::from_millis(fastrand::u64(..=most))),
                     _ => Action::Pass,
                 }
@@ -187,6 +197,10 @@ fn noted(dial: Dial, agent: &str, seen: &Arc<Mutex<Seen>>) -> Dial {
         };
         tower::service_fn(carry).boxed()
     }))
+}
+
+fn is_write(asked: &Asked) -> bool {
+    asked.verb.writes() && asked.resource != "leases.coordination.k8s.io"
 }
 
 /// What a request writes about; nothing where it is no member of its own.
@@ -321,7 +335,7 @@ fn member_is_one_agents_at_a_time_whatever_befalls_agents() {
 async fn befall(replicas: &mut Replicas) {
     let names: Vec<String> = replicas.agents.keys().cloned().collect();
     let agent = names[fastrand::usize(..names.len())].clone();
-    match fastrand::u8(..6) {
+    match fastrand::u8(..9) {
         0 => {
             replicas.kill(&agent);
             replicas.begin();
@@ -333,6 +347,9 @@ async fn befall(replicas: &mut Replicas) {
         2 => replicas.set(&agent, Fate::Silent),
         3 => replicas.set(&agent, Fate::CutFromHost),
         4 => replicas.set(&agent, Fate::Slow(3000)),
+        5 => replicas.set(&agent, Fate::CutFromMembers),
+        6 => replicas.set(&agent, Fate::Behind(fastrand::u64(500..20_000))),
+        7 => replicas.set(&agent, Fate::Unsure),
         _ => replicas.set(&agent, Fate::Well),
     }
 }

@@ -209,6 +209,9 @@ fn play(seed: u64) -> Vec<String> {
         );
         let until_restored = chance.u64(1000..TIME);
         sleep(Duration::from_millis(until_restored / 2)).await;
+        if chance.u8(..3) == 0 {
+            bench.start_beside(chance.bool());
+        }
         for volume in bench.host.list("persistentvolumes").iter().filter(|_| chance.u8(..3) == 0) {
             set_policy(&bench, text(volume, "/metadata/name"), "Retain");
         }
@@ -224,6 +227,7 @@ fn play(seed: u64) -> Vec<String> {
         }
         sleep(STORM).await;
         bench.guard.heal();
+        bench.end_beside();
         sleep(Duration::from_millis(TIME) + SETTLED).await;
         let mut wrong: Vec<String> = known.iter().filter_map(|known| known.wrong(&bench)).collect();
         if wrong.is_empty() {

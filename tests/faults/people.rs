@@ -101,6 +101,7 @@ pub async fn trouble(
                     busy.spawn(host::call_off(Arc::clone(bench), held, after, used_again, soon));
                 }
             }
+            19 => host::delete_volumes(bench, chance),
             18 => {
                 busy.spawn(member::strip(Arc::clone(bench), at, Duration::from_secs(chance.u64(1..60))));
             }

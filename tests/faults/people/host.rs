@@ -2,6 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
+use fastrand::Rng;
 use serde_json::{Value, json};
 use simulate::text;
 use tokio::time::sleep;
@@ -24,7 +25,7 @@ pub async fn retain_later(bench: Arc<Bench>, wavers: Option<Duration>, deletes: 
         let claim = text(volume, "/spec/claimRef/name");
         let claim = bench.host.get("persistentvolumeclaims", SHOP, claim);
         let stays = claim.is_some_and(|claim| claim.pointer("/metadata/deletionTimestamp").is_none());
-        stays && text(volume, "/status/phase") == "Bound"
+        stays && text(volume, "/status/phase") == "Bound" && !is_deleted(volume)
     };
     let mut volumes = bench.host.list("persistentvolumes").into_iter();
     let Some(volume) = volumes.find(|volume| is_used(volume) && policy(volume) == "Delete") else { return };
@@ -44,6 +45,23 @@ pub async fn retain_later(bench: Arc<Bench>, wavers: Option<Duration>, deletes: 
         bench.guard.note(|| format!("an administrator deletes claim {claim}"));
         let _ = bench.host.delete("persistentvolumeclaims", SHOP, claim);
     }
+}
+
+/// Somebody deletes one in three of the host's volumes that are in use, as with a selector that was meant for others. Each stays for as long
+/// as its claim does, and is removed with that. What becomes of one with `Retain` then, nobody is left to say.
+pub(super) fn delete_volumes(bench: &Bench, chance: &mut Rng) {
+    for volume in bench.host.list("persistentvolumes") {
+        let is_meant = text(&volume, "/status/phase") == "Bound" && policy(&volume) == "Delete" && !is_deleted(&volume);
+        if is_meant && chance.u8(..3) == 0 {
+            let name = text(&volume, "/metadata/name");
+            bench.guard.note(|| format!("an administrator deletes {name}, which is in use"));
+            let _ = bench.host.delete("persistentvolumes", "", name);
+        }
+    }
+}
+
+fn is_deleted(volume: &Value) -> bool {
+    volume.pointer("/metadata/deletionTimestamp").is_some()
 }
 
 /// Nobody has it, and its data is kept.
@@ -66,7 +84,8 @@ pub(super) async fn call_off(bench: Arc<Bench>, held: Held, after: Duration, use
     let volume = held.volume.as_str();
     let is_released = || {
         let volume = bench.host.get("persistentvolumes", "", volume);
-        volume.is_some_and(|volume| text(&volume, "/status/phase") == "Released" && policy(&volume) == "Delete")
+        let is_to_go = |volume: &Value| text(volume, "/status/phase") == "Released" && policy(volume) == "Delete";
+        volume.is_some_and(|volume| is_to_go(&volume) && !is_deleted(&volume))
     };
     while !is_released() {
         sleep(LOOK).await;

@@ -33,7 +33,7 @@ impl Mood {
     /// Which of the acts in `trouble` comes next.
     pub(super) fn act(self, chance: &mut Rng) -> u8 {
         match self {
-            Self::Mixed => chance.u8(..19),
+            Self::Mixed => chance.u8(..20),
             // Restarts, replicas, policies that change, volumes that are used again, and, mostly, removals that are called off.
             Self::Wavering => [0, 17, 8, 8, 9, 11, 11, 11, 11][chance.usize(..9)],
         }

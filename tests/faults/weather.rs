@@ -55,6 +55,8 @@ enum Trouble {
     Mute,
     LateAnswer(u16, &'static str),
     Late(Duration),
+    /// Only in pages a list comes in time, of so many objects, and some are forgotten before they have been read to the end.
+    Pages(u64),
     Cut(u64),
     Silence(u64),
     Duplicate,
@@ -130,7 +132,7 @@ impl Weather {
             rule.holds(time, at, asked) && drawn < rule.per_mille
         };
         let rule = self.rules.iter().enumerate().find(strikes).map(|(_, rule)| rule);
-        rule.map_or(Action::Pass, |rule| rule.trouble.action())
+        rule.map_or(Action::Pass, |rule| rule.trouble.action(asked))
     }
 }
 
@@ -219,11 +221,12 @@ impl Trouble {
 
     fn of_request(chance: &mut Rng, about: About) -> Self {
         let (code, reason) = *chance.choice(&ANSWERS).unwrap();
-        match chance.u8(..if about == About::Reads { 4 } else { 8 }) {
+        match chance.u8(..if about == About::Reads { 5 } else { 8 }) {
             0 => Self::Delay(Duration::from_millis(chance.u64(1..6000))),
             1 => Self::Refuse,
             2 => Self::Answer(code, reason),
             3 => Self::Hang,
+            4 if about == About::Reads => Self::Pages(chance.u64(5..20)),
             4 => Self::Lose,
             5 => Self::Mute,
             6 => Self::Late(Duration::from_secs(chance.u64(5..60))),
@@ -233,7 +236,8 @@ impl Trouble {
         }
     }
 
-    fn action(self) -> Action {
+    fn action(self, asked: &Asked) -> Action {
+        let is_next_page = || asked.query.contains("continue=");
         match self {
             Self::Delay(time) => Action::Delay(time),
             Self::Refuse => Action::Refuse,
@@ -243,6 +247,12 @@ impl Trouble {
             Self::Mute => Action::ApplyThenHang,
             Self::LateAnswer(code, reason) => Action::ApplyThenAnswer { code, reason },
             Self::Late(time) => Action::Late(time),
+            Self::Pages(_) if asked.verb != Verb::List => Action::Pass,
+            Self::Pages(_) if !asked.query.contains("limit=") => Action::Answer { code: 504, reason: "Timeout" },
+            Self::Pages(_) if is_next_page() && asked.number.is_multiple_of(16) => {
+                Action::Answer { code: 410, reason: "Expired" }
+            }
+            Self::Pages(most) => Action::Pages(most),
             Self::Cut(after) => Action::Cut(after),
             Self::Silence(after) => Action::Silence(after),
             Self::Duplicate => Action::Duplicate,

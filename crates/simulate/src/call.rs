@@ -44,6 +44,15 @@ impl Query {
     pub fn number(&self, key: &str) -> Option<u64> {
         self.get(key).parse().ok()
     }
+
+    /// A server may give less than the page that it is asked for.
+    pub fn lower_limit(&mut self, most: u64) {
+        for (_, limit) in self.0.iter_mut().filter(|(key, _)| key == "limit") {
+            if limit.parse::<u64>().is_ok_and(|limit| limit > most) {
+                *limit = most.to_string();
+            }
+        }
+    }
 }
 
 /// In a query a plus is a space, and in a path it is itself.

@@ -147,8 +147,11 @@ fn carry_out(
         let page = discovery::page(parts.uri.path(), accept, &kinds).ok_or_else(StatusError::no_page)?;
         return Ok(whole(200, &page.content_type, page.body));
     };
-    let call = Call::new(&place, parts, body, &store)?;
+    let mut call = Call::new(&place, parts, body, &store)?;
     super::options::check(&call)?;
+    if let Action::Pages(most) = fault {
+        call.query.lower_limit(*most);
+    }
     let back = if let Action::Stale(back) = fault { *back } else { 0 };
     let object = |code: u16, object: &Arc<Value>| Ok(json_answer(code, &present(cluster, &call, object)));
     if !call.subresource.is_empty()

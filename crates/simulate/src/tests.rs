@@ -64,6 +64,21 @@ async fn list_in_pages_whose_beginning_is_forgotten_goes_on_by_the_token_of_the_
 }
 
 #[tokio::test]
+async fn list_in_pages_may_be_given_in_smaller_ones_and_one_without_pages_is_whole() {
+    let cluster = Cluster::new("test", 1);
+    for name in ["a", "b", "c"] {
+        send(&cluster, "POST", MAPS, "application/json", &map(name)).await;
+    }
+    cluster.faults().set(|_| Action::Pages(2));
+    let count = |page: &Value| page["items"].as_array().unwrap().len();
+    let (_, first) = send(&cluster, "GET", &format!("{MAPS}?limit=500"), "", &Value::Null).await;
+    let next = first["metadata"]["continue"].as_str().unwrap();
+    let (_, second) = send(&cluster, "GET", &format!("{MAPS}?limit=500&continue={next}"), "", &Value::Null).await;
+    let (_, whole) = send(&cluster, "GET", MAPS, "", &Value::Null).await;
+    assert_eq!([&first, &second, &whole].map(count), [2, 1, 3]);
+}
+
+#[tokio::test]
 async fn write_on_an_old_version_is_a_conflict() {
     let cluster = Cluster::new("test", 1);
     let (_, made) = send(&cluster, "POST", MAPS, "application/json", &map("a")).await;

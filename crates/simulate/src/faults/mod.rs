@@ -82,6 +82,8 @@ pub enum Action {
     },
     /// A read is answered from this many changes ago. Which kinds there are is told as before any was defined.
     Stale(u64),
+    /// A list that is asked for in pages has so many objects in each, at most.
+    Pages(u64),
     /// A watch ends after this many events.
     Cut(u64),
     /// A watch says nothing more after this many events.

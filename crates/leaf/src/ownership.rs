@@ -18,6 +18,9 @@ pub const SNAPSHOT: &str = "kosmos.csi.io/snapshot";
 /// On leaf groups and the snapshots in them, and for as long as it takes on the claims of a group.
 pub const GROUP: &str = "kosmos.csi.io/group";
 
+/// On a volume that the member's controller has found for a claim. One that is made for a claim names that from its beginning.
+const BOUND_BY_CONTROLLER: &str = "pv.kubernetes.io/bound-by-controller";
+
 pub const NAME: &str = "kosmos.csi.io/name";
 /// On leaf snapshots: the handle of the volume they are of, and the driver that holds them.
 pub const SOURCE: &str = "kosmos.csi.io/source";
@@ -167,6 +170,11 @@ pub fn is_former(former: &str, uid: &str) -> bool {
 pub fn is_or_was(metadata: &ObjectMeta, uid: &str) -> bool {
     let former = metadata.annotations.as_ref().and_then(|annotations| annotations.get(FORMER));
     metadata.uid.as_deref() == Some(uid) || former.is_some_and(|former| is_former(former, uid))
+}
+
+/// Whether a volume was there before the claim that it is bound to, whatever the clocks of API servers have made of that.
+pub fn was_found(volume: &ObjectMeta) -> bool {
+    volume.annotations.as_ref().is_some_and(|annotations| annotations.contains_key(BOUND_BY_CONTROLLER))
 }
 
 /// Whose an object is that is not ours, in words for the user who wanted its name.

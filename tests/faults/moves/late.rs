@@ -32,6 +32,10 @@ impl Story {
             "annotations": claim["metadata"]["annotations"], "finalizers": claim["metadata"]["finalizers"]});
         claim["metadata"] = metadata;
         claim["metadata"]["annotations"]["kosmos.csi.io/move"] = json!(format!("{GONE}/{part}"));
+        if volume.is_empty() {
+            let says = claim["metadata"]["annotations"].as_object_mut().unwrap();
+            says.retain(|key, _| !key.starts_with("pv.kubernetes.io/") && key != "kosmos.csi.io/had-pv");
+        }
         claim["spec"]["volumeName"] = json!(volume);
         claim["spec"]["storageClassName"] = json!(class);
         claim["status"] = json!({});
@@ -148,6 +152,33 @@ fn claim_that_came_late_to_the_yard_goes_even_if_nobody_moves_the_volume() {
             assert!(story.bench.members[1].list(VOLUMES).is_empty(), "{stray:?}");
         });
     }
+}
+
+/// It was provisioned for another claim once, by an API server whose clock was ahead, and people have made it available since.
+#[test]
+fn volume_that_a_claim_which_came_late_to_the_yard_has_found_there_stays() {
+    virtual_time::run(1, async {
+        let story = story().await;
+        let member = &story.bench.members[1];
+        let mut theirs = fixture::volume("theirs", &json!({}));
+        theirs["metadata"]["annotations"] = json!({"pv.kubernetes.io/provisioned-by": "storage.simulated"});
+        theirs["spec"]["storageClassName"] = json!(fixture::NOW);
+        theirs["spec"]["capacity"]["storage"] = json!("4Gi");
+        lock(&story.bench.guard.history).plant(&member.create(VOLUMES, theirs).unwrap());
+        let ahead = |volume: &mut Value| volume["metadata"]["creationTimestamp"] = json!("2200-01-01T00:00:00Z");
+        member.change(VOLUMES, "", "theirs", ahead).unwrap();
+        sleep(Duration::from_secs(1)).await;
+        story.has_stray((1, "copy", false, fixture::NOW), false);
+        sleep(Duration::from_secs(5)).await;
+        let there = || member.get(VOLUMES, "", "theirs").unwrap();
+        assert_eq!(text(&there(), "/spec/claimRef/namespace"), YARD, "it was found: {}", story.trace());
+        story.asks(1, &json!({}));
+        story.comes_to("Succeeded").await;
+        assert_eq!(text(&there(), "/spec/persistentVolumeReclaimPolicy"), "Retain", "{}", story.trace());
+        assert!(there()["metadata"]["labels"]["kosmos.csi.io/volume"].is_null(), "{}", there());
+        assert_eq!(story.found(), Ok((1, DATA.to_owned())), "{}", story.trace());
+        assert_eq!(story.left(), [""; 0], "{}", story.trace());
+    });
 }
 
 #[test]

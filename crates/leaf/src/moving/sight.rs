@@ -68,7 +68,8 @@ impl Stray {
     pub(super) fn removable(&self, member: &str) -> Result<Sight> {
         let made = |metadata: &ObjectMeta| metadata.creation_timestamp.as_ref().map(|made| made.0);
         let is_new = |volume: &PersistentVolume| {
-            made(&volume.metadata) >= made(&self.claim.metadata) && !volume.labels().contains_key(ownership::MOVED)
+            let is_kept = volume.labels().contains_key(ownership::MOVED) || ownership::was_found(&volume.metadata);
+            made(&volume.metadata) >= made(&self.claim.metadata) && !is_kept
         };
         let yard = Some(self.claim.clone());
         match &self.volume {

@@ -268,7 +268,8 @@ async fn life(bench: Arc<Bench>, after: Duration, script: Script, photo: Option<
         let ((ending, photo), ()) = tokio::join!(living, user.delete_claim_in_time());
         let deleted = caller.claim_was_deleted();
         if deleted {
-            caller.reclaim().await;
+            let former = caller.clone();
+            tokio::join!(caller.reclaim(), former.is_asked_for_once_more());
         }
         album.stories.push(Story { caller, ending, deleted });
         if let Some(photo) = photo {

@@ -1,13 +1,16 @@
 //! What the provisioner makes of an answer, and what the answer must be worth at that moment.
 
-use csi::v1;
+use std::time::Duration;
+
+use csi::v1::{self, controller_server::Controller as _};
 use serde_json::json;
 use simulate::text;
+use tokio::time::sleep;
 use tonic::Status;
 
 use super::{Caller, reclaim};
 use crate::{
-    bench::{SHOP, lock},
+    bench::{SHOP, lock, with_deadline},
     history::made_for,
 };
 
@@ -91,6 +94,20 @@ impl Caller {
             },
         });
         self.bench.host.create("persistentvolumes", object).unwrap();
+    }
+
+    /// One that has stood still for a while asks by its old cache for what another one has removed meanwhile, or has just now.
+    pub async fn is_asked_for_once_more(&self) {
+        if !self.script.told || !self.script.asks_again {
+            return;
+        }
+        sleep(Duration::from_millis(fastrand::u64(..10_000))).await;
+        let (request, has_claim) = (self.request(), self.claim_is_there());
+        let answer = self.bench.call(|driver| async move { driver.create_volume(with_deadline(request)).await }).await;
+        self.bench.guard.note(|| format!("asked once more for {}: {:?}", self.script.claim, answer.as_ref().err()));
+        if answer.is_ok() && !has_claim {
+            self.wrong("I4: its claim is gone, and it was given out");
+        }
     }
 
     /// A provisioner that has forgotten what it did asks again, perhaps after the claim is gone.

@@ -79,10 +79,11 @@ pub async fn trouble(
             }
             2 => bench.members[at].compact(),
             3 => host::cordon(bench, at, chance.bool()),
-            4 => member::limit(bench, at),
+            4 => {
+                busy.spawn(member::limit(Arc::clone(bench), at, Duration::from_secs(chance.u64(5..120))));
+            }
             5 => {
-                bench.guard.note(|| format!("m{at} is full"));
-                fixture::fill(bench, at);
+                busy.spawn(member::fill(Arc::clone(bench), at, Duration::from_secs(chance.u64(5..120))));
             }
             6 | 7 => {
                 let held = chance.bool().then(|| Duration::from_secs(chance.u64(1..60)));

@@ -12,7 +12,7 @@ use tokio::time::sleep;
 
 use crate::{
     bench::{Bench, SHOP, lock},
-    fixture::{BY_HAND, LONG, MEMBERS, Planted},
+    fixture::{self, BY_HAND, LONG, MEMBERS, Planted},
     history::made_for,
     snapshotter::SNAPSHOTS,
 };
@@ -215,12 +215,24 @@ pub(super) async fn write_on_all(bench: Arc<Bench>, member: usize) {
     }
 }
 
-/// A quota that leaves hardly any room.
-pub(super) fn limit(bench: &Bench, member: usize) {
+/// A quota that leaves hardly any room, for a while.
+pub(super) async fn limit(bench: Arc<Bench>, member: usize, time: Duration) {
     let quota =
         json!({"metadata": {"name": "tight", "namespace": SHOP}, "spec": {"hard": {"persistentvolumeclaims": "2"}}});
-    bench.guard.note(|| format!("m{member} has a quota"));
+    bench.guard.note(|| format!("m{member} has a quota for {time:?}"));
     let _ = bench.members[member].create("resourcequotas", quota);
+    sleep(time).await;
+    bench.guard.note(|| format!("m{member} has no quota"));
+    let _ = bench.members[member].delete("resourcequotas", SHOP, "tight");
+}
+
+/// Somebody takes all the room that its storage has, and gives it back after a while.
+pub(super) async fn fill(bench: Arc<Bench>, member: usize, time: Duration) {
+    bench.guard.note(|| format!("m{member} is full for {time:?}"));
+    fixture::fill(&bench, member);
+    sleep(time).await;
+    bench.guard.note(|| format!("m{member} is not full any more"));
+    fixture::empty(&bench, member);
 }
 
 /// Names that become free in a member are taken by others there, who must not lose what they make.

@@ -8,6 +8,7 @@ use host::{
     Host,
     replacement::{Replacing, Target},
 };
+use k8s_openapi::api::core::v1::PersistentVolume;
 use kube::{Api, ResourceExt, api::ListParams};
 use serde_json::json;
 
@@ -76,13 +77,14 @@ async fn replaced(
             host.tolerant_pod("web", &["data"], None).await?;
             host.node_of("web").await?;
         }
-        let replacing = next(&host, &name, round).await?;
+        let former = host.volumes().get(&name).await?;
+        let replacing = same_leaf(&former)?;
         let began = Instant::now();
         replace(rig, &mover, &replacing, is_killed(round)).await.with_context(|| format!("round {round}"))?;
         took.push(began.elapsed());
         let (volume, now) = (host.volumes().get(&name).await?, host.claims().get("data").await?);
         ensure!(now.uid() == claim.uid(), "the claim is another one");
-        ensure!(volume.annotations().get("example.com/round") == Some(&round.to_string()), "it is not the new one");
+        ensure!(volume.uid() != former.uid(), "it is not the new one");
         ensure!(now.status.and_then(|status| status.phase).as_deref() == Some("Bound"), "it is lost again");
     }
     let member = Place::existing(rig.fleet.member(MEMBER), namespace).await?;
@@ -95,13 +97,10 @@ async fn replaced(
     Ok(took)
 }
 
-/// To the same leaf, and with a mark by which the new volume is known.
-async fn next(host: &Place<'_>, name: &str, round: usize) -> Result<Replacing> {
-    let mut volume = host.volumes().get(name).await?;
-    let (handle, spec) = (handle(&volume), volume.spec.clone().context("a volume has a spec")?);
+fn same_leaf(volume: &PersistentVolume) -> Result<Replacing> {
+    let (handle, spec) = (handle(volume), volume.spec.clone().context("a volume has a spec")?);
     let attributes = spec.csi.and_then(|source| source.volume_attributes).unwrap_or_default();
-    volume.annotations_mut().insert("example.com/round".to_owned(), round.to_string());
-    Replacing::new(&volume, Target { handle, attributes, affinity: spec.node_affinity }).context("it is for a claim")
+    Replacing::new(volume, Target { handle, attributes, affinity: spec.node_affinity }).context("it is for a claim")
 }
 
 async fn replace(rig: &Rig, mover: &Host, replacing: &Replacing, is_killed: bool) -> Result<()> {

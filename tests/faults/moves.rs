@@ -23,6 +23,7 @@ mod slots;
 mod sources;
 mod theirs;
 mod users;
+mod written;
 
 use std::{
     sync::{

@@ -279,3 +279,22 @@ fn volume_that_somebody_holds_by_a_finalizer_waits_for_him() {
         assert_eq!(world.wrong(), None);
     });
 }
+
+/// An administrator has made it stay, and its claim is deleted later.
+#[test]
+fn volume_on_which_people_have_written_since_stays_until_the_new_one_says_that_too() {
+    virtual_time::run(1, async {
+        let mut world = World::new().await;
+        let keep = |volume: &mut Value| volume["spec"]["persistentVolumeReclaimPolicy"] = json!("Retain");
+        world.host.change("persistentvolumes", "", VOLUME, keep).unwrap();
+        assert!(!world.live("first").await);
+        let there = world.host.get("persistentvolumes", "", VOLUME).unwrap();
+        assert!(text(&there, "/metadata/deletionTimestamp").is_empty(), "{there}");
+        let host = connected(&world.host, "second").await.unwrap();
+        world.replacing.volume = world.replacing.changed(&host).await.unwrap().unwrap();
+        assert!(world.goes_on().await);
+        assert_eq!(world.wrong(), None);
+        let new = world.host.get("persistentvolumes", "", VOLUME).unwrap();
+        assert_eq!(text(&new, "/spec/persistentVolumeReclaimPolicy"), "Retain", "{new}");
+    });
+}

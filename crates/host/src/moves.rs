@@ -30,7 +30,7 @@ use tokio::sync::watch;
 pub use self::{
     change::{
         StatusChange, attempt, begun, condition, phase, prepared, progress, refused, source_deleted, switching,
-        verified,
+        switching_with, verified,
     },
     follow::keep,
     source::{

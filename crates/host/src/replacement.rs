@@ -96,6 +96,9 @@ impl Replacing {
             let step = self.step(host).await?;
             match &step {
                 Replacement::Stuck(why) => return Err(Error::Refused(format!("volume {}: {why}", self.name()))),
+                Replacement::Carry => {
+                    return Err(Error::InProgress(format!("volume {} was changed meanwhile", self.name())));
+                }
                 Replacement::Done if bound_since.get_or_insert_with(Instant::now).elapsed() >= SETTLED => return Ok(()),
                 Replacement::Done => {}
                 _ => bound_since = None,
@@ -115,24 +118,60 @@ impl Replacing {
     /// The new volume is there, and its claim is bound to it, or has gone.
     pub async fn is_done(&self, host: &Host) -> Result<bool> {
         let (volume, claim) = (self.read_volume(host).await?, self.read_claim(host).await?);
-        let seen = volume.as_ref().map(see_volume);
+        let seen = volume.as_ref().map(|volume| self.see_volume(volume));
         let next = decide(&self.replaced, &self.claim_uid, seen.as_ref(), claim.as_ref().map(see_claim).as_ref());
         Ok(next == Replacement::Done)
+    }
+
+    /// What is to take the place of the former volume, where people have written on that since it was decided; none where they have not.
+    pub async fn changed(&self, host: &Host) -> Result<Option<PersistentVolume>> {
+        let former = self.read_volume(host).await?.filter(|volume| volume.uid().as_ref() == Some(&self.replaced));
+        Ok(former.and_then(|former| self.carried(&former)))
+    }
+
+    /// Only what people may write at any time: all else of it is what was decided.
+    fn carried(&self, former: &PersistentVolume) -> Option<PersistentVolume> {
+        let mut now = self.volume.clone();
+        now.metadata.labels.clone_from(&former.metadata.labels);
+        now.metadata.annotations.clone_from(&former.metadata.annotations);
+        now.annotations_mut().insert(REPLACES.to_owned(), self.replaced.clone());
+        if let Some((now, former)) = now.spec.as_mut().zip(former.spec.as_ref()) {
+            now.mount_options.clone_from(&former.mount_options);
+            now.persistent_volume_reclaim_policy.clone_from(&former.persistent_volume_reclaim_policy);
+        }
+        if now == self.volume {
+            return None;
+        }
+        // Another policy has others.
+        now.metadata.finalizers.clone_from(&former.metadata.finalizers);
+        now.finalizers_mut().retain(|name| name != PROTECTION);
+        Some(now)
+    }
+
+    fn see_volume(&self, volume: &PersistentVolume) -> SeenVolume {
+        let is_former = volume.uid().as_ref() == Some(&self.replaced);
+        SeenVolume {
+            uid: volume.uid().unwrap_or_default(),
+            replaces: volume.annotations().get(REPLACES).cloned(),
+            terminating: volume.metadata.deletion_timestamp.is_some(),
+            finalizers: volume.finalizers().to_vec(),
+            changed: is_former && self.carried(volume).is_some(),
+        }
     }
 
     /// One look and one step; what the step was.
     pub async fn step(&self, host: &Host) -> Result<Replacement> {
         let (volume, claim) = (self.read_volume(host).await?, self.read_claim(host).await?);
-        let seen = volume.as_ref().map(see_volume);
+        let seen = volume.as_ref().map(|volume| self.see_volume(volume));
         let next = decide(&self.replaced, &self.claim_uid, seen.as_ref(), claim.as_ref().map(see_claim).as_ref());
         tracing::debug!(volume = self.name(), step = ?next, "a host volume is replaced");
         match &next {
-            Replacement::Delete => self.delete(host).await?,
+            Replacement::Delete => self.delete(host, volume.as_ref()).await?,
             Replacement::DropFinalizers => self.drop_finalizers(host, volume.as_ref()).await?,
             Replacement::Create => self.create(host).await?,
             Replacement::WakeClaim => self.wake(host, claim.as_ref()).await?,
             Replacement::Done => self.forget_waking(host, claim.as_ref()).await?,
-            Replacement::Stuck(_) => {}
+            Replacement::Carry | Replacement::Stuck(_) => {}
         }
         Ok(next)
     }
@@ -163,8 +202,10 @@ impl Replacing {
         Api::namespaced(host.client.clone(), &self.claim.namespace)
     }
 
-    async fn delete(&self, host: &Host) -> Result<()> {
-        let pinned = Preconditions { uid: Some(self.replaced.clone()), resource_version: None };
+    /// As it was read: what people write on it at this moment would be lost.
+    async fn delete(&self, host: &Host, volume: Option<&PersistentVolume>) -> Result<()> {
+        let version = volume.and_then(|volume| volume.metadata.resource_version.clone());
+        let pinned = Preconditions { uid: Some(self.replaced.clone()), resource_version: version };
         let how = DeleteParams { preconditions: Some(pinned), ..DeleteParams::default() };
         let answer = volumes(host).delete(&self.name(), &how).await.map(drop);
         passed(&format!("delete volume {}", self.name()), answer)
@@ -237,15 +278,6 @@ pub async fn uid_of_replacement(host: &Host, name: &str, handle: &str) -> Result
         of_this && volume.annotations().contains_key(REPLACES)
     };
     Ok(found.filter(is_it).and_then(|volume| volume.uid()))
-}
-
-fn see_volume(volume: &PersistentVolume) -> SeenVolume {
-    SeenVolume {
-        uid: volume.uid().unwrap_or_default(),
-        replaces: volume.annotations().get(REPLACES).cloned(),
-        terminating: volume.metadata.deletion_timestamp.is_some(),
-        finalizers: volume.finalizers().to_vec(),
-    }
 }
 
 fn see_claim(claim: &PersistentVolumeClaim) -> SeenClaim {

@@ -16,6 +16,8 @@ pub struct SeenVolume {
     pub replaces: Option<String>,
     pub terminating: bool,
     pub finalizers: Vec<String>,
+    /// People have written on it since it was decided what is to take its place.
+    pub changed: bool,
 }
 
 impl SeenVolume {
@@ -35,6 +37,8 @@ pub struct SeenClaim {
 /// The next step.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Replacement {
+    /// What is to take its place has to say what was written on it since.
+    Carry,
     /// Delete the volume as it was pinned.
     Delete,
     /// It is on its way out: what holds it is the storage's own.
@@ -59,6 +63,7 @@ pub fn decide(replaced: &str, claim_uid: &str, volume: Option<&SeenVolume>, clai
         Some(volume) if volume.uid != replaced => {
             Replacement::Stuck("somebody has made another volume of its name: remove that one".to_owned())
         }
+        Some(volume) if volume.changed => Replacement::Carry,
         Some(volume) if !volume.terminating => Replacement::Delete,
         Some(volume) => match volume.foreign_finalizers()[..] {
             [] => Replacement::DropFinalizers,
@@ -95,6 +100,16 @@ mod tests {
         ] {
             assert_eq!(decide("old", "claim", seen, Some(of)), next, "{seen:?}");
         }
+    }
+
+    #[test]
+    fn what_was_written_on_the_former_volume_meanwhile_is_carried_before_that_goes() {
+        for terminating in [false, true] {
+            let changed = SeenVolume { terminating, changed: true, ..volume("old") };
+            assert_eq!(decide("old", "claim", Some(&changed), Some(&claim("claim", true))), Replacement::Carry);
+        }
+        let new = SeenVolume { replaces: Some("old".to_owned()), changed: true, ..volume("new") };
+        assert_eq!(decide("old", "claim", Some(&new), Some(&claim("claim", true))), Replacement::Done);
     }
 
     #[test]

@@ -53,7 +53,11 @@ pub(super) async fn replace(job: &mut Job, looked: &Looked) -> Result<Went> {
     let replacing = look::replacing(job, &looked.status, &looked.pinned).ok_or_else(missing)?;
     match replacing.replace(&job.movers.host, Instant::now() + PATIENCE).await {
         Ok(()) => Ok(Went::On),
-        Err(Error::InProgress(why)) => Ok(Went::Waits(format!("the host's claim is bound to it again ({why})"))),
+        Err(Error::InProgress(why)) => match replacing.changed(&job.movers.host).await? {
+            // It is on record before the former goes.
+            Some(volume) => job.write(moves::switching_with(&job.of, &volume)).await,
+            None => Ok(Went::Waits(format!("the host's claim is bound to it again ({why})"))),
+        },
         Err(error) => Err(error),
     }
 }

@@ -1,6 +1,9 @@
 //! What is written of a move's status.
 
+use std::collections::BTreeMap;
+
 use k8s_openapi::{
+    api::core::v1::PersistentVolume,
     apimachinery::pkg::apis::meta::v1::{Condition, Time},
     jiff::Timestamp,
 };
@@ -111,4 +114,26 @@ pub fn switching(of: &VolumeMove, replacing: &Replacing) -> StatusChange {
     let StatusChange(mut change) = phase(of, Phase::Switching);
     change["switch"] = json!(replacing.volume);
     StatusChange(change)
+}
+
+/// With what people have written on the former volume since.
+pub fn switching_with(of: &VolumeMove, volume: &PersistentVolume) -> StatusChange {
+    let before = of.status.as_ref().and_then(|status| status.switch.as_ref()).map(|volume| &volume.metadata);
+    let now = &volume.metadata;
+    let labels = in_place_of(before.and_then(|before| before.labels.as_ref()), now.labels.as_ref());
+    let annotations = in_place_of(before.and_then(|before| before.annotations.as_ref()), now.annotations.as_ref());
+    let metadata = json!({"labels": labels, "annotations": annotations, "finalizers": now.finalizers});
+    let spec = volume.spec.as_ref();
+    let options = spec.and_then(|spec| spec.mount_options.as_ref());
+    let policy = spec.and_then(|spec| spec.persistent_volume_reclaim_policy.as_ref());
+    let spec = json!({"mountOptions": options, "persistentVolumeReclaimPolicy": policy});
+    StatusChange(json!({"switch": {"metadata": metadata, "spec": spec}}))
+}
+
+/// As it is merged: a key that has gone has to be named.
+fn in_place_of(before: Option<&BTreeMap<String, String>>, now: Option<&BTreeMap<String, String>>) -> Value {
+    let Some(now) = now else { return Value::Null };
+    let gone = before.into_iter().flatten().map(|(key, _)| (key.clone(), Value::Null));
+    let there = now.iter().map(|(key, value)| (key.clone(), json!(value)));
+    Value::Object(gone.chain(there).collect())
 }

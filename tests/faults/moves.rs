@@ -12,6 +12,7 @@ mod hands;
 mod killed;
 mod late;
 mod lost;
+mod nodes;
 mod permitted;
 mod pinned;
 mod play;

@@ -4,7 +4,10 @@ use k8s_openapi::api::{core::v1::Node, storage::v1::CSINode};
 use kube::{Api, ResourceExt, api::ListParams};
 
 use super::{Host, unread};
-use domain::{error::Result, volume::DRIVER};
+use domain::{
+    error::Result,
+    volume::{DRIVER, MEMBER_KEY, NODE_KEY},
+};
 
 /// Written by an administrator: a kubelet may not write labels with this prefix on its own node.
 pub const MEMBER_NODE: &str = "kosmos.node-restriction.kubernetes.io/member-node";
@@ -62,6 +65,13 @@ pub async fn label_of(host: &Host, node: &str, label: &str) -> Result<Option<Str
     let found = cluster::read(Api::<Node>::all(host.client.clone()).get_metadata(node).await, node);
     let found = found.map_err(|error| unread(&format!("get node {node}"), &error))?;
     Ok(found.and_then(|node| node.labels().get(label).cloned()))
+}
+
+/// Whether some that stand for this member stand for single nodes of it.
+pub async fn stand_for_nodes_of(host: &Host, member: &str) -> Result<bool> {
+    let wanted = ListParams::default().labels(&format!("{MEMBER_KEY}={member},{NODE_KEY}")).limit(1);
+    let nodes = Api::<Node>::all(host.client.clone()).list_metadata(&wanted).await;
+    Ok(!nodes.map_err(|error| unread("list nodes", &error))?.items.is_empty())
 }
 
 /// The nodes that carry a label with this value.

@@ -11,7 +11,12 @@ use domain::{
     error::{Error, Result},
     volume::{MEMBER_KEY, moving::Phase},
 };
-use host::{claim::Chosen, moves, replacement::Replacing, volume::LeafAttributes};
+use host::{
+    claim::Chosen,
+    moves::{self, subject::Subject},
+    replacement::Replacing,
+    volume::LeafAttributes,
+};
 use leaf::row::{ClaimRow, VolumeRow};
 
 /// For the host's controller to bind the claim again.
@@ -118,6 +123,16 @@ async fn led_to(job: &Job, looked: &Looked, half: &Half) -> Result<Option<Replac
     };
     let mut attributes = subject.attributes();
     told.checked(member)?.put_into(&mut attributes);
-    let node = Some(&*volume.node).filter(|node| subject.names_node() && !node.is_empty());
+    let node = node_of(job, subject, member, &volume.node).await?;
     Ok(subject.led_to(half.side.handle.clone(), attributes, member, node))
+}
+
+/// The one node of the member from which it is reached, where nodes of the host stand for such. The former may say none, as it was reached
+/// from all of its member.
+async fn node_of<'a>(job: &Job, subject: &Subject, member: &str, node: &'a str) -> Result<Option<&'a str>> {
+    if node.is_empty() {
+        return Ok(None);
+    }
+    let is_told = subject.names_node() || host::node::stand_for_nodes_of(&job.movers.host, member).await?;
+    Ok(is_told.then_some(node))
 }

@@ -13,7 +13,10 @@ use domain::{
     volume::moving::{Phase, YARD},
 };
 use host::moves;
-use leaf::moving::ends::{Keys, Mover, Role, State, WantedMover, give_keys, start};
+use leaf::{
+    moving::ends::{Keys, Mover, Role, State, WantedMover, give_keys, start},
+    row::VolumeRow,
+};
 
 /// Before movers that have failed are begun again: it grows.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
@@ -157,6 +160,7 @@ fn wanted<'a>(job: &'a Job, looked: &'a Looked, role: Role) -> Result<WantedMove
         claim: half.sight.yard.as_ref().ok_or_else(missing)?,
         image: &job.movers.image,
         must_be_empty: looked.seen.phase < Phase::Copying,
+        is_on_one_node: half.sight.volume.as_ref().is_some_and(|volume| !VolumeRow::new(volume).node.is_empty()),
     })
 }
 

@@ -8,7 +8,7 @@ use k8s_openapi::{
     ByteString,
     api::core::v1::{
         Capabilities, Container, EmptyDirVolumeSource, PersistentVolumeClaim, PersistentVolumeClaimVolumeSource, Pod,
-        PodSpec, SeccompProfile, Secret, SecretVolumeSource, SecurityContext, Volume, VolumeMount,
+        PodSpec, SeccompProfile, Secret, SecretVolumeSource, SecurityContext, Toleration, Volume, VolumeMount,
     },
     apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference},
 };
@@ -65,6 +65,8 @@ pub struct WantedMover<'a> {
     pub image: &'a str,
     /// Its volume is to be new.
     pub must_be_empty: bool,
+    /// Its volume can be used on a single node: nowhere else can it run, whatever else that node is closed to.
+    pub is_on_one_node: bool,
 }
 
 /// One mover as it is.
@@ -173,9 +175,15 @@ impl WantedMover<'_> {
             },
             Volume { empty_dir: Some(EmptyDirVolumeSource::default()), ..volume("tmp") },
         ];
+        let anything = Toleration {
+            operator: Some("Exists".to_owned()),
+            effect: Some("NoSchedule".to_owned()),
+            ..Toleration::default()
+        };
         let spec = PodSpec {
             containers: vec![self.container()],
             volumes: Some(volumes),
+            tolerations: self.is_on_one_node.then(|| vec![anything]),
             restart_policy: Some("Never".to_owned()),
             automount_service_account_token: Some(false),
             enable_service_links: Some(false),

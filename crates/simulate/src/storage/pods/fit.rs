@@ -1,18 +1,19 @@
 //! Whether a pod may run on a node, as far as labels, taints and affinity to nodes go. Pure.
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::object::{items, name, text, texts};
 
 /// Why a pod cannot run on a node; none where it can.
 pub(super) fn obstacle(pod: &Value, node: &Value) -> Option<String> {
-    if node.pointer("/spec/unschedulable") == Some(&Value::Bool(true)) {
+    let is_tolerated =
+        |taint: &Value| items(pod, "/spec/tolerations").iter().any(|toleration| tolerates(toleration, taint));
+    let cordon = json!({"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"});
+    if node.pointer("/spec/unschedulable") == Some(&Value::Bool(true)) && !is_tolerated(&cordon) {
         return Some("1 node(s) were unschedulable".to_owned());
     }
-    let refused = items(node, "/spec/taints").iter().find(|taint| {
-        text(taint, "/effect") != "PreferNoSchedule"
-            && !items(pod, "/spec/tolerations").iter().any(|toleration| tolerates(toleration, taint))
-    });
+    let mut taints = items(node, "/spec/taints").iter();
+    let refused = taints.find(|taint| text(taint, "/effect") != "PreferNoSchedule" && !is_tolerated(taint));
     if let Some(taint) = refused {
         let (key, value) = (text(taint, "/key"), text(taint, "/value"));
         return Some(format!("1 node(s) had untolerated taint(s) {{{key}: {value}}}"));
@@ -68,8 +69,6 @@ fn label<'a>(node: &'a Value, key: &str) -> Option<&'a str> {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
 
     fn node() -> Value {
@@ -117,5 +116,7 @@ mod tests {
         }
         node["spec"] = json!({"unschedulable": true});
         assert!(obstacle(&json!({}), &node).is_some());
+        let pod = json!({"spec": {"tolerations": [{"operator": "Exists", "effect": "NoSchedule"}]}});
+        assert_eq!(obstacle(&pod, &node), None);
     }
 }

@@ -79,6 +79,34 @@ fn names(volume: &k8s_openapi::api::core::v1::Volume, pod: &Pod, place: &LeafPla
     }
 }
 
+/// The member's provisioner puts it on a claim when the first clone of that begins, and takes it off no sooner than the claim is deleted and
+/// no clone is waited for.
+const CLONED: &str = "provisioner.storage.kubernetes.io/cloning-protection";
+
+/// Claims of the member that are to begin as a clone of this one, as people are told of them. No provisioner goes on with that once this one is
+/// on its way out, and each of them keeps it from going.
+pub async fn clones_of(client: &MemberClient, claim: &PersistentVolumeClaim) -> Result<Vec<String>> {
+    if !claim.finalizers().iter().any(|name| name == CLONED) {
+        return Ok(Vec::new());
+    }
+    let (namespace, source) = (claim.namespace().unwrap_or_default(), claim.name_any());
+    let claims = Api::<Trimmed<PersistentVolumeClaim>>::namespaced(client.client.clone(), &namespace);
+    let listed = claims.list(&ListParams::default()).await;
+    let listed = listed.map_err(|error| client.outcome(&format!("list claims in {namespace}"), &error))?;
+    let clones = listed.items.iter().filter(|one| awaits_its_content(one, &source));
+    let told = |one: &Trimmed<PersistentVolumeClaim>| {
+        let member = &client.member;
+        format!("claim {namespace}/{} of member {member} (a clone of it, which is not made yet)", one.name_any())
+    };
+    Ok(clones.map(told).collect())
+}
+
+fn awaits_its_content(claim: &PersistentVolumeClaim, source: &str) -> bool {
+    let from = claim.spec.as_ref().and_then(|spec| spec.data_source.as_ref());
+    let is_pending = claim.status.as_ref().and_then(|status| status.phase.as_deref()) == Some("Pending");
+    is_pending && from.is_some_and(|from| from.kind == "PersistentVolumeClaim" && from.name == source)
+}
+
 /// An object of a leaf, as a write has left it.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Changed {

@@ -100,6 +100,48 @@ fn finalizer_that_keeps_the_claim_on_its_way_out_is_named() {
     });
 }
 
+/// Since the first clone of it, in the member.
+const CLONED: &str = "provisioner.storage.kubernetes.io/cloning-protection";
+
+fn is_cloned(story: &Story) {
+    hold(&story.bench, CLAIM, CLONED, true);
+    let source = json!({"kind": "PersistentVolumeClaim", "name": CLAIM});
+    let spec = json!({"accessModes": ["ReadWriteOnce"], "storageClassName": "nobody-serves-this", "dataSource": source,
+        "resources": {"requests": {"storage": "1Gi"}}});
+    let clone = json!({"metadata": {"name": "clone", "namespace": SHOP}, "spec": spec});
+    story.bench.members[0].create(CLAIMS, clone).unwrap();
+}
+
+/// Once the claim were on its way out, the clone would never be made, and would keep it.
+#[test]
+fn clone_that_is_not_made_yet_is_waited_for_and_named_and_no_former_one() {
+    for phase in ["Closing", "Waiting"] {
+        virtual_time::run(1, async {
+            let story = Story::new(Script { places: vec![0], ..Script::new(CLAIM) }).await;
+            let member = &story.bench.members[0];
+            if phase == "Waiting" {
+                member.create("pods", stranger("theirs")).unwrap();
+                story.asks(1, &json!({}));
+                story.comes_to(phase).await;
+                is_cloned(&story);
+                member.delete("pods", SHOP, "theirs").unwrap();
+            } else {
+                is_cloned(&story);
+                story.asks(1, &json!({}));
+            }
+            sleep(SEEN).await;
+            let named = "claim shop/clone of member m0 (a clone of it, which is not made yet)";
+            assert_eq!(story.phase(), phase, "{}", story.trace());
+            assert!(awaited(&story).ends_with(named), "{phase}: {}", awaited(&story));
+            member.delete(CLAIMS, SHOP, "clone").unwrap();
+            story.comes_to("Isolating").await;
+            // It goes with the claim.
+            hold(&story.bench, CLAIM, CLONED, false);
+            assert_eq!(at_the_end(&story, &[true]).await, [""; 0], "{phase}");
+        });
+    }
+}
+
 #[test]
 fn of_many_pods_that_have_the_volume_some_are_named_and_the_others_counted() {
     virtual_time::run(1, async {

@@ -24,6 +24,9 @@ pub(super) async fn take(job: &mut Job, step: Moving, looked: &mut Looked) -> Re
         Moving::CloseSource => {
             if looked.seen.phase == Phase::Closing {
                 looked.has_same_attributes()?;
+                if let Some(why) = looked.awaited_clones().await? {
+                    return Ok(Went::Waits(why));
+                }
             }
             if !job.takes_slot() {
                 return Ok(Went::Waits(OTHERS_COPY.to_owned()));

@@ -22,7 +22,7 @@ use host::{
 use leaf::{
     MemberClient,
     moving::{
-        Leaving, Sight,
+        Leaving, Sight, clones_of,
         ends::{Mover, State, movers},
         pods_with,
     },
@@ -110,6 +110,14 @@ impl Half {
             Vec::new()
         })
     }
+
+    /// They would neither be made nor let the claim go once that is on its way out.
+    async fn clones(&self) -> Result<Vec<String>> {
+        match &self.sight.home {
+            Some(claim) => clones_of(self.member.leaf()?, claim).await,
+            None => Ok(Vec::new()),
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -142,6 +150,17 @@ impl Looked {
             "the host's volume {} is given another VolumeAttributesClass than its copy has: call the move off, and ask for it again",
             self.pinned.name
         )))
+    }
+
+    /// Clones that the member of the source makes of it are waited for while its pods go on.
+    pub(super) async fn awaited_clones(&mut self) -> Result<Option<String>> {
+        let half = self.source.as_ref().map_err(Clone::clone)?;
+        let clones = half.clones().await?;
+        if clones.is_empty() {
+            return Ok(None);
+        }
+        self.users = Users::Have(clones);
+        Ok(Some(self.awaited("clones of the volume are made")))
     }
 }
 
@@ -236,7 +255,8 @@ async fn users_of(seen: &mut Seen, halves: [&Result<Box<Half>>; 2]) -> Result<Us
     let (Some(leaf), Ok(half), true) = (&mut seen.source, halves[0], is_asked) else {
         return Ok(Users::Have(Vec::new()));
     };
-    let users = half.users().await?;
+    let mut users = half.users().await?;
+    users.extend(half.clones().await?);
     leaf.used = leaf.used || !users.is_empty();
     Ok(Users::Have(users))
 }

@@ -3,6 +3,7 @@
 
 mod change;
 mod follow;
+mod rivals;
 mod source;
 mod stall;
 pub mod subject;
@@ -33,6 +34,7 @@ pub use self::{
         switching_with, verified,
     },
     follow::keep,
+    rivals::rival,
     source::{
         BACK, DELETED, DELETING, FORGOTTEN, GONE, KEPT, fate_of_source, is_deleting_source, source_in_words,
         source_is_back, source_is_due, source_is_forgotten, source_is_gone, source_is_kept, told_of_forgotten,
@@ -252,23 +254,6 @@ pub async fn list(host: &Host) -> Result<Vec<VolumeMove>> {
     let listed = all.list(&ListParams::default()).await;
     let listed = listed.map_err(|error| unread("list volumemoves", &error))?;
     Ok(listed.items.into_iter().map(AnyMove::into_object).collect())
-}
-
-/// Another move of the same claim, or of its volume under another claim, which has begun or comes first.
-pub async fn rival(host: &Host, of: &VolumeMove, volume: Option<&str>) -> Result<Option<VolumeMove>> {
-    let age = |one: &VolumeMove| (one.creation_timestamp().map(|made| made.0), one.uid());
-    let is_first = |one: &VolumeMove| match phase_of(one) {
-        // One that is held may still write.
-        Some(_) => !is_over(one),
-        None => age(one) < age(of),
-    };
-    let pinned = |one: &VolumeMove| Some(one.status.as_ref()?.volume.as_ref()?.name.clone());
-    let is_of_same = |one: &VolumeMove| {
-        claim_of(one) == claim_of(of) || pinned(one).is_some_and(|pinned| Some(pinned.as_str()) == volume)
-    };
-    let all = list(host).await?;
-    let mut others = all.iter().filter(|one| one.uid() != of.uid() && is_of_same(one));
-    Ok(others.find(|one| is_first(one)).cloned())
 }
 
 /// Writes its status over the version that was read.

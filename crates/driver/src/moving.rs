@@ -43,6 +43,8 @@ use member::{Registry, Writes, traces::TRACES};
 
 pub use obstacles::Obstacles;
 
+/// So many are being begun at a time: each reads all that there are, and whoever may make one makes as many as he likes.
+const BEGUN_AT_ONCE: usize = 8;
 /// Between two looks at what others have to do first: it grows from the one to the other.
 const SOON: Duration = Duration::from_millis(500);
 const LATE: Duration = Duration::from_secs(5);
@@ -86,6 +88,8 @@ pub struct Movers {
 struct Job {
     movers: Movers,
     of: VolumeMove,
+    /// For who begins.
+    beginning: Arc<Semaphore>,
     /// Those of the attempt under way, where this process has made them.
     keys: Option<Keys>,
     /// Movers that have failed are not begun again before this.
@@ -138,36 +142,23 @@ impl Movers {
     }
 
     async fn drive_all(&self) {
-        let (mut jobs, mut driven, mut told) = (JoinSet::new(), HashMap::<Id, String>::new(), self.known.told());
+        let (mut jobs, mut told) = (JoinSet::new(), self.known.told());
+        let (mut driven, mut of_jobs) = (BTreeSet::new(), HashMap::<Id, String>::new());
+        let beginning = Arc::new(Semaphore::new(BEGUN_AT_ONCE));
         loop {
             told.mark_unchanged();
-            for (uid, of) in self.known.all() {
-                if !moves::is_over(&of) && !driven.values().any(|driven| *driven == uid) {
-                    let job = Job {
-                        movers: self.clone(),
-                        of,
-                        keys: None,
-                        not_before: None,
-                        has_sent_keys: None,
-                        stranded: BTreeSet::new(),
-                        line: None,
-                        told: tell::Told::default(),
-                        fresh_since: None,
-                        reusable: look::Reusable::default(),
-                        volume_seen: None,
-                        ending_since: None,
-                        slot: None,
-                        silent: None,
-                        failure: None,
-                        before: None,
-                    };
-                    driven.insert(jobs.spawn(Writes::of_this(job.drive())).id(), uid);
-                }
+            for (uid, of) in self.known.under_way_but(&driven) {
+                let job = Job::new(self.clone(), of, Arc::clone(&beginning));
+                of_jobs.insert(jobs.spawn(Writes::of_this(job.drive())).id(), uid.clone());
+                driven.insert(uid);
             }
             tokio::select! {
                 biased;
                 Some(ended) = jobs.join_next_with_id() => {
-                    driven.remove(&ended.map_or_else(|fault| fault.id(), |(id, ())| id));
+                    let id = ended.map_or_else(|fault| fault.id(), |(id, ())| id);
+                    if let Some(uid) = of_jobs.remove(&id) {
+                        driven.remove(&uid);
+                    }
                     // What the watch shows may be of a moment before its end.
                     let _ = timeout(SOON, told.changed()).await;
                 }
@@ -178,6 +169,28 @@ impl Movers {
 }
 
 impl Job {
+    fn new(movers: Movers, of: VolumeMove, beginning: Arc<Semaphore>) -> Self {
+        Self {
+            movers,
+            of,
+            beginning,
+            keys: None,
+            not_before: None,
+            has_sent_keys: None,
+            stranded: BTreeSet::new(),
+            line: None,
+            told: tell::Told::default(),
+            fresh_since: None,
+            reusable: look::Reusable::default(),
+            volume_seen: None,
+            ending_since: None,
+            slot: None,
+            silent: None,
+            failure: None,
+            before: None,
+        }
+    }
+
     async fn drive(mut self) {
         let (mut pause, mut steps) = (SOON, 0);
         // Since when looks come to nothing, one after the other.
@@ -227,6 +240,7 @@ impl Job {
         match moves::phase_of(&self.of) {
             None => {
                 let span = tracing::trace_span!(target: TRACES, "step of a move", of = self.name(), step = "Begin");
+                let _place = Arc::clone(&self.beginning).acquire_owned().await;
                 return begin::begin(self).instrument(span).await;
             }
             Some(Phase::Refused) => {

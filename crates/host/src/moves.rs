@@ -9,7 +9,7 @@ mod stall;
 pub mod subject;
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     sync::{Mutex, PoisonError},
     time::Duration,
 };
@@ -185,6 +185,13 @@ impl Moves {
     /// By their UIDs.
     pub fn all(&self) -> BTreeMap<String, VolumeMove> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Those that are not over, but for these.
+    pub fn under_way_but(&self, driven: &BTreeSet<String>) -> Vec<(String, VolumeMove)> {
+        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let wanted = known.iter().filter(|(uid, of)| !is_over(of) && !driven.contains(*uid));
+        wanted.map(|(uid, of)| (uid.clone(), of.clone())).collect()
     }
 
     /// Changes whenever there is news.

@@ -1,7 +1,18 @@
 //! As many moves copy at the same time as may, here one: the others wait, and their pods go on meanwhile.
 
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
 use serde_json::{Value, json};
-use simulate::text;
+use simulate::{
+    faults::{Action, Asked, Verb},
+    text,
+};
 use tokio::time::{Instant, sleep};
 
 use super::{CLAIM, CLAIMS, MOVED, MOVES, STEP, Story, play::Mood, rounds::is_silent, users::stranger};
@@ -130,5 +141,35 @@ fn move_that_waits_for_its_users_keeps_no_other_from_copying() {
         come_to(&story, ["Waiting", "Succeeded"]).await;
         story.bench.members[0].delete("pods", SHOP, "theirs").unwrap();
         both_succeed(&story).await;
+    });
+}
+
+/// As whoever may make one makes them. Each reads all that there are, and the host is to answer others too.
+#[test]
+fn of_many_moves_of_one_claim_a_few_are_begun_at_a_time_and_all_but_one_are_refused() {
+    virtual_time::run(1, async {
+        let story = Story::new(Script { places: vec![0], ..Script::new(CLAIM) }).await;
+        let asked_for = Arc::new(AtomicU64::new(0));
+        let counted = Arc::clone(&asked_for);
+        let is_all = |asked: &Asked| asked.resource == MOVES && asked.verb == Verb::List;
+        story.bench.guard.set_fate(move |_, at, asked| {
+            let is_slow = at == 0 && is_all(asked);
+            counted.fetch_add(is_slow.into(), Ordering::Relaxed);
+            if is_slow { Action::Delay(Duration::from_secs(2)) } else { Action::Pass }
+        });
+        for number in 0..40 {
+            let spec = json!({"claimName": CLAIM, "to": {"member": "m1"}});
+            let metadata = json!({"name": format!("to-{number}"), "namespace": SHOP});
+            story.bench.host.create(MOVES, json!({"metadata": metadata, "spec": spec})).unwrap();
+        }
+        sleep(Duration::from_secs(1)).await;
+        let asked_for = asked_for.load(Ordering::Relaxed);
+        assert!((1..=8).contains(&asked_for), "{asked_for} at a time");
+        story.bench.guard.heal();
+        sleep(MOVED * 2).await;
+        let all = story.bench.host.list(MOVES);
+        let in_phase = |phase: &str| all.iter().filter(|of| text(of, "/status/phase") == phase).count();
+        assert_eq!((in_phase("Refused"), in_phase("Succeeded")), (39, 1), "{}", story.trace());
+        assert_eq!(story.bench.guard.wrong(), [""; 0]);
     });
 }

@@ -45,6 +45,8 @@ pub use obstacles::Obstacles;
 
 /// So many are being begun at a time: each reads all that there are, and whoever may make one makes as many as he likes.
 const BEGUN_AT_ONCE: usize = 8;
+/// So many have a copy made before they are given a slot: each has a pod in its member, which is to have room for those of others.
+const PREPARED_AT_ONCE: usize = 16;
 /// Between two looks at what others have to do first: it grows from the one to the other.
 const SOON: Duration = Duration::from_millis(500);
 const LATE: Duration = Duration::from_secs(5);
@@ -63,7 +65,8 @@ const LEAF_STUCK: &str = "LeafStuck";
 const MEMBER_UNREACHABLE: &str = "MemberUnreachable";
 const MEMBER_REFUSES: &str = "MemberRefuses";
 const STEP_FAILED: &str = "StepFailed";
-/// What who waits for a slot is told.
+/// What who waits for a place or a slot is told.
+const OTHERS_ARE_PREPARED: &str = "as many other moves have a copy prepared as may before they go on";
 const OTHERS_COPY: &str = "as many other moves are under way as may be at once (--moves-at-once)";
 
 /// What moving needs.
@@ -88,8 +91,8 @@ pub struct Movers {
 struct Job {
     movers: Movers,
     of: VolumeMove,
-    /// For who begins.
-    beginning: Arc<Semaphore>,
+    /// For who begins, and for who has a copy made.
+    places: Places,
     /// Those of the attempt under way, where this process has made them.
     keys: Option<Keys>,
     /// Movers that have failed are not begun again before this.
@@ -109,6 +112,8 @@ struct Job {
     volume_seen: Option<Instant>,
     /// Since when its movers are to end.
     ending_since: Option<Instant>,
+    /// From when its copy is made until its source is closed, and since when.
+    place: Option<(OwnedSemaphorePermit, Instant)>,
     /// While its movers are there, and since when.
     slot: Option<(OwnedSemaphorePermit, Instant)>,
     /// Whose member does not answer, and since when.
@@ -117,6 +122,13 @@ struct Job {
     failure: Option<String>,
     /// The last step, and what it was decided on.
     before: Option<(Moving, Seen)>,
+}
+
+/// Of all that this process drives.
+#[derive(Clone, Debug)]
+struct Places {
+    beginning: Arc<Semaphore>,
+    prepared: Arc<Semaphore>,
 }
 
 /// How it stands after a look.
@@ -144,11 +156,12 @@ impl Movers {
     async fn drive_all(&self) {
         let (mut jobs, mut told) = (JoinSet::new(), self.known.told());
         let (mut driven, mut of_jobs) = (BTreeSet::new(), HashMap::<Id, String>::new());
-        let beginning = Arc::new(Semaphore::new(BEGUN_AT_ONCE));
+        let places = |count| Arc::new(Semaphore::new(count));
+        let places = Places { beginning: places(BEGUN_AT_ONCE), prepared: places(PREPARED_AT_ONCE) };
         loop {
             told.mark_unchanged();
             for (uid, of) in self.known.under_way_but(&driven) {
-                let job = Job::new(self.clone(), of, Arc::clone(&beginning));
+                let job = Job::new(self.clone(), of, places.clone());
                 of_jobs.insert(jobs.spawn(Writes::of_this(job.drive())).id(), uid.clone());
                 driven.insert(uid);
             }
@@ -169,11 +182,11 @@ impl Movers {
 }
 
 impl Job {
-    fn new(movers: Movers, of: VolumeMove, beginning: Arc<Semaphore>) -> Self {
+    fn new(movers: Movers, of: VolumeMove, places: Places) -> Self {
         Self {
             movers,
             of,
-            beginning,
+            places,
             keys: None,
             not_before: None,
             has_sent_keys: None,
@@ -184,6 +197,7 @@ impl Job {
             reusable: look::Reusable::default(),
             volume_seen: None,
             ending_since: None,
+            place: None,
             slot: None,
             silent: None,
             failure: None,
@@ -240,7 +254,7 @@ impl Job {
         match moves::phase_of(&self.of) {
             None => {
                 let span = tracing::trace_span!(target: TRACES, "step of a move", of = self.name(), step = "Begin");
-                let _place = Arc::clone(&self.beginning).acquire_owned().await;
+                let _place = Arc::clone(&self.places.beginning).acquire_owned().await;
                 return begin::begin(self).instrument(span).await;
             }
             Some(Phase::Refused) => {
@@ -268,7 +282,7 @@ impl Job {
                 Ok(went.unwrap_or_else(|| self.awaits(&seen, step)))
             }
             Moving::Stuck(part, what) => {
-                (self.slot, self.line) = (None, None);
+                (self.place, self.slot, self.line) = (None, None, None);
                 Ok(stuck(&seen, part, what))
             }
             step => {
@@ -306,6 +320,21 @@ impl Job {
         }
     }
 
+    /// Whether it may have its copy made: others wait with theirs.
+    fn takes_place(&mut self) -> bool {
+        let prepared = &self.places.prepared;
+        let taken = || Arc::clone(prepared).try_acquire_owned().ok().map(|place| (place, Instant::now()));
+        self.place = self.place.take().or_else(taken);
+        self.place.is_some()
+    }
+
+    /// Nobody is asked anything until one is free, or for a while.
+    async fn awaits_place(&mut self) -> Went {
+        let place = timeout(FAILED, Arc::clone(&self.places.prepared).acquire_owned()).await;
+        self.place = place.ok().and_then(Result::ok).map(|place| (place, Instant::now()));
+        if self.place.is_some() { Went::On } else { Went::Waits(OTHERS_ARE_PREPARED.to_owned()) }
+    }
+
     /// Whether it may begin its movers: others copy too.
     fn takes_slot(&mut self) -> bool {
         let taken = || Arc::clone(&self.movers.slots).try_acquire_owned().ok().map(|slot| (slot, Instant::now()));
@@ -315,6 +344,7 @@ impl Job {
 
     /// What waits for people, or for long, before anything is copied keeps nobody else from that.
     fn lets_others_copy(&mut self, waits_for_people: bool) {
+        self.place.take_if(|(_, since)| since.elapsed() > ends::LONG);
         let is_early = moves::phase_of(&self.of).is_some_and(|phase| phase < Phase::Copying);
         self.slot.take_if(|(_, since)| is_early && (waits_for_people || since.elapsed() > ends::LONG));
     }

@@ -45,7 +45,12 @@ pub(super) async fn take(job: &mut Job, step: Moving, looked: &mut Looked) -> Re
         Moving::RemoveEnds => return ends::remove(job, looked).await,
         Moving::NoteVerified => return note_verified(job, looked).await,
         Moving::Replace => return Box::pin(switch::replace(job, looked)).await,
-        Moving::MakeCopy => return begin::make_copy(job, looked).await,
+        Moving::MakeCopy => {
+            if !job.takes_place() {
+                return Ok(job.awaits_place().await);
+            }
+            return begin::make_copy(job, looked).await;
+        }
         _ => {}
     }
     match step {
@@ -54,6 +59,7 @@ pub(super) async fn take(job: &mut Job, step: Moving, looked: &mut Looked) -> Re
                 sources::note_forgotten(job, looked).await?;
             }
             let went = job.write(entered(job, phase, looked)).await?;
+            job.place.take_if(|_| phase != Phase::Closing);
             job.slot.take_if(|_| !(Phase::Closing..=Phase::Copying).contains(&phase));
             job.slot.iter_mut().for_each(|(_, since)| *since = Instant::now());
             (job.failure, job.told) = (None, Told::default());

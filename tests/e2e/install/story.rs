@@ -126,6 +126,12 @@ fn volume_moves_between_storage_of_two_drivers_there_and_back_five_times() {
 }
 
 #[test]
+#[ignore = "minutes: make faults-real"]
+fn moved_volumes_go_or_stay_with_their_claims_as_the_page_of_reclaim_says() {
+    aside(9, "reclaim-of-moves", moves::moved_volumes_go_or_stay);
+}
+
+#[test]
 #[ignore = "two minutes: make faults-real"]
 fn release_is_upgraded_and_rolled_back_and_who_uses_its_volumes_does_not_notice() {
     aside(9, "upgrade", upgrade::nobody_notices_an_upgrade_and_a_rollback);

@@ -7,6 +7,7 @@ mod drivers;
 mod kills;
 mod many;
 mod owners;
+mod reclaim;
 mod tenant;
 mod told;
 mod users;
@@ -29,6 +30,7 @@ pub use big::{members_go_away, much_data_moves};
 pub use drivers::storage_of_two_drivers;
 pub use many::many_volumes_move;
 pub use owners::storage_without_owners_stalls_a_move;
+pub use reclaim::moved_volumes_go_or_stay;
 pub use users::users_are_waited_for_and_named;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_kosmos-csi");

@@ -55,6 +55,7 @@ users-of-moves          move_names_whoever                                15
 storage-without-owners  storage_without_owners                            15
 drivers-of-moves        storage_of_two_drivers                            15
 reclaim-of-moves        moved_volumes_go_or_stay                          15
+gone-members-of-moves   member_that_is_gone_for_good                      15
 lost-host               cluster_is_lost                                   15
 outages-in-moves        api_server_of_a_member_goes_away                  15
 kills-in-moves          volume_moves_to_another                           40

@@ -257,7 +257,7 @@ async fn typed(fleet: &Fleet, words: &[&str], member: &str) -> Result<String> {
 }
 
 /// As an operator does.
-async fn join(fleet: &Fleet, member: &str) -> Result<()> {
+pub(super) async fn join(fleet: &Fleet, member: &str) -> Result<()> {
     typed(fleet, &["member", "add", "--moves"], member).await?;
     let node = format!("node/kosmos-{member}");
     wait_for(&format!("{node} takes pods"), PATIENCE, || async {

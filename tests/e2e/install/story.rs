@@ -127,6 +127,12 @@ fn volume_moves_between_storage_of_two_drivers_there_and_back_five_times() {
 
 #[test]
 #[ignore = "minutes: make faults-real"]
+fn move_from_a_member_that_is_gone_for_good_ends_once_somebody_says_so() {
+    aside(9, "gone-members-of-moves", moves::member_that_is_gone_for_good_ends_a_move);
+}
+
+#[test]
+#[ignore = "minutes: make faults-real"]
 fn moved_volumes_go_or_stay_with_their_claims_as_the_page_of_reclaim_says() {
     aside(9, "reclaim-of-moves", moves::moved_volumes_go_or_stay);
 }

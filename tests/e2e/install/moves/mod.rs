@@ -4,6 +4,7 @@
 mod afterwards;
 mod big;
 mod drivers;
+mod gone;
 mod kills;
 mod many;
 mod owners;
@@ -28,6 +29,7 @@ use told::Told;
 
 pub use big::{members_go_away, much_data_moves};
 pub use drivers::storage_of_two_drivers;
+pub use gone::member_that_is_gone_for_good_ends_a_move;
 pub use many::many_volumes_move;
 pub use owners::storage_without_owners_stalls_a_move;
 pub use reclaim::moved_volumes_go_or_stay;

@@ -13,6 +13,7 @@ mod killed;
 mod late;
 mod lost;
 mod nodes;
+mod off;
 mod permitted;
 mod pinned;
 mod play;

@@ -16,6 +16,7 @@ mod round;
 mod shared;
 mod stranded_pods;
 mod strays;
+mod unled;
 mod waiting;
 
 use std::{
@@ -93,7 +94,7 @@ impl Reconciler {
     async fn move_volumes(&self) {
         match self.movers.clone() {
             Some(movers) => movers.run(&self.volumes).await,
-            None => std::future::pending().await,
+            None => unled::tell(self).await,
         }
     }
 

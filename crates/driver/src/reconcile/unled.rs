@@ -1,0 +1,46 @@
+//! Volumes that a move has, where this driver moves none any more, as after an upgrade that does not say again what was switched on: nobody
+//! leads them on, and whoever waits for one is told.
+
+use std::time::Duration;
+
+use tokio::time::sleep;
+
+use super::{Reconciler, repair::repairs};
+use domain::volume::{VolumeHash, moving::MoveMark};
+use host::events::News;
+use leaf::MemberClient;
+
+/// Between two looks, at what is in memory alone.
+const ROUND: Duration = Duration::from_mins(1);
+
+/// Works until it is dropped.
+pub(super) async fn tell(reconciler: &Reconciler) {
+    loop {
+        sleep(ROUND).await;
+        let Ok(members) = reconciler.members.all() else { continue };
+        for leaf in members.values().filter_map(|member| member.leaf().ok()) {
+            for hash in leaf.rows.moving() {
+                tell_of(reconciler, leaf, hash).await;
+            }
+        }
+    }
+}
+
+/// On the volumes of the host that lead to it.
+async fn tell_of(reconciler: &Reconciler, leaf: &MemberClient, hash: VolumeHash) {
+    for repair in repairs(reconciler, leaf, hash) {
+        let row = repair.row();
+        // Whoever may write claims there may copy what a leaf says.
+        let Some(claim) = row.claim.as_ref().filter(|_| row.is_moving() && repair.is_the_leaf(&row)) else { continue };
+        let by = claim.moving.as_deref().map_or_else(|| "a move".to_owned(), MoveMark::object);
+        let what = format!(
+            "is being moved to another member by {by}, and this driver moves no volumes any more: no pod gets it until they are switched on \
+             again (moves.enabled of the chart, flag --mover-image)"
+        );
+        let News { reason, message, warning } = repair.told("LeafStuck", &claim.place, &what, true);
+        for volume in reconciler.volumes.with(repair.handle()) {
+            let news = News { reason, message: message.clone(), warning };
+            reconciler.tell_of_leaf(&leaf.member, &volume, &news).await;
+        }
+    }
+}

@@ -28,11 +28,13 @@ fn in_the_host(host: &Cluster, asked: &Asked) -> bool {
     let tests_uid = !text(&asked.body, "/metadata/uid").is_empty();
     let tests_version = !text(&asked.body, "/metadata/resourceVersion").is_empty();
     let is_pinned = !text(&asked.body, "/preconditions/uid").is_empty();
+    // People may write on it until then.
+    let is_as_read = is_pinned && !text(&asked.body, "/preconditions/resourceVersion").is_empty();
     match (asked.verb, asked.resource.as_str()) {
         (Verb::Patch, MOVES) => tests_version,
         (Verb::Patch, CLAIMS | VOLUMES) => tests_uid && tests_version,
         (Verb::Delete, ATTACHMENTS) => is_pinned,
-        (Verb::Delete, VOLUMES) => is_pinned && is_decided(host),
+        (Verb::Delete, VOLUMES) => is_as_read && is_decided(host),
         (Verb::Create, VOLUMES) => {
             let replaced = text(&asked.body, "/metadata/annotations/kosmos.csi.io~1replaces");
             !replaced.is_empty() && (is_decided(host) || asked.query.contains("dryRun=All"))

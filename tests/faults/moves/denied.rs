@@ -7,12 +7,12 @@ use simulate::faults::{Action, Asked, Verb};
 use tokio::time::sleep;
 
 use super::{
-    CLAIM, Story, YARD, at_the_end,
+    CLAIM, CLAIMS, Story, YARD, at_the_end,
     gone::{SEEN, approves, condition, of, told},
     killed::story_in,
     play::Mood,
 };
-use crate::{caller::Script, virtual_time};
+use crate::{bench::SHOP, caller::Script, virtual_time};
 
 /// Looks at what is told, a second apart.
 const LOOKS: usize = 120;
@@ -96,6 +96,24 @@ fn ends_that_a_member_goes_on_keeping_from_being_joined_are_told_of() {
         story.bench.guard.heal();
         story.play.is(Mood::Well);
         approves(&story);
+        assert_eq!(at_the_end(&story, &[true]).await, [""; 0]);
+    });
+}
+
+/// As one that has not joined for moves.
+#[test]
+fn volume_in_a_member_that_gives_no_rights_for_moves_stays_open_to_its_pods_and_its_user_is_told_why() {
+    virtual_time::run(1, async {
+        let story = Story::new(Script { places: vec![0], ..Script::new(CLAIM) }).await;
+        answers(&story, 0, 403, |asked| asked.verb == Verb::List && asked.resource == "pods");
+        story.asks(1, &json!({}));
+        sleep(SEEN).await;
+        let message = is_stalled_all_the_time(&story, "StepFailed").await;
+        assert!(message.contains("`kosmos-csi member check m0 --moves`"), "{message}");
+        let source = story.bench.members[0].get(CLAIMS, SHOP, CLAIM).unwrap();
+        assert!(source["metadata"]["annotations"]["kosmos.csi.io/move"].is_null(), "{source}");
+        assert!(story.bench.members[1].list(CLAIMS).is_empty(), "{}", story.trace());
+        story.bench.guard.heal();
         assert_eq!(at_the_end(&story, &[true]).await, [""; 0]);
     });
 }

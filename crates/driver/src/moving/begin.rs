@@ -10,7 +10,7 @@ use domain::{
         Attributes, Claim, LeafPlace, Parameters, Request, VolumeHash, VolumeId, VolumeMode, VolumeSpec,
         backing::AttachMode,
         id::is_subdomain,
-        moving::{Part, Phase},
+        moving::{Part, Phase, YARD},
         quantity,
     },
 };
@@ -160,7 +160,21 @@ async fn source_at(job: &Job, from: &Member, id: &VolumeId, hash: VolumeHash) ->
         )));
     }
     let volume = VolumeRow::new(sight.volume.as_ref().ok_or_else(missing)?);
+    has_movers(leaf, &moves::mark(&job.of, Part::Source).uid).await?;
     Ok((home, pinned(&volume)))
+}
+
+/// Whether it has joined for moves: nobody's pods are to end, or to wait, for one that cannot go on.
+async fn has_movers(leaf: &MemberClient, of: &str) -> Result<()> {
+    has_rights_in(leaf, YARD)?;
+    writes::ends::movers(leaf, of).await.map(drop)
+}
+
+fn has_rights_in(leaf: &MemberClient, namespace: &str) -> Result<()> {
+    if leaf.namespaces.has(namespace) {
+        return Ok(());
+    }
+    Err(Error::Refused(format!("member {}: the driver has no rights in namespace {namespace} there", leaf.member)))
 }
 
 pub(super) fn pinned(volume: &VolumeRow) -> PinnedLeaf {
@@ -192,14 +206,8 @@ async fn try_out(
     place: &LeafPlace,
     subject: &Subject,
 ) -> Result<()> {
-    for namespace in [place, &yard(&leaf.host, hash)].map(|place| &place.namespace) {
-        if !leaf.namespaces.has(namespace) {
-            return Err(Error::Refused(format!(
-                "member {}: the driver has no rights in namespace {namespace} there",
-                leaf.member
-            )));
-        }
-    }
+    has_rights_in(leaf, &place.namespace)?;
+    has_rights_in(leaf, YARD)?;
     let class = class_at(leaf, spec)?;
     if let Some(attributes) = spec.attributes.at(&leaf.member) {
         check_class(leaf, attributes, None).await?;

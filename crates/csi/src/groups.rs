@@ -5,9 +5,10 @@ use std::sync::Arc;
 use tonic::{Request, Response};
 use tracing::Span;
 
-use domain::error::Result;
+use domain::{error::Result, volume::VolumeHash};
 
 use super::{
+    by_handle::ByHandle,
     controller::{Controller, deadline, required},
     convert::snapshots as convert,
     status::{Answer, answer},
@@ -56,8 +57,10 @@ async fn group(
     let spec = convert::group_spec(request.into_inner())?;
     Span::current().record("volume.name", &spec.name);
     let (provisioner, key) = (Arc::clone(&controller.provisioner), format!("group {}", spec.name));
+    let by_handle = ByHandle::of("group", VolumeHash::of_group(&provisioner.host.id, &spec.name));
+    let is_meant = |other: &str| other == key || by_handle.is(other);
     let work = |deadline| async move { driver::provision::group::group(&provisioner, &spec, &deadline).await };
-    let group = controller.in_flight.run(&key, deadline, work).await?;
+    let group = controller.in_flight.run_instead(&key, is_meant, deadline, work).await?;
     Span::current().record("volume.id", group.id.to_string());
     Ok(v1::CreateVolumeGroupSnapshotResponse { group_snapshot: Some(convert::group(group)) })
 }

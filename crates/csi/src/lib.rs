@@ -2,6 +2,7 @@
 //!
 //! Its page: `docs/design/nodes.md`.
 
+mod by_handle;
 pub mod client;
 pub mod controller;
 pub mod convert;

@@ -13,7 +13,7 @@ use simulate::{
     faults::{Action, Verb},
     text,
 };
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 use tonic::Code;
 
 use super::{LOOKED, has_its_data_again, restore, restored};
@@ -223,6 +223,68 @@ fn snapshot_that_was_given_out_is_not_withdrawn_as_the_host_has_forgotten_it() {
         }
         assert_eq!(bench.guard.wrong(), Vec::<String>::new(), "{}", bench.guard.trace().join("\n"));
         assert_eq!((bench.members[0].list(SNAPSHOTS).len(), bench.storages[0].snapshots().len()), (1, 1));
+    });
+}
+
+/// Whoever removes a snapshot is told late that nothing stands behind it any more.
+fn contents_are_read_late(bench: &Bench) {
+    bench.guard.set_fate(|_, at, asked| {
+        let reads = at > 0 && asked.verb == Verb::Get && asked.resource == CONTENTS;
+        if reads { Action::Delay(Duration::from_millis(3500)) } else { Action::Pass }
+    });
+}
+
+/// The member takes long to remove it, and the host goes back meanwhile to when it was asked for.
+#[test]
+fn removal_of_a_snapshot_that_the_host_has_forgotten_takes_nothing_that_is_cut_for_it_again() {
+    virtual_time::run(1, async {
+        let (bench, caller) = volume().await;
+        let mut snapshot = Snapshotter::new(&bench, Wish::photo(Kind::Snapshot, caller.handle().unwrap(), USUAL));
+        let backup = bench.host.backup();
+        assert!(snapshot.make().await, "{}", bench.guard.trace().join("\n"));
+        snapshot.discard();
+        let asks = snapshot.clone();
+        let (removed, given_out) = tokio::join!(timeout(Duration::from_millis(1500), snapshot.remove()), async {
+            sleep(Duration::from_secs(1)).await;
+            contents_are_read_late(&bench);
+            restore(&bench, &backup);
+            asks.ask().await
+        });
+        let trace = || bench.guard.trace().join("\n");
+        assert!(removed.is_err() && given_out.is_err(), "it is being removed: {}", trace());
+        assert!(snapshot.learn_anew() && snapshot.make().await, "{}", trace());
+        sleep(A_WHILE).await;
+        bench.guard.heal();
+        snapshot.look().await;
+        assert_eq!(bench.guard.wrong(), Vec::<String>::new(), "{}", trace());
+        assert_eq!(
+            (bench.members[0].list(SNAPSHOTS).len(), bench.storages[0].snapshots().len()),
+            (1, 1),
+            "{}",
+            trace()
+        );
+    });
+}
+
+/// Another replica may have had it cut again for the host that went back. Whoever asks for its removal still has that go as well.
+#[test]
+fn removal_of_a_snapshot_for_which_nobody_waits_takes_nothing_that_came_since() {
+    virtual_time::run(1, async {
+        let (bench, caller) = volume().await;
+        let member = &bench.members[0];
+        let mut snapshot = Snapshotter::new(&bench, Wish::photo(Kind::Snapshot, caller.handle().unwrap(), USUAL));
+        assert!(snapshot.make().await, "{}", bench.guard.trace().join("\n"));
+        let was = member.list(SNAPSHOTS).remove(0);
+        snapshot.discard();
+        assert!(timeout(Duration::from_secs(1), snapshot.remove()).await.is_err(), "the member is at work still");
+        contents_are_read_late(&bench);
+        until(&bench, SETTLED, "it has gone", || member.list(SNAPSHOTS).is_empty()).await;
+        member.create(SNAPSHOTS, asked_again(&was)).unwrap();
+        sleep(A_WHILE).await;
+        assert_eq!(member.list(SNAPSHOTS).len(), 1, "{}", bench.guard.trace().join("\n"));
+        bench.guard.heal();
+        snapshot.remove().await;
+        assert_eq!(bench.guard.wrong(), Vec::<String>::new(), "{}", bench.guard.trace().join("\n"));
     });
 }
 

@@ -5,10 +5,13 @@ use std::sync::Arc;
 use tonic::Request;
 use tracing::Span;
 
-use domain::error::Result;
+use domain::{error::Result, volume::VolumeHash};
 
 use super::{Controller, convert, deadline, required};
-use crate::v1::{self, list_snapshots_response::Entry};
+use crate::{
+    by_handle::ByHandle,
+    v1::{self, list_snapshots_response::Entry},
+};
 
 pub(super) async fn snapshot(
     controller: &Controller,
@@ -18,9 +21,11 @@ pub(super) async fn snapshot(
     let spec = convert::snapshots::spec(request.into_inner())?;
     let span = Span::current();
     span.record("volume.name", &spec.name);
-    let (provisioner, name) = (Arc::clone(&controller.provisioner), spec.name.clone());
+    let (provisioner, key) = (Arc::clone(&controller.provisioner), format!("snapshot {}", spec.name));
+    let by_handle = ByHandle::of("snapshot", VolumeHash::of_snapshot(&provisioner.host.id, &spec.name));
+    let is_meant = |other: &str| other == key || by_handle.is(other);
     let work = |deadline| async move { driver::provision::snapshot::snapshot(&provisioner, &spec, &deadline).await };
-    let snapshot = controller.in_flight.run(&format!("snapshot {name}"), deadline, work).await?;
+    let snapshot = controller.in_flight.run_instead(&key, is_meant, deadline, work).await?;
     span.record("volume.id", snapshot.id.to_string());
     Ok(v1::CreateSnapshotResponse { snapshot: Some(convert::snapshots::snapshot(snapshot)) })
 }

@@ -43,7 +43,8 @@ pub async fn delete(provisioner: &Provisioner, id: &str, deadline: &Deadline) ->
 }
 
 /// Removes the leaf snapshot until a read proves it gone, and what stands behind it. A write of ours that is carried out late may
-/// have made one of this name anew meanwhile: it goes as well.
+/// have made one of this name anew meanwhile: it goes as well, while somebody waits for that. A host that was restored from a backup
+/// since may have asked for it, once nobody does.
 pub(super) async fn remove_snapshot(
     leaf: &MemberClient,
     hash: VolumeHash,
@@ -59,6 +60,9 @@ pub(super) async fn remove_snapshot(
     while let Some(row) = next {
         given_out &= remove_one(leaf, row, deadline).await?;
         next = there();
+        if next.is_some() && !deadline.caller_waits() {
+            return Err(late(leaf, place));
+        }
     }
     // What was marked may have outlived it, or one that came late hid what had outlived the one before it.
     if given_out { Ok(()) } else { remove_contents(leaf, hash, Some(&place.namespace), deadline).await }
@@ -173,7 +177,8 @@ async fn remove_former(leaf: &MemberClient, row: &SnapshotRow, content: &Content
     }
 }
 
-/// Contents without their snapshot: a hand in the member has removed that, and the class retained them.
+/// Contents without their snapshot: a hand in the member has removed that, and the class retained them. That of one which came since may
+/// be among them.
 async fn remove_contents(
     leaf: &MemberClient,
     hash: VolumeHash,
@@ -181,6 +186,9 @@ async fn remove_contents(
     deadline: &Deadline,
 ) -> Result<()> {
     while let Some(content) = leaf::snapshot::list_contents(leaf, hash, namespace).await?.first() {
+        if !deadline.caller_waits() {
+            return Err(is_still_there(leaf, content));
+        }
         end_content(leaf, content, deadline).await?;
     }
     Ok(())
@@ -188,8 +196,11 @@ async fn remove_contents(
 
 async fn end_content(leaf: &MemberClient, content: &Content, deadline: &Deadline) -> Result<()> {
     leaf::snapshot::end_content(leaf, content).await?;
-    let late = || format!("member {}: snapshot content {} is still being deleted", leaf.member, content.name);
-    deadline.pause(PAUSE, || Error::InProgress(late())).await
+    deadline.pause(PAUSE, || is_still_there(leaf, content)).await
+}
+
+fn is_still_there(leaf: &MemberClient, content: &Content) -> Error {
+    Error::InProgress(format!("member {}: snapshot content {} is still being deleted", leaf.member, content.name))
 }
 
 /// The watch said nothing for a while: it may be dead.

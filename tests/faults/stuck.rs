@@ -14,13 +14,14 @@ use tokio::time::{sleep, timeout};
 
 use crate::{
     bench::{Bench, SHOP},
-    caller::{Caller, Change, Script},
+    caller::{Caller, Change, Script, claim_again},
     people::delete_leaf_claim,
-    reclaim::{CLAIM, SETTLED, bench, ends_well, events, leaf, phase, provisioned, retained, until},
+    reclaim::{CLAIM, SETTLED, bench, ends_well, events, leaf, phase, provisioned, released, retained, until},
     virtual_time,
 };
 
 const QUOTA: &str = "tight";
+const BANK: &str = "bank";
 
 fn is_bound(bench: &Bench) -> bool {
     phase(leaf(bench, CLAIM)) == "Bound"
@@ -63,6 +64,52 @@ fn leaf_that_a_dead_node_holds_back_says_so_on_the_volume() {
         let told = events(&bench);
         assert!(told.contains("virtual/m0") && told.contains("kosmos.csi.io/published"), "{told}");
         assert!(is_bound(&bench), "it is kept");
+    });
+}
+
+/// A namespace of the member in which the host's account has no rights.
+#[test]
+fn leaf_that_belongs_where_the_member_gives_no_rights_says_so_on_the_volume() {
+    virtual_time::run(1, async {
+        let bench = bench().await;
+        let mut caller = provisioned(&bench, retained()).await;
+        released(&bench, &mut caller).await;
+        bench.guard.set_fate(|_, at, asked| {
+            let is_closed = at == 1 && asked.namespace == BANK;
+            if is_closed { Action::Answer { code: 403, reason: "Forbidden" } } else { Action::Pass }
+        });
+        bench.host.create("namespaces", json!({"metadata": {"name": BANK}})).unwrap();
+        claim_again(&bench, caller.volume(), BANK, "again");
+        until(&bench, SETTLED, "it is told", || {
+            let told = events(&bench);
+            told.contains("LeafStuck: ") && told.contains("bank/again") && told.contains("the member refuses that")
+        })
+        .await;
+        bench.guard.heal();
+        let is_there = || phase(bench.members[0].get("persistentvolumeclaims", BANK, "again")) == "Bound";
+        until(&bench, SETTLED, "it is there", is_there).await;
+        assert_eq!(bench.guard.wrong(), Vec::<String>::new());
+    });
+}
+
+/// Its class names leaf claims by a template, and the name of the claim that the volume is given to is too long for that.
+#[test]
+fn leaf_that_cannot_have_the_name_that_its_class_gives_it_says_so_on_the_volume() {
+    virtual_time::run(1, async {
+        let bench = bench().await;
+        let parameters = &[("leafClaimName", "leaf-of-${pvc.metadata.name}")];
+        let mut caller = provisioned(&bench, Script { parameters, ..retained() }).await;
+        caller.delete_claim();
+        timeout(SETTLED, caller.reclaim()).await.unwrap();
+        until(&bench, SETTLED, "it is let go", || leaf(&bench, "leaf-of-data").is_none()).await;
+        caller.claim_again(&"x".repeat(250));
+        until(&bench, SETTLED, "it is told", || {
+            let told = events(&bench);
+            told.contains("LeafStuck: ") && told.contains("which is no claim's name")
+        })
+        .await;
+        assert_eq!(bench.storages[0].volumes(), [caller.leaf_volume().unwrap()], "its data is kept");
+        assert_eq!(bench.guard.wrong(), Vec::<String>::new());
     });
 }
 

@@ -16,6 +16,7 @@ use super::{
     obstacle::{is_refusal, obstacle, refused},
     repair::{LiveWish, Repair, tell, tell_of_obstacle},
     shared,
+    sight::{look, wish_of_this},
 };
 use domain::{
     error::{Error, Result},
@@ -137,7 +138,7 @@ pub(super) async fn heal(
         if wanted.user.is_none() && !repair.is_the_leaf(&row) {
             return Ok(());
         }
-        let mut pair = Box::pin(examine(repair, &place, &row, &wanted)).await?;
+        let mut pair = Box::pin(look(reconciler, repair, &place, &row, &wanted, looks)).await?;
         if !row.is_moving() && is_of_another_handle(reconciler, repair, &pair).await? {
             return Ok(());
         }
@@ -328,39 +329,7 @@ async fn tell_of_deletion(
     }
 }
 
-/// Claim and volume as they are now, at the place where the claim is or belongs: of one that is to be made anew, the host's
-/// claim says where.
-async fn examine(repair: &Repair<'_>, place: &LeafPlace, row: &Row, wanted: &LiveWish) -> Result<LeafPair> {
-    let volume = row.volume.as_ref().map(|volume| &*volume.name);
-    let pair = leaf::healing::examine(repair.leaf, repair.hash, place, volume).await?;
-    let ours = pair.claim_seen(repair.leaf, repair.hash).is_some_and(|claim| claim.ours);
-    let (Some(saved), Wish::Use { .. }, false) = (pair.saved(), wanted.wish, ours) else { return Ok(pair) };
-    match belongs(repair, &saved, &pair, wanted)? {
-        same if same == *place => Ok(pair),
-        other => leaf::healing::examine(repair.leaf, repair.hash, &other, volume).await,
-    }
-}
-
-/// A claim that was made for another one of the host's, or is moved, is let go, and made anew where it belongs.
-fn wish_of_this(repair: &Repair<'_>, pair: &LeafPair, wanted: &LiveWish) -> Result<Wish> {
-    let ours = pair.ours(repair.leaf, repair.hash);
-    let (Some(claim), Some(volume)) = (ours, &pair.volume) else { return Ok(wanted.wish) };
-    let belongs = belongs(repair, &Saved::of_claim(claim, volume), pair, wanted)?;
-    let stays = belongs == pair.place || wanted.wish == Wish::Nothing;
-    Ok(if stays { wanted.wish } else { Wish::Keep })
-}
-
-/// Where the leaf claim belongs: where its volume says, or else the class of the host's claim.
-fn belongs(repair: &Repair<'_>, saved: &Saved, pair: &LeafPair, wanted: &LiveWish) -> Result<LeafPlace> {
-    let host_claim = wanted.user.as_ref().and_then(|user| user.claim.as_ref());
-    match (pair.place_told(), host_claim) {
-        (Some(told), _) => Ok(told),
-        (None, Some(host_claim)) => saved.place(repair.leaf, host_claim, &pair.place),
-        (None, None) => Ok(pair.place.clone()),
-    }
-}
-
-/// The same as far as memory tells it.
+/// Where the leaf claim belongs elsewhere, as far as memory tells it.
 fn is_elsewhere(known: &HostVolume, row: &Row) -> bool {
     let made_for = row.claim.as_ref().and_then(|claim| claim.made_for).filter(|_| row.volume.is_some());
     let host_claim = || known.claim.as_deref().map(ClaimDigest::new);

@@ -14,6 +14,7 @@ mod obstacle;
 mod repair;
 mod round;
 mod shared;
+mod sight;
 mod stranded_pods;
 mod strays;
 mod unled;

@@ -11,6 +11,8 @@ use leaf::{healing::LeafPair, ownership, row::ClaimRow};
 
 /// Half a minute.
 const LOOKS_TO_DETACH: u32 = 5;
+/// Some seconds: a member that has just begun may refuse anything.
+const LOOKS_TO_BE_SURE: u32 = 2;
 
 pub(super) const LOST: &str = "or its volume was deleted in the member and the data is not there any more: restore it there under the same names, or \
      delete the claim here. Nothing is made in its place";
@@ -27,6 +29,20 @@ pub(super) fn is_refusal(step: &Healing, error: &Error) -> bool {
 pub(super) fn refused(repair: &Repair<'_>, place: &LeafPlace, error: &Error) -> News {
     let what = format!("is not as the host wants it, and the member refuses to change that: {error}");
     repair.told("LeafStuck", place, &what, true)
+}
+
+/// It cannot be looked at where the host wants it, or there is no such place: that passes by no look, and no step follows that would tell.
+pub(super) fn out_of_reach(repair: &Repair, place: &LeafPlace, error: &Error, looks: u32) -> Option<News> {
+    let what = match error {
+        _ if looks < LOOKS_TO_BE_SURE => return None,
+        Error::Denied(_) => format!("cannot be looked at as the host wants it, and the member refuses that: {error}"),
+        Error::Invalid(_) => format!(
+            "cannot be recreated for the claim that its volume was given to: {error}. Give the volume to a claim for which its class has a \
+             place there"
+        ),
+        _ => return None,
+    };
+    Some(repair.told("LeafStuck", place, &what, true))
 }
 
 /// What keeps the next step from being taken, for the user.

@@ -18,7 +18,7 @@ use tonic::{Code, Request, Status};
 
 use crate::{
     bench::{Bench, SHOP, with_deadline},
-    caller::{Caller, Ending, Script},
+    caller::{Caller, Ending, Script, claim_again, set_policy},
     crash::{Point, points},
     fixture, invariants,
     shared::has_alias,
@@ -331,6 +331,26 @@ fn imported_leaf_stays_for_another_volume_also_where_that_calls_its_member_other
         let before = leaf(&bench).unwrap();
         delete(&bench).await.unwrap();
         assert!(events(&bench).join(" ").contains("several volumes of the host"), "{:?}", events(&bench));
+        untouched(&bench, &before);
+    });
+}
+
+/// The call was sent before the volume was given to another claim, and somebody had deleted that volume by then.
+#[test]
+fn imported_leaf_stays_while_a_claim_has_the_volume_that_somebody_has_deleted() {
+    virtual_time::run(1, async {
+        let bench = bench(fixture::NOW).await;
+        consent(&bench, &bench.host_id());
+        host_volume(&bench, HOST_VOLUME, "Delete");
+        set_policy(&bench, HOST_VOLUME, "Delete");
+        bench.host.delete("persistentvolumes", "", HOST_VOLUME).unwrap();
+        claim_again(&bench, HOST_VOLUME, SHOP, CLAIM);
+        sleep(STEP * 5).await;
+        let volume = bench.host.get("persistentvolumes", "", HOST_VOLUME).expect("its finalizer holds it");
+        assert_eq!(text(&volume, "/status/phase"), "Bound");
+        let before = leaf(&bench).unwrap();
+        delete(&bench).await.unwrap();
+        assert!(events(&bench).join(" ").contains("the host still uses it"), "{:?}", events(&bench));
         untouched(&bench, &before);
     });
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::{Deadline, Provisioner};
 use domain::{
     error::{Error, Result},
-    volume::{VolumeHash, VolumeId},
+    volume::{VolumeHash, VolumeId, healing::Wish},
 };
 use host::{events::News, volume::HostVolume};
 use leaf::{MemberClient, imported::ImportedVolume, row::ClaimRow};
@@ -24,11 +24,16 @@ enum Fate {
     Keep(&'static str),
 }
 
+/// One that somebody has deleted has its claim as long as that is there, and may have been given another one since the call was sent.
+fn is_used(user: &HostVolume) -> bool {
+    matches!(user.wish(), Wish::Use { .. })
+}
+
 fn decide(users: &[HostVolume], claim: &ClaimRow, volume: Option<&ImportedVolume>) -> Fate {
     let bound = volume.filter(|volume| volume.is_bound_to(&claim.uid));
     match (users, bound) {
         ([], _) => Fate::Keep("no volume of the host leads to it"),
-        ([user], _) if !user.is_leaving() => Fate::Keep("the host still uses it"),
+        ([user], _) if !user.is_leaving() || is_used(user) => Fate::Keep("the host still uses it"),
         ([user], _) if !user.deletes => Fate::Keep("the host retains it"),
         ([_], None) => Fate::Keep("it is not bound to a volume"),
         ([_], Some(volume)) if !volume.deletes => Fate::Keep("the reclaim policy of its own volume is not Delete"),

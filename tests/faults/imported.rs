@@ -355,6 +355,26 @@ fn imported_leaf_stays_while_a_claim_has_the_volume_that_somebody_has_deleted() 
     });
 }
 
+/// Which may have served once, where somebody has deleted the record of members: its volume may have pods since then.
+#[test]
+fn imported_leaf_stays_while_a_volume_leads_to_it_by_another_name_of_its_member() {
+    virtual_time::run(1, async {
+        let bench = bench(fixture::NOW).await;
+        has_alias(&bench).await;
+        consent(&bench, &bench.host_id());
+        host_volume(&bench, HOST_VOLUME, "Delete");
+        host_volume(&bench, "twin", "Retain");
+        let call_otherwise = |volume: &mut Value| {
+            volume["spec"]["csi"]["volumeHandle"] = json!(HANDLE.replacen("m0/", "alias/", 1));
+        };
+        bench.host.change("persistentvolumes", "", "twin", call_otherwise).unwrap();
+        let before = leaf(&bench).unwrap();
+        delete(&bench).await.unwrap();
+        assert!(events(&bench).join(" ").contains("several volumes of the host"), "{:?}", events(&bench));
+        untouched(&bench, &before);
+    });
+}
+
 async fn cut(bench: &Bench) -> Result<v1::CreateSnapshotResponse, Status> {
     let (name, source_volume_id) = ("early".to_owned(), HANDLE.to_owned());
     let request = v1::CreateSnapshotRequest { name, source_volume_id, ..Default::default() };

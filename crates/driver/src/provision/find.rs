@@ -182,7 +182,7 @@ pub(super) async fn seek(provisioner: &Provisioner, handle: &str) -> Result<Soug
     }
 }
 
-/// Who uses an imported claim is told by the handles of the host's volumes, so all of them must be alike.
+/// The work in the background, and nodes, know one by its handle, so all handles of an imported claim are to be alike.
 fn check_name(id: &VolumeId, leaf: &MemberClient) -> Result<()> {
     if id.member == leaf.member {
         return Ok(());

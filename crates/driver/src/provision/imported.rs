@@ -49,10 +49,11 @@ pub(super) async fn delete(
     claim: &ClaimRow,
     deadline: &Deadline,
 ) -> Result<()> {
-    // Live, as all that leads to a removal.
     let members = provisioner.members.all()?;
+    // Whichever name of the member it says: that may have served once, and its volume have pods still.
     let leads_there =
         |user: &VolumeId| serving(&members, &user.member) == leaf.member && user.place().as_ref() == Some(&claim.place);
+    // Live, as all that leads to a removal.
     let users = host::volume::all_leading(&provisioner.host, leads_there).await?;
     let volume = match claim.volume() {
         Some(name) => leaf::imported::read(leaf, name).await?,

@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use domain::volume::{HostId, VolumeHash, VolumeId};
-use serde_json::json;
+use serde_json::{Value, json};
 use simulate::{
     faults::{Action, Verb},
     text,
@@ -101,6 +101,20 @@ fn leaf_whose_claim_is_there_waits_for_ever() {
     });
 }
 
+/// Its user gives it a volume that is there already: no provisioner asks for such a claim, and the leaf would keep its name from that volume's.
+#[test]
+fn leaf_of_a_claim_that_has_got_another_volume_is_withdrawn() {
+    virtual_time::run(1, async {
+        let (bench, caller) = abandoned(fixture::NOW).await;
+        let give = |claim: &mut Value| claim["spec"]["volumeName"] = json!("there-already");
+        bench.host.change("persistentvolumeclaims", SHOP, "data", give).unwrap();
+        bench.start();
+        sleep(SURE).await;
+        assert_eq!(bench.leaf_objects(caller.volume()), Vec::<String>::new());
+        assert_eq!(bench.guard.wrong(), Vec::<String>::new());
+    });
+}
+
 #[test]
 fn claim_of_the_same_name_has_its_turn_once_the_forgotten_leaf_is_gone() {
     virtual_time::run(1, async {
@@ -163,7 +177,7 @@ fn leaf_that_people_bound_to_a_volume_of_their_own_leaves_that_as_it_was() {
         sleep(SLOW * 3).await;
         let volume =
             text(&bench.members[0].get("persistentvolumeclaims", SHOP, "data").unwrap(), "/spec/volumeName").to_owned();
-        let by_hand = |volume: &mut serde_json::Value| {
+        let by_hand = |volume: &mut Value| {
             volume["metadata"]["annotations"].as_object_mut().unwrap().remove("pv.kubernetes.io/provisioned-by");
         };
         bench.members[0].change("persistentvolumes", "", &volume, by_hand).unwrap();

@@ -324,3 +324,24 @@ async fn whatever_speaks_against_it_keeps_an_orphan() {
     clusters.refuses(&format!("{remove} --data-will-be-lost"), &["no orphan"]).await;
     assert!(member.get(CLAIMS, "shop", "db").is_some());
 }
+
+/// Its user has given it a volume that was there already, while one was made for it.
+#[tokio::test]
+async fn orphan_is_removed_also_where_its_claim_is_there_with_another_volume() {
+    let clusters = Clusters::new(1);
+    clusters.join().await;
+    leaf(&clusters, "db", "pvc-2");
+    host_volume(&clusters, "other", "pvc-1");
+    let claim = json!({
+        "metadata": {"name": "db", "namespace": "default"},
+        "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}, "volumeMode": "Filesystem",
+            "volumeName": "pvc-1"},
+    });
+    let claim = clusters.host.create(CLAIMS, claim).unwrap();
+    let uid = text(&claim, "/metadata/uid").to_owned();
+    let member = &clusters.members[0];
+    let now_there = move |leaf: &mut Value| leaf["metadata"]["annotations"]["kosmos.csi.io/claim-uid"] = json!(uid);
+    member.change(CLAIMS, "shop", "db", now_there).unwrap();
+    let told = clusters.does(&format!("doctor remove leaf:m0/shop/db {NOW}")).await;
+    assert!(told.contains("retained, with its data") && member.get(CLAIMS, "shop", "db").is_none(), "{told}");
+}

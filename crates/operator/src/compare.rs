@@ -235,7 +235,7 @@ impl<'a> Here<'a> {
     }
 
     fn orphan(&self, leaf: &Leaf) -> Finding {
-        let mut message = "the leaf claim has no volume in the host, and its claim there is gone".to_owned();
+        let mut message = "the leaf claim has no volume in the host, and no claim there waits for it".to_owned();
         message += if leaf.had_volume { "; it had a volume once, so its data may be wanted" } else { "" };
         message += if leaf.terminating { "; it is being removed and held by a finalizer or a pod" } else { "" };
         Finding {

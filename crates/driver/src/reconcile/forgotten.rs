@@ -21,6 +21,7 @@ use domain::{
     error::Result,
     volume::{VolumeHash, VolumeId},
 };
+use host::claim::HostClaim;
 use leaf::{MemberClient, forgotten::NeverGivenOut, row::ClaimRow};
 use member::traces;
 
@@ -176,8 +177,10 @@ async fn is_anybodys(
     }
     // Of such a one a person has to judge.
     let Some(made_for) = &forgotten.made_for else { return Ok(true) };
-    let waiting = host::claim::read(&reconciler.host, &made_for.claim, &made_for.volume).await?;
-    if waiting.is_some_and(|waiting| waiting.uid == made_for.uid) {
+    let claim = host::claim::read(&reconciler.host, &made_for.claim, &made_for.volume).await?;
+    // For one that has got another volume no provisioner asks.
+    let has_another = |claim: &HostClaim| claim.volume.as_ref().is_some_and(|volume| *volume != made_for.volume);
+    if claim.is_some_and(|claim| claim.uid == made_for.uid && !has_another(&claim)) {
         return Ok(true);
     }
     host::volume::uses(&reconciler.host, &made_for.volume, &id).await

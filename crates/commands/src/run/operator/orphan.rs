@@ -123,12 +123,16 @@ async fn wanted(
     if uid.is_empty() {
         return Ok(Some("it does not say for which claim of the host it was made: remove it in the member".to_owned()));
     }
+    let name = claim.annotations().get(NAME).map(String::as_str).unwrap_or_default();
     let claims = host_claims(host).await?;
     if let Some(claim) = claims.iter().find(|claim| claim.uid().as_deref() == Some(uid.as_str())) {
-        let (namespace, name) = (claim.namespace().unwrap_or_default(), claim.name_any());
-        return Ok(Some(format!("its claim {namespace}/{name} is there in the host")));
+        let volume = claim.spec.as_ref().and_then(|spec| spec.volume_name.as_deref()).unwrap_or_default();
+        // For one that has got another volume nobody asks.
+        if volume.is_empty() || volume == name || !host::volume::exists(host, volume).await? {
+            let (namespace, name) = (claim.namespace().unwrap_or_default(), claim.name_any());
+            return Ok(Some(format!("its claim {namespace}/{name} is there in the host")));
+        }
     }
-    let name = claim.annotations().get(NAME).map(String::as_str).unwrap_or_default();
     let handle = VolumeId::new(member, &place.namespace, &place.claim, hash).to_string();
     let used = host::volume::uses(host, name, &handle).await?;
     Ok(used.then(|| format!("the host has a volume for it ({name} or one with handle {handle})")))

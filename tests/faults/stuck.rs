@@ -9,14 +9,17 @@ use std::{
 };
 
 use serde_json::json;
-use simulate::{faults::Action, text};
+use simulate::{
+    faults::{Action, Verb},
+    text,
+};
 use tokio::time::{sleep, timeout};
 
 use crate::{
     bench::{Bench, SHOP},
     caller::{Caller, Change, Script, claim_again},
     people::delete_leaf_claim,
-    reclaim::{CLAIM, SETTLED, bench, ends_well, events, leaf, phase, provisioned, released, retained, until},
+    reclaim::{CLAIM, SETTLED, bench, ends_well, events, leaf, phase, policy, provisioned, released, retained, until},
     virtual_time,
 };
 
@@ -65,6 +68,30 @@ fn leaf_that_a_dead_node_holds_back_says_so_on_the_volume() {
         assert!(told.contains("virtual/m0") && told.contains("kosmos.csi.io/published"), "{told}");
         assert!(is_bound(&bench), "it is kept");
     });
+}
+
+/// A webhook that says no code refuses with 400, and a policy of the API server's own with 422, as what is wrong in itself.
+#[test]
+fn leaf_volume_that_a_policy_of_the_member_keeps_from_being_retained_says_so_on_the_volume() {
+    for (code, reason) in [(400, "BadRequest"), (422, "Invalid")] {
+        virtual_time::run(1, async {
+            let bench = bench().await;
+            let caller = provisioned(&bench, Script::new(CLAIM)).await;
+            bench.guard.set_fate(move |_, at, asked| {
+                let is_refused = at == 1 && asked.verb == Verb::Patch && asked.resource == "persistentvolumes";
+                if is_refused { Action::Answer { code, reason } } else { Action::Pass }
+            });
+            caller.set_policy("Retain");
+            until(&bench, SETTLED, "it is told", || {
+                let told = events(&bench);
+                told.contains("LeafStuck: ") && told.contains("the member refuses to change that")
+            })
+            .await;
+            bench.guard.heal();
+            until(&bench, SETTLED, "it is retained", || policy(&bench, &caller) == "Retain").await;
+            ends_well(&bench, caller).await;
+        });
+    }
 }
 
 /// A namespace of the member in which the host's account has no rights.

@@ -80,6 +80,15 @@ impl LeafPair {
         })
     }
 
+    /// Nobody has written on either since the other look.
+    pub fn is_as(&self, other: &Self) -> bool {
+        let versions = |pair: &Self| {
+            let claim = pair.claim.as_ref().map(|claim| (claim.uid(), claim.resource_version()));
+            (claim, pair.volume.as_ref().map(|volume| (volume.uid(), volume.resource_version())))
+        };
+        versions(self) == versions(other)
+    }
+
     /// The name of the volume that the claim was made for.
     pub fn volume_name(&self) -> Option<&str> {
         self.claim.as_ref()?.annotations().get(ownership::NAME).map(String::as_str)

@@ -16,7 +16,7 @@ use super::{
     obstacle::{is_refusal, obstacle, refused},
     repair::{LiveWish, Repair, tell, tell_of_obstacle},
     shared,
-    sight::{look, wish_of_this},
+    sight::{self, look, wish_of_this},
 };
 use domain::{
     error::{Error, Result},
@@ -172,7 +172,7 @@ pub(super) async fn heal(
                 return Ok(());
             }
             Err(error) => {
-                if is_refusal(&step, &error) {
+                if is_refusal(&step, &error) || Box::pin(sight::is_refused(repair, &pair, &error)).await {
                     let news = refused(repair, &pair.place, &error);
                     tell_of_obstacle(reconciler, repair, &wanted, &news).await;
                 }

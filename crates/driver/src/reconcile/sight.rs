@@ -6,7 +6,7 @@ use super::{
     repair::{LiveWish, Repair, tell_of_obstacle},
 };
 use domain::{
-    error::Result,
+    error::{Error, Result},
     volume::{LeafPlace, healing::Wish},
 };
 use leaf::{healing::LeafPair, row::Row, saved::Saved};
@@ -28,6 +28,17 @@ pub(super) async fn look(
         tell_of_obstacle(reconciler, repair, wanted, &news).await;
     }
     looked
+}
+
+/// A step may be refused because somebody was quicker. Where nothing was written meanwhile, the member will not have it: what answers so for its
+/// policies says mostly that the request is wrong.
+pub(super) async fn is_refused(repair: &Repair<'_>, pair: &LeafPair, error: &Error) -> bool {
+    if !matches!(error, Error::Refused(_)) || repair.row().is_moving() {
+        return false;
+    }
+    let volume = pair.volume.as_ref().and_then(|volume| volume.metadata.name.as_deref());
+    let now = leaf::healing::examine(repair.leaf, repair.hash, &pair.place, volume).await;
+    now.is_ok_and(|now| now.is_as(pair))
 }
 
 /// At the place where the claim is or belongs: of one that is to be made anew, the host's claim says where.

@@ -4,10 +4,13 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use csi::v1::{VolumeContentSource, volume_content_source as content};
 use serde_json::{Value, json};
-use simulate::text;
+use simulate::{
+    faults::{Action, Verb},
+    text,
+};
 use tokio::time::{sleep, timeout};
 
-use super::{CLAIM, CLAIMS, DATA, ENDED, REMOVED, Story, VOLUMES, at_the_end};
+use super::{CLAIM, CLAIMS, DATA, ENDED, REMOVED, Story, VOLUMES, at_the_end, gone::approves};
 use crate::{
     bench::SHOP,
     caller::{Caller, Change, Ending, Script},
@@ -171,4 +174,30 @@ async fn goes_or_stays(leaf_class: &'static str, before: &str, then: &str, stays
     }
     assert!(story.bench.members[1].get(CLAIMS, SHOP, CLAIM).is_none(), "{case}");
     assert_eq!((story.kept(0), story.bench.guard.wrong()), (vec![DATA.to_owned()], vec![]), "{case}");
+}
+
+/// The host deletes nothing for a while, when it is decided already what its volume makes way for.
+#[test]
+fn policy_that_is_changed_while_the_hosts_volume_makes_way_is_that_of_the_one_that_takes_its_place() {
+    for (before, then) in [("Delete", "Retain"), ("Retain", "Delete")] {
+        virtual_time::run(1, async {
+            let script = Script { places: vec![0], retain: before == "Retain", ..Script::new(CLAIM) };
+            let story = Story::new(script).await;
+            story.asks(1, &json!({"cutover": "Manual"}));
+            story.comes_to("Ready").await;
+            story.bench.guard.set_fate(|_, at, asked| {
+                let is_refused = at == 0 && asked.verb == Verb::Delete && asked.resource == VOLUMES;
+                if is_refused { Action::Answer { code: 503, reason: "ServiceUnavailable" } } else { Action::Pass }
+            });
+            approves(&story);
+            story.comes_to("Switching").await;
+            story.caller.set_policy(then);
+            story.bench.guard.heal();
+            story.comes_to("Succeeded").await;
+            assert_eq!(text(&story.host_volume(), "/spec/persistentVolumeReclaimPolicy"), then, "{}", story.trace());
+            sleep(SETTLED).await;
+            assert_eq!((story.found(), story.left()), (Ok((1, DATA.to_owned())), vec![]), "{}", story.trace());
+            assert_eq!(story.bench.guard.wrong(), Vec::<String>::new());
+        });
+    }
 }

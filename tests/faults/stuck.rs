@@ -70,6 +70,26 @@ fn leaf_that_a_dead_node_holds_back_says_so_on_the_volume() {
     });
 }
 
+/// Something in it, which is none of ours, holds it.
+#[test]
+fn leaf_whose_namespace_does_not_come_to_its_end_says_so_on_the_volume() {
+    virtual_time::run(1, async {
+        let bench = bench().await;
+        let (caller, member) = (provisioned(&bench, Script::new(CLAIM)).await, &bench.members[0]);
+        let theirs = json!({"metadata": {"name": "theirs", "namespace": SHOP, "finalizers": ["example.com/theirs"]}});
+        member.create("configmaps", theirs).unwrap();
+        member.delete("namespaces", "", SHOP).unwrap();
+        until(&bench, SETTLED, "it is told", || {
+            let told = events(&bench);
+            told.contains("LeafStuck: ") && told.contains("being terminated")
+        })
+        .await;
+        member.change("configmaps", SHOP, "theirs", |theirs| theirs["metadata"]["finalizers"] = json!([])).unwrap();
+        until(&bench, SETTLED, "it is there again", || is_bound(&bench)).await;
+        assert_eq!(bench.storages[0].volumes(), [caller.leaf_volume().unwrap()], "with its data");
+    });
+}
+
 /// A webhook that says no code refuses with 400, and a policy of the API server's own with 422, as what is wrong in itself.
 #[test]
 fn leaf_volume_that_a_policy_of_the_member_keeps_from_being_retained_says_so_on_the_volume() {

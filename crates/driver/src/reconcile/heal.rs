@@ -172,7 +172,7 @@ pub(super) async fn heal(
                 return Ok(());
             }
             Err(error) => {
-                if is_refusal(&step, &error) || Box::pin(sight::is_refused(repair, &pair, &error)).await {
+                if is_refusal(&step, &error, looks) || Box::pin(sight::is_refused(repair, &pair, &error)).await {
                     let news = refused(repair, &pair.place, &error);
                     tell_of_obstacle(reconciler, repair, &wanted, &news).await;
                 }

@@ -17,11 +17,13 @@ const LOOKS_TO_BE_SURE: u32 = 2;
 pub(super) const LOST: &str = "or its volume was deleted in the member and the data is not there any more: restore it there under the same names, or \
      delete the claim here. Nothing is made in its place";
 
-/// Whether a person has to act: a patch may as well be refused because somebody was quicker.
-pub(super) fn is_refusal(step: &Healing, error: &Error) -> bool {
+/// Whether a person has to act: a patch may as well be refused because somebody was quicker, and a leaf claim because its namespace is being
+/// deleted, which passes mostly.
+pub(super) fn is_refusal(step: &Healing, error: &Error, looks: u32) -> bool {
     match error {
         Error::NoPlace(_) | Error::Denied(_) => true,
         Error::Refused(_) => *step == Healing::MakeAnew,
+        Error::InProgress(_) => *step == Healing::MakeAnew && looks >= LOOKS_TO_BE_SURE,
         _ => false,
     }
 }

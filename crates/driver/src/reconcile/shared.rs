@@ -95,7 +95,7 @@ pub(super) async fn keep(reconciler: &Reconciler, repair: &Repair<'_>, looks: u3
         _ => Ok(()),
     };
     let news = match &kept {
-        Err(error) => is_refusal(&step, error).then(|| refused(repair, &pair.place, error)),
+        Err(error) => is_refusal(&step, error, looks).then(|| refused(repair, &pair.place, error)),
         Ok(()) if matches!(step, Healing::Lost | Healing::Stuck(_) | Healing::Endangered) => {
             seen_at_once(repair, &step, &pair, looks)
         }

@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use serde_json::json;
+use serde_json::{Value, json};
 use simulate::{
     faults::{Action, Verb},
     text,
@@ -67,6 +67,30 @@ fn leaf_that_a_dead_node_holds_back_says_so_on_the_volume() {
         let told = events(&bench);
         assert!(told.contains("virtual/m0") && told.contains("kosmos.csi.io/published"), "{told}");
         assert!(is_bound(&bench), "it is kept");
+    });
+}
+
+/// Its claimRef is as it was, and pods go on: but nothing would be done with it any more.
+#[test]
+fn leaf_whose_labels_somebody_takes_off_says_so_on_the_volume() {
+    virtual_time::run(1, async {
+        let bench = bench().await;
+        let (caller, member) = (provisioned(&bench, Script::new(CLAIM)).await, &bench.members[0]);
+        let labels = leaf(&bench, CLAIM).unwrap()["metadata"]["labels"].clone();
+        let label = |labels: &Value| {
+            let change = |leaf: &mut Value| leaf["metadata"]["labels"] = labels.clone();
+            member.change("persistentvolumeclaims", SHOP, CLAIM, change).unwrap();
+        };
+        label(&json!({}));
+        let volume = format!("kosmos.csi.io/volume={}", text(&labels, "/kosmos.csi.io~1volume"));
+        until(&bench, SETTLED, "it is told", || {
+            let told = events(&bench);
+            told.contains("LeafStuck: ") && told.contains("put back") && told.contains(&volume)
+        })
+        .await;
+        assert!(!events(&bench).contains("claimRef"), "{}", events(&bench));
+        label(&labels);
+        ends_well(&bench, caller).await;
     });
 }
 

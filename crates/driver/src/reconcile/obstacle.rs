@@ -7,7 +7,12 @@ use domain::{
     volume::{LeafPlace, healing::Healing},
 };
 use host::events::News;
-use leaf::{healing::LeafPair, ownership, row::ClaimRow};
+use leaf::{
+    healing::LeafPair,
+    identity::{Identity, Meant, judge},
+    ownership,
+    row::ClaimRow,
+};
 
 /// Half a minute.
 const LOOKS_TO_DETACH: u32 = 5;
@@ -34,7 +39,7 @@ pub(super) fn refused(repair: &Repair<'_>, place: &LeafPlace, error: &Error) -> 
 }
 
 /// It cannot be looked at where the host wants it, or there is no such place: that passes by no look, and no step follows that would tell.
-pub(super) fn out_of_reach(repair: &Repair, place: &LeafPlace, error: &Error, looks: u32) -> Option<News> {
+pub(super) fn out_of_reach(repair: &Repair<'_>, place: &LeafPlace, error: &Error, looks: u32) -> Option<News> {
     let what = match error {
         _ if looks < LOOKS_TO_BE_SURE => return None,
         Error::Denied(_) => format!("cannot be looked at as the host wants it, and the member refuses that: {error}"),
@@ -59,7 +64,20 @@ pub(super) async fn obstacle(
         let what = who_has_its_name(reconciler, repair, pair).await;
         return Some(repair.told("LeafStuck", &pair.place, &what, true));
     }
+    if let (Healing::Stuck(_), Some(what)) = (step, without_labels(repair, pair)) {
+        return Some(repair.told("LeafStuck", &pair.place, &what, true));
+    }
     seen_at_once(repair, step, pair, looks)
+}
+
+/// It is there, and has its volume: nothing but its labels is to be put back.
+fn without_labels(repair: &Repair<'_>, pair: &LeafPair) -> Option<String> {
+    let (claim, host) = (pair.claim.as_ref().filter(|_| pair.taken)?, &repair.leaf.host);
+    let is_stripped = judge(&claim.metadata, host, Meant::Volume(repair.hash)) == Identity::Stripped;
+    is_stripped.then(|| {
+        let labels = format!("{},{}={}", ownership::selector(host), ownership::VOLUME, repair.hash);
+        format!("has its volume, and somebody has taken labels of ours off it: put back {labels}. Nothing is done with it meanwhile")
+    })
 }
 
 pub(super) fn seen_at_once(repair: &Repair<'_>, step: &Healing, pair: &LeafPair, looks: u32) -> Option<News> {

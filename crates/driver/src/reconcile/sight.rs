@@ -20,7 +20,7 @@ pub(super) async fn look(
     wanted: &LiveWish,
     looks: u32,
 ) -> Result<LeafPair> {
-    let looked = examine(repair, place, row, wanted).await;
+    let looked = Box::pin(examine(repair, place, row, wanted)).await;
     let looked = looked.and_then(|pair| wish_of_this(repair, &pair, wanted).map(|_| pair));
     if let Err(error) = &looked
         && let Some(news) = out_of_reach(repair, place, error, looks).filter(|_| !row.is_moving())

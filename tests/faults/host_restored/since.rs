@@ -25,7 +25,7 @@ use crate::{
     late_snapshots::{asked_again, volume},
     placed::{next_record, record},
     reclaim::{CLAIM, SETTLED, bench, ends_well, events, leaf, phase, provisioned, released, retained, until},
-    snapshotter::{CONTENTS, KEPT, Kind, SNAPSHOTS, Snapshotter, USUAL, Wish},
+    snapshotter::{CONTENTS, GROUP_CONTENTS, GROUPS, KEPT, Kind, SNAPSHOTS, Snapshotter, USUAL, Wish},
     taken::{give, take_off},
     virtual_time,
 };
@@ -226,10 +226,10 @@ fn snapshot_that_was_given_out_is_not_withdrawn_as_the_host_has_forgotten_it() {
     });
 }
 
-/// Whoever removes a snapshot is told late that nothing stands behind it any more.
-fn contents_are_read_late(bench: &Bench) {
-    bench.guard.set_fate(|_, at, asked| {
-        let reads = at > 0 && asked.verb == Verb::Get && asked.resource == CONTENTS;
+/// Whoever removes a snapshot or a group is told late that nothing of this kind stands behind it any more.
+fn is_read_late(bench: &Bench, kind: &'static str) {
+    bench.guard.set_fate(move |_, at, asked| {
+        let reads = at > 0 && asked.verb == Verb::Get && asked.resource == kind;
         if reads { Action::Delay(Duration::from_millis(3500)) } else { Action::Pass }
     });
 }
@@ -246,7 +246,7 @@ fn removal_of_a_snapshot_that_the_host_has_forgotten_takes_nothing_that_is_cut_f
         let asks = snapshot.clone();
         let (removed, given_out) = tokio::join!(timeout(Duration::from_millis(1500), snapshot.remove()), async {
             sleep(Duration::from_secs(1)).await;
-            contents_are_read_late(&bench);
+            is_read_late(&bench, CONTENTS);
             restore(&bench, &backup);
             asks.ask().await
         });
@@ -277,13 +277,38 @@ fn removal_of_a_snapshot_for_which_nobody_waits_takes_nothing_that_came_since() 
         let was = member.list(SNAPSHOTS).remove(0);
         snapshot.discard();
         assert!(timeout(Duration::from_secs(1), snapshot.remove()).await.is_err(), "the member is at work still");
-        contents_are_read_late(&bench);
+        is_read_late(&bench, CONTENTS);
         until(&bench, SETTLED, "it has gone", || member.list(SNAPSHOTS).is_empty()).await;
         member.create(SNAPSHOTS, asked_again(&was)).unwrap();
         sleep(A_WHILE).await;
         assert_eq!(member.list(SNAPSHOTS).len(), 1, "{}", bench.guard.trace().join("\n"));
         bench.guard.heal();
         snapshot.remove().await;
+        assert_eq!(bench.guard.wrong(), Vec::<String>::new(), "{}", bench.guard.trace().join("\n"));
+    });
+}
+
+/// The same of a group, which is looked for once more where somebody in the member has removed a part of it.
+#[test]
+fn removal_of_a_group_for_which_nobody_waits_takes_nothing_that_came_since() {
+    virtual_time::run(1, async {
+        let (bench, caller) = volume().await;
+        let member = &bench.members[0];
+        let mut group = Snapshotter::new(&bench, Wish::photo(Kind::Group, caller.handle().unwrap(), USUAL));
+        assert!(group.make().await, "{}", bench.guard.trace().join("\n"));
+        let (was, part) = (member.list(GROUPS).remove(0), member.list(SNAPSHOTS).remove(0));
+        group.discard();
+        group.let_go();
+        member.delete(SNAPSHOTS, SHOP, text(&part, "/metadata/name")).unwrap();
+        until(&bench, SETTLED, "the part has gone", || member.list(SNAPSHOTS).is_empty()).await;
+        is_read_late(&bench, GROUP_CONTENTS);
+        assert!(timeout(Duration::from_secs(1), group.remove()).await.is_err(), "the member is at work still");
+        until(&bench, SETTLED, "it has gone", || member.list(GROUPS).is_empty()).await;
+        member.create(GROUPS, asked_again(&was)).unwrap();
+        sleep(A_WHILE).await;
+        assert_eq!(member.list(GROUPS).len(), 1, "{}", bench.guard.trace().join("\n"));
+        bench.guard.heal();
+        group.remove().await;
         assert_eq!(bench.guard.wrong(), Vec::<String>::new(), "{}", bench.guard.trace().join("\n"));
     });
 }

@@ -286,26 +286,51 @@ fn disk_with_anything_on_it_is_never_formatted() {
     }
 }
 
+/// It has died in the middle of the format.
+fn with_a_format_begun(kind: &Kind) -> Fake {
+    let fake = kind.machine();
+    let calls = (0..99).find(|number| {
+        fake.change().dies_at = vec![(*number, Moment::Within)];
+        fake.change().calls = 0;
+        kind.act(&fake, Act::Stage).unwrap_err();
+        fake.revive();
+        fake.change().disk("sdb").content == Content::Bytes
+    });
+    assert!(calls.is_some(), "no call formats");
+    fake.change().dies_at.clear();
+    fake
+}
+
 #[test]
 fn disk_whose_format_was_begun_is_not_formatted_over_what_somebody_put_there() {
     let kind = Kind { attached: attached(device("ext4")), ..kind("blank disk") };
     for name in ["btrfs", "xfs"] {
-        let fake = kind.machine();
-        let calls = (0..99).find(|number| {
-            // It dies in the middle of the format.
-            fake.change().dies_at = vec![(*number, Moment::Within)];
-            fake.change().calls = 0;
-            kind.act(&fake, Act::Stage).unwrap_err();
-            fake.revive();
-            fake.change().disk("sdb").content == Content::Bytes
-        });
-        assert!(calls.is_some(), "no call formats");
-        fake.change().dies_at.clear();
+        let fake = with_a_format_begun(&kind);
         let content = Content::Filesystem { name: name.to_owned(), size: 1 << 30 };
         fake.change().disk("sdb").content = content.clone();
         kind.act(&fake, Act::Stage).unwrap_err();
         kind.act(&fake, Act::Unstage).unwrap();
         assert_eq!(fake.change().disk("sdb").content, content);
+    }
+}
+
+/// The machine was lost then, a person has zeroed the disk, and a pod elsewhere had it formatted and has written on it: now it is wanted here again,
+/// and cannot be mounted. Where nobody has used what is there, it is what the format has left.
+#[test]
+fn disk_whose_format_was_begun_is_not_formatted_again_where_it_may_have_been_used_elsewhere() {
+    for (name, mounted) in [("ext4", 1), ("xfs", 1), ("ext4", 0), ("xfs", 0)] {
+        let kind = Kind { attached: attached(device(name)), ..kind("blank disk") };
+        let fake = with_a_format_begun(&kind);
+        {
+            let mut model = fake.change();
+            let disk = model.disk("sdb");
+            disk.content = Content::Filesystem { name: name.to_owned(), size: 1 << 30 };
+            (disk.mounted, disk.has_errors) = (mounted, true);
+        }
+        let staged = kind.act(&fake, Act::Stage);
+        assert_eq!(staged.is_ok(), mounted == 0, "{name}: {staged:?}");
+        kind.act(&fake, Act::Unstage).unwrap();
+        assert_eq!(fake.change().disk("sdb").formats, usize::from(mounted == 0), "{name}");
     }
 }
 

@@ -144,15 +144,19 @@ fn format<K: Kernel>(machine: &Machine<K>, record: &mut Record, disk: &Disk, fil
     finish_format(machine, record)
 }
 
-/// Formats a disk whose format was begun, unless somebody else has put something on it since.
+/// Formats a disk whose format was begun, unless somebody else has put something on it since. False: it was formatted to the end, here or
+/// elsewhere, and may have been used by machines of which nobody here knows.
 pub(super) fn format_again<K: Kernel>(
     machine: &Machine<K>,
     record: &mut Record,
     disk: &Disk,
     wanted: Option<Filesystem>,
-) -> Result<()> {
-    let (Plan::Use(filesystem) | Plan::Format(filesystem)) = plan(machine, record, disk, wanted, false)?;
-    format(machine, record, disk, filesystem)
+) -> Result<bool> {
+    let head = head(machine, disk)?;
+    match plan(machine, record, disk, wanted, false)? {
+        Plan::Use(filesystem) if disk::may_be_used(filesystem, &head) => Ok(false),
+        Plan::Use(filesystem) | Plan::Format(filesystem) => format(machine, record, disk, filesystem).map(|()| true),
+    }
 }
 
 pub(super) fn finish_format<K: Kernel>(machine: &Machine<K>, record: &mut Record) -> Result<()> {

@@ -69,7 +69,7 @@ pub enum Plan {
 }
 
 /// What to do with a disk. `zeros`: it begins with nothing else; `unfinished`: its format was begun while it was blank,
-/// and nothing has used it since.
+/// and nothing has used it here since.
 pub fn plan(
     device: &str,
     found: &DiskContent,
@@ -109,6 +109,17 @@ pub fn size_of_ext4(head: &[u8]) -> Option<u64> {
 /// Whether it shows by itself that the format of a disk has not ended: xfs has its name there from the beginning.
 pub fn is_half_made(head: &[u8]) -> bool {
     head.starts_with(b"XFSB") && head.get(126).is_some_and(|in_progress| *in_progress != 0)
+}
+
+/// Whether somebody may have used a filesystem since it was made, on whichever machine: ext4 says when it was last mounted to be written. Of xfs
+/// it is told only whether it is whole.
+pub fn may_be_used(filesystem: Filesystem, head: &[u8]) -> bool {
+    match filesystem {
+        Filesystem::Ext4 => {
+            head.get(1024 + 44..1024 + 48).is_none_or(|mounted_at| mounted_at.iter().any(|byte| *byte != 0))
+        }
+        Filesystem::Xfs => !is_half_made(head),
+    }
 }
 
 /// A filesystem cannot always use the very end of its disk; less than this is not worth a long check.
@@ -240,6 +251,19 @@ mod tests {
         assert!(!is_half_made(&head) && !is_half_made(&[1; 512]) && !is_half_made(b"XFSB"));
         head[126] = 1;
         assert!(is_half_made(&head));
+    }
+
+    #[test]
+    fn filesystem_is_unused_only_where_it_shows_that() {
+        let mut ext4 = vec![0; 4096];
+        assert!(!may_be_used(Filesystem::Ext4, &ext4) && may_be_used(Filesystem::Ext4, &ext4[..1024]));
+        ext4[1024 + 44..1024 + 48].copy_from_slice(&1_700_000_000_u32.to_le_bytes());
+        assert!(may_be_used(Filesystem::Ext4, &ext4));
+        let mut xfs = b"XFSB".to_vec();
+        xfs.resize(512, 0);
+        assert!(may_be_used(Filesystem::Xfs, &xfs));
+        xfs[126] = 1;
+        assert!(!may_be_used(Filesystem::Xfs, &xfs));
     }
 
     #[test]

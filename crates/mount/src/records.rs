@@ -27,7 +27,7 @@ pub struct Record {
     /// Where and how it is staged, or is about to be.
     pub staging: PathBuf,
     pub way: VolumeUse,
-    /// A format of its disk was begun, and its end is not known: until then nothing was ever on it.
+    /// A format of its disk was begun, and its end is not known: until then nothing was ever on it. Another machine may have had the disk since.
     pub formatting: bool,
     pub targets: BTreeMap<PathBuf, Target>,
 }

@@ -205,8 +205,10 @@ fn mount<K: Kernel>(
         }
         (_, Some(disk)) => match mount_disk(machine, wanted, place, disk, checked) {
             // The format of before was not finished, which may be seen only now.
-            Err(Error::Refused(_)) if wanted.formatting && !wanted.only_reads() => {
-                device::format_again(machine, wanted, disk, checked.filesystem)?;
+            Err(error @ Error::Refused(_)) if wanted.formatting && !wanted.only_reads() => {
+                if !device::format_again(machine, wanted, disk, checked.filesystem)? {
+                    return Err(error);
+                }
                 mount_disk(machine, wanted, place, disk, checked)
             }
             mounted => mounted,

@@ -203,11 +203,13 @@ impl Model {
             assert!(data.contains("addr="), "the kernel needs the server's address: {data:?}");
             NFS
         } else {
-            let disk = self.disks.get(Path::new(source)).ok_or(Failure::Missing)?;
-            match &disk.content {
-                Content::Filesystem { name, .. } if name == filesystem => disk.number,
-                _ => return Err(Failure::Unfit),
+            let disk = self.disks.get_mut(Path::new(source)).ok_or(Failure::Missing)?;
+            let is_it = |name: &str| name == filesystem && !(name == "xfs" && disk.has_errors);
+            if !matches!(&disk.content, Content::Filesystem { name, .. } if is_it(name)) {
+                return Err(Failure::Unfit);
             }
+            disk.mounted += 1;
+            disk.number
         };
         self.new_node(device, Path::new("/"), What::Folder);
         self.push(Mounted {

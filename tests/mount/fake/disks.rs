@@ -24,6 +24,8 @@ pub struct Disk {
     pub size: u64,
     pub content: Content,
     pub formats: usize,
+    /// How often, since it was formatted.
+    pub mounted: usize,
     pub has_errors: bool,
     pub is_unreadable: bool,
     pub is_locked: bool,
@@ -37,6 +39,12 @@ impl Disk {
                 head[1024 + 56..1024 + 58].copy_from_slice(&[0x53, 0xef]);
                 head[1024 + 4..1024 + 8].copy_from_slice(&u32::try_from(size / 4096).unwrap().to_le_bytes());
                 head[1024 + 24] = 2;
+                head[1024 + 44] = u8::from(self.mounted > 0);
+            }
+            Content::Filesystem { name, .. } if name == "xfs" => {
+                head[..4].copy_from_slice(b"XFSB");
+                // Nobody can mount one whose format was cut short.
+                head[126] = u8::from(self.has_errors && self.mounted == 0);
             }
             Content::Blank => {}
             _ => head[0] = 1,
@@ -55,6 +63,7 @@ impl Model {
             size: 1 << 30,
             content,
             formats: 0,
+            mounted: 0,
             has_errors: false,
             is_unreadable: false,
             is_locked: false,
@@ -92,6 +101,7 @@ impl Model {
             }
             ("mkfs.ext4" | "mkfs.xfs", _) => {
                 disk.formats += 1;
+                (disk.mounted, disk.has_errors) = (0, false);
                 let name = program.trim_start_matches("mkfs.").to_owned();
                 disk.content = Content::Filesystem { name, size: disk.size };
                 ended(0, "", "")

@@ -5,7 +5,10 @@ mod gone;
 mod restored;
 mod world;
 
-use std::collections::HashSet;
+use std::{
+    collections::{HashSet, VecDeque},
+    hash::{DefaultHasher, Hash, Hasher},
+};
 
 use super::{End, Mark, Moving, Part, Phase, Seen, SeenLeaf, SeenVolume, YARD_IS_TAKEN, forgotten, next};
 use world::{Bounds, World};
@@ -24,45 +27,61 @@ const KEPT: SeenVolume = SeenVolume {
     leaving: false,
 };
 
-/// All states that are reached, in the order in which they are, and from which one each is.
+/// All states that are reached. Only the hash of each is kept, and which step of which other one led to it: they are many millions.
 struct Course {
     bounds: Bounds,
-    reached: Vec<World>,
-    from: Vec<usize>,
+    from: Vec<(u32, u8)>,
 }
 
 impl Course {
-    /// How so many ended, undone and done.
-    fn play(&mut self) -> [usize; 2] {
-        let mut known: HashSet<World> = self.reached.iter().copied().collect();
+    /// All from the first state on, and how so many of them end, undone and done.
+    fn play(bounds: Bounds) -> (usize, [usize; 2]) {
+        let (first, mut course) = (World::default(), Self { bounds, from: vec![(0, 0)] });
+        let (mut known, mut next_ones) = (HashSet::from([hash(&first)]), VecDeque::from([first]));
         let (mut ends, mut at) = ([0, 0], 0);
-        while let Some(world) = self.reached.get(at).copied() {
+        while let Some(world) = next_ones.pop_front() {
             let judged = world.check().and_then(|()| world.left_alone(STEPS));
-            let (succeeded, _) = judged.unwrap_or_else(|broken| panic!("{broken}\n{}", self.told(at)));
+            let (succeeded, _) = judged.unwrap_or_else(|broken| panic!("{broken}\n{}", course.told(at)));
             ends[usize::from(succeeded)] += 1;
-            for (_, next) in world.moves(self.bounds) {
-                if known.insert(next) {
-                    self.reached.push(next);
-                    self.from.push(at);
+            for (which, (_, next)) in world.moves(bounds).into_iter().enumerate() {
+                if known.insert(hash(&next)) {
+                    course.from.push((u32::try_from(at).unwrap(), u8::try_from(which).unwrap()));
+                    next_ones.push_back(next);
                 }
             }
             at += 1;
         }
-        ends
+        println!("figure: {at} states, of which {ends:?} end undone and done, {bounds:?}");
+        (at, ends)
     }
 
     /// What led to a state.
     fn told(&self, mut at: usize) -> String {
-        let mut lines = vec![format!("{:?}", self.reached[at])];
+        let mut steps = Vec::new();
         while at > 0 {
-            let (before, after) = (self.reached[self.from[at]], self.reached[at]);
-            let what = before.moves(self.bounds).into_iter().find(|(_, next)| *next == after);
-            lines.extend(what.map(|(what, _)| what));
-            at = self.from[at];
+            let (before, which) = self.from[at];
+            steps.push(usize::from(which));
+            at = usize::try_from(before).unwrap();
         }
-        lines.reverse();
+        let (mut world, mut lines) = (World::default(), Vec::new());
+        for which in steps.into_iter().rev() {
+            let (what, next) = world.moves(self.bounds).swap_remove(which);
+            lines.push(what);
+            world = next;
+        }
+        lines.push(format!("{world:?}"));
         lines.join("\n")
     }
+}
+
+/// Of 128 bits: no two of so many have the same one.
+fn hash(world: &World) -> u128 {
+    let [high, low] = [0_u8, 1].map(|salt| {
+        let mut hasher = DefaultHasher::new();
+        (salt, world).hash(&mut hasher);
+        u128::from(hasher.finish())
+    });
+    high << 64 | low
 }
 
 #[test]
@@ -104,10 +123,8 @@ fn every_course_keeps_what_is_promised_and_comes_to_an_end() {
     let thorough = [bounds(1, 0, 1), bounds(0, 3, 1), bounds(0, 0, 2)];
     let played = if std::env::var_os("KOSMOS_CSI_THOROUGH").is_some() { &thorough[..] } else { &[bounds(0, 0, 1)] };
     for bounds in played {
-        let mut course = Course { bounds: *bounds, reached: vec![World::default()], from: vec![0] };
-        let ends = course.play();
-        println!("figure: {} states, of which {ends:?} end undone and done, {bounds:?}", course.reached.len());
-        assert!(course.reached.len() > 10_000 && ends.iter().all(|count| *count > 1_000), "{ends:?}");
+        let (states, ends) = Course::play(*bounds);
+        assert!(states > 10_000 && ends.iter().all(|count| *count > 1_000), "{ends:?}");
     }
 }
 
@@ -116,9 +133,7 @@ fn every_course_keeps_what_is_promised_and_comes_to_an_end() {
 #[test]
 fn every_course_in_which_a_member_is_forgotten_keeps_what_is_promised_and_comes_to_an_end() {
     let bounds = Bounds { failures: 0, claims: 0, moves: 1, is_used: false, forgets: true };
-    let mut course = Course { bounds, reached: vec![World::default()], from: vec![0] };
-    let ends = course.play();
-    println!("figure: {} states, of which {ends:?} end undone and done, {bounds:?}", course.reached.len());
+    let (_, ends) = Course::play(bounds);
     assert!(ends.iter().all(|count| *count > 1_000), "{ends:?}");
 }
 

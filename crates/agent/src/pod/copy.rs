@@ -85,6 +85,7 @@ fn spec(pod: &Value, made: &Made<'_>) -> Value {
     retain(&mut spec, "tolerations", |toleration| toleration["key"] != LABEL);
     retain(&mut spec, "topologySpreadConstraints", |one| !text(one, "/topologyKey").starts_with(TOPOLOGY));
     place(&mut spec);
+    list_mut(&mut spec, "topologySpreadConstraints").for_each(leave_out_keys);
     if let Some(node) = made.node {
         pin(&mut spec, node);
     }
@@ -115,10 +116,21 @@ fn place(spec: &mut Value) {
         retain(terms, "preferredDuringSchedulingIgnoredDuringExecution", |term| {
             !text(term, "/podAffinityTerm/topologyKey").starts_with(TOPOLOGY)
         });
+        list_mut(terms, "requiredDuringSchedulingIgnoredDuringExecution").for_each(leave_out_keys);
+        let preferred = list_mut(terms, "preferredDuringSchedulingIgnoredDuringExecution");
+        preferred.filter_map(|term| term.get_mut("podAffinityTerm")).for_each(leave_out_keys);
     }
     if affinity.is_empty() {
         spec.as_object_mut().map(|spec| spec.remove("affinity"));
     }
+}
+
+/// An API server puts into the selector what these keys mean by the labels of a pod, when that is made. The host's has done so: the member's would
+/// do it once more, and takes no pod that has a key in both.
+fn leave_out_keys(term: &mut Value) {
+    let selected: Vec<String> =
+        items(term, "/labelSelector/matchExpressions").map(|one| text(one, "/key").to_owned()).collect();
+    retain(term, "matchLabelKeys", |key| !selected.iter().any(|one| key == one));
 }
 
 /// To one node, as the members' own DaemonSets have it: a scheduler there still decides whether there is room.
@@ -269,6 +281,27 @@ mod tests {
         let required = json!({"requiredDuringSchedulingIgnoredDuringExecution": [host]});
         assert_eq!(copy["spec"]["affinity"], json!({"podAntiAffinity": required}));
         assert_eq!(copy["spec"]["topologySpreadConstraints"], json!([host]));
+    }
+
+    /// Some of them the host's API server leaves to the scheduler, as those of an older one, or of labels that the pod lacks.
+    #[test]
+    fn label_keys_are_left_out_of_a_copy_that_the_host_has_put_into_the_selector() {
+        let put = json!({"key": "pod-template-hash", "operator": "In", "values": ["5d4f"]});
+        let term = |keys: Value| {
+            let selector = json!({"matchLabels": {"app": "web"}, "matchExpressions": [put]});
+            json!({"topologyKey": "kubernetes.io/hostname", "labelSelector": selector, "matchLabelKeys": keys})
+        };
+        let spec = |keys: &Value| {
+            let preferred = json!({"weight": 1, "podAffinityTerm": term(keys.clone())});
+            let all = json!({"requiredDuringSchedulingIgnoredDuringExecution": [term(keys.clone())],
+                "preferredDuringSchedulingIgnoredDuringExecution": [preferred]});
+            let affinity = json!({"podAffinity": all, "podAntiAffinity": all});
+            json!({"affinity": affinity, "topologySpreadConstraints": [term(keys.clone())]})
+        };
+        let (copy, left) = (copied(&spec(&json!(["pod-template-hash", "track"])), false), spec(&json!(["track"])));
+        for part in ["affinity", "topologySpreadConstraints"] {
+            assert_eq!(copy["spec"][part], left[part], "{part}");
+        }
     }
 
     #[test]

@@ -375,3 +375,28 @@ fn secrets_in_a_namespace_to_which_there_is_no_right_just_now_are_found_once_it_
         });
     }
 }
+
+/// As a user makes one anew for pulling images, which was of another type. Neither that nor what is immutable can be changed.
+#[test]
+fn secret_that_has_another_type_now_or_was_made_immutable_in_the_member_is_given_as_it_is_in_the_host() {
+    story(1, async {
+        let world = standing(1).await;
+        give_secrets(&world, "true");
+        run_with_secret(&world);
+        until("it runs", || world.phase("web") == "Running").await;
+        let is = |kind: &str, data: &str| {
+            let there = world.member.get("secrets", SHOP, "keys");
+            there.is_some_and(|there| there["type"] == kind && there["data"]["a"] == data)
+        };
+        assert!(is("Opaque", "YQ=="));
+        world.host.delete("secrets", SHOP, "keys").unwrap();
+        let again =
+            json!({"metadata": {"namespace": SHOP, "name": "keys"}, "type": "example.com/keys", "data": {"a": "Yg=="}});
+        world.host.create("secrets", again).unwrap();
+        until("it has its new type", || is("example.com/keys", "Yg==")).await;
+        world.member.change("secrets", SHOP, "keys", |secret| secret["immutable"] = json!(true)).unwrap();
+        world.host.change("secrets", SHOP, "keys", |secret| secret["data"]["a"] = json!("Yw==")).unwrap();
+        until("it follows", || is("example.com/keys", "Yw==")).await;
+        assert_eq!(world.phase("web"), "Running");
+    });
+}

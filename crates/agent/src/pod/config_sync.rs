@@ -19,6 +19,7 @@ use super::{
     account_tokens::{self, RENEW_AT},
     names::{FORMER_ROOT_CA, Given, Kind, Name, ROOT_CA, host_root_ca, is_of_an_agent, named, token_secret, tokens},
     rejection::{PodRejection, denied},
+    removal::with_uid,
 };
 use domain::volume::{DRIVER, id::is_subdomain};
 
@@ -166,7 +167,8 @@ impl Pods<'_> {
                 );
                 return Ok(Err(PodRejection::new("NameTaken", message)));
             }
-            Some(there) if is_current(there) => return Ok(Ok(())),
+            Some(there) if is_current(there) && !is_of_another_type(there, &wanted) => return Ok(Ok(())),
+            Some(there) if is_fixed(there, &wanted) => self.replace(kind, namespace, there, wanted).await,
             Some(there) => {
                 let patch = Patch::<()>::Json(
                     serde_json::from_value(changes(there, &wanted)).map_err(kube::Error::SerdeError)?,
@@ -194,6 +196,12 @@ impl Pods<'_> {
 
     async fn create_kept(&self, kind: Kind, namespace: &str, wanted: Value) -> kube::Result<()> {
         self.of_kind(kind, namespace, false).create(&PostParams::default(), &parsed(wanted)?).await.map(drop)
+    }
+
+    async fn replace(&self, kind: Kind, namespace: &str, there: &Value, wanted: Value) -> kube::Result<()> {
+        let objects = self.of_kind(kind, namespace, false);
+        ignore_conflict(objects.delete(text(there, "/metadata/name"), &with_uid(there)).await.map(drop))?;
+        self.create_kept(kind, namespace, wanted).await
     }
 
     pub(super) fn marked(&self, name: &str, namespace: &str, annotations: &Value) -> Value {
@@ -288,6 +296,16 @@ fn changes(there: &Value, wanted: &Value) -> Value {
         }
     });
     same.into_iter().chain([notes]).chain(fields).collect()
+}
+
+/// As where the host's was made again.
+fn is_of_another_type(there: &Value, wanted: &Value) -> bool {
+    wanted.get("type").is_some_and(|kind| there.get("type") != Some(kind))
+}
+
+/// Nobody can change it to what is wanted: a type stays, and so does all that somebody there has said is not to change.
+fn is_fixed(there: &Value, wanted: &Value) -> bool {
+    is_of_another_type(there, wanted) || there["immutable"] == true
 }
 
 /// Changes whenever the object does.

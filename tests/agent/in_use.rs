@@ -266,3 +266,47 @@ fn host_is_told_seldom_what_is_in_use_where_a_copy_says_something_else_all_the_t
         until("it is in use, as the copy says in the end", || world.is_in_use()).await;
     });
 }
+
+/// The pod `web` is deleted by force while its copy is asked for, which meets this, and `other` is to have its volume.
+async fn with_gone_pod(meets: Action) -> World {
+    let (world, is_asked) = (with_claim().await, Arc::<Mutex<bool>>::default());
+    let asked_for = Arc::clone(&is_asked);
+    world.member.faults().set(move |asked| {
+        if asked.verb != Verb::Create || asked.resource != "pods" || asked.name != "web" {
+            return Action::Pass;
+        }
+        *lock(&asked_for) = true;
+        meets.clone()
+    });
+    world.run_slow_pod("IfNotPresent");
+    world.attach();
+    until("its copy is asked for", || *lock(&is_asked)).await;
+    world.host.delete_now("pods", SHOP, "web").unwrap();
+    world.run_pod("other", Some("data"));
+    world
+}
+
+#[test]
+fn pod_waits_while_the_copy_of_one_that_is_gone_may_be_made_yet_with_its_volume() {
+    story(1, async {
+        let world = with_gone_pod(Action::Late(Duration::from_secs(8))).await;
+        until("it says what it waits for", || world.says("other", "WaitsForVolume", "may be made there yet")).await;
+        let (begun, mut came) = (Instant::now(), false);
+        while begun.elapsed() < SLOW * 2 {
+            came |= world.copy("web").is_some();
+            assert!(world.copy("web").is_none() || world.copy("other").is_none(), "both, after {:?}", begun.elapsed());
+            sleep(STEP).await;
+        }
+        assert!(came, "the request has not arrived");
+        until("it runs", || world.phase("other") == "Running").await;
+    });
+}
+
+#[test]
+fn pod_gets_the_volume_of_one_that_is_gone_once_the_request_for_its_copy_is_lost() {
+    story(1, async {
+        let (world, begun) = (with_gone_pod(Action::Hang).await, Instant::now());
+        until("it runs", || world.phase("other") == "Running").await;
+        assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", begun.elapsed());
+    });
+}

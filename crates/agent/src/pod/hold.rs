@@ -95,6 +95,13 @@ impl Holds {
         all.values().filter(|begun| begun.node == node).flat_map(|begun| begun.names.iter().cloned()).collect()
     }
 
+    /// Where a copy is to be that may be made yet with this volume, though this is not so of its pod.
+    pub(super) fn of_gone(&self, name: &str, is_there: impl Fn(&Place, &str) -> bool) -> Option<Place> {
+        let all = self.all();
+        let mut with_it = all.iter().filter(|(_, begun)| begun.names.contains(name));
+        with_it.find(|(uid, begun)| !is_there(&begun.place, uid)).map(|(_, begun)| begun.place.clone())
+    }
+
     /// Unless it was tried again since it was seen.
     fn end(&self, uid: &str, seen: &Begun) {
         let mut all = self.all();

@@ -284,7 +284,7 @@ impl Pods<'_> {
             }
             Err(why) => return self.wait(pod, &why, AGAIN).await,
         };
-        if let Some(why) = former::has_still(self, pod, &claims.by_volume).await? {
+        if let Some(why) = former::has_still(self, pod, &claims).await? {
             return self.wait(pod, &why, AGAIN).await;
         }
         if let Some(why) = namespace::enter(self, pod).await? {

@@ -48,6 +48,15 @@ impl PodRejection {
         );
         Self::new(reason, message)
     }
+
+    /// The copy of a pod that is gone was asked for with a volume that this pod is to have, and no answer has come.
+    pub(super) fn of_late(asked_for: &Place, member: &str, volume: &str) -> Self {
+        let message = format!(
+            "a copy of pod {asked_for}, which is gone or has ended in this host, was asked for in member {member} with its volume {volume}, \
+             and may be made there yet: whether it is, is known in half a minute, once the member answers"
+        );
+        Self::new("WaitsForVolume", message)
+    }
 }
 
 fn words(error: &kube::Error) -> String {

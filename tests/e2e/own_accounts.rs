@@ -158,6 +158,9 @@ async fn driver(member: &Place<'_>, volume: &str) -> Result<()> {
             account.is_refused("kosmos-csi-classes", &[("POST", &claims, of_it.clone())]).await.map(Some)
         })
         .await?;
+        let by_annotation = json!({"volume.beta.kubernetes.io/storage-class": CLASS});
+        let of_it = but(leaf.clone(), &[("metadata.annotations", by_annotation)]);
+        account.is_refused("kosmos-csi-classes", &[("POST", &claims, of_it)]).await?;
         account.is_allowed("POST", &claims, &leaf).await?;
     }
     open_class_to(member, "another, of-a-host").await?;

@@ -310,9 +310,6 @@ fn agents_account_in_a_member_makes_only_copies_that_their_namespace_takes() {
         })
         .await?;
         account.is_allowed("POST", &pods, &usual).await?;
-        let token = json!([{"name": "t", "projected": {"sources": [{"serviceAccountToken": {"path": "t"}}]}}]);
-        let source = json!({"name": "b", "path": "p"});
-        let bundle = json!([{"name": "t", "projected": {"sources": [{"clusterTrustBundle": source}]}}]);
         let labelled = |labels: Value| json!({"metadata": {"name": "policies-new", "labels": labels}});
         let mut lax = labelled(labels());
         lax["metadata"]["labels"]["pod-security.kubernetes.io/enforce"] = json!("privileged");
@@ -336,10 +333,10 @@ fn agents_account_in_a_member_makes_only_copies_that_their_namespace_takes() {
             ("POST", pods.clone(), but(usual.clone(), &[("metadata.annotations", json!({}))])),
             ("POST", pods.clone(), copy(&json!({"spec": {"nodeName": open.cluster.node_name()}}))),
             ("POST", pods.clone(), copy(&json!({"spec": {"automountServiceAccountToken": true}}))),
-            ("POST", pods.clone(), copy(&json!({"spec": {"volumes": token}}))),
-            ("POST", pods.clone(), copy(&json!({"spec": {"volumes": bundle}}))),
             ("POST", secrets.clone(), secret("kubernetes.io/service-account-token")),
         ];
+        let with = |volume: Value| copy(&json!({"spec": {"volumes": [but(volume, &[("name", json!("v"))])]}}));
+        attempts.extend(of_this_cluster().map(|volume| ("POST", pods.clone(), with(volume))));
         let cases: Vec<Value> = serde_json::from_str(ABOVE_BASELINE)?;
         attempts.extend(cases.iter().map(|case| ("POST", pods.clone(), copy(&case["pod"]))));
         account.is_refused(ACCOUNT, &attempts).await?;
@@ -352,6 +349,17 @@ fn agents_account_in_a_member_makes_only_copies_that_their_namespace_takes() {
         leave(&open).await?;
         agent.end().await
     });
+}
+
+/// Volumes by which a pod is given what a cluster has, or has it make a claim, of whatever class.
+fn of_this_cluster() -> [Value; 3] {
+    let projected = |source: Value| json!({"projected": {"sources": [source]}});
+    let spec = json!({"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}});
+    [
+        projected(json!({"serviceAccountToken": {"path": "t"}})),
+        projected(json!({"clusterTrustBundle": {"name": "b", "path": "p"}})),
+        json!({"ephemeral": {"volumeClaimTemplate": {"spec": spec}}}),
+    ]
 }
 
 async fn adds_no_more_than_a_new_copy_may_have(account: &Account, open: &Place<'_>) -> Result<()> {

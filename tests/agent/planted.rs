@@ -277,7 +277,7 @@ fn member_whose_pods_take_too_much_room_runs_none_and_says_so() {
         world.open_namespace(SHOP);
         let names: Vec<String> = (0..50).map(|number| format!("bait-{number}")).collect();
         for name in &names {
-            let metadata = marked(&world, SHOP, name, &json!({"a": "x".repeat(3 << 20)}));
+            let metadata = marked(&world, SHOP, name, &json!({"kosmos.csi.io/mounts": "x".repeat(3 << 20)}));
             let spec = json!({"containers": [{"name": "c", "image": "i:1"}]});
             world.member.create("pods", json!({"metadata": metadata, "spec": spec})).unwrap();
             sleep(Duration::from_millis(50)).await;

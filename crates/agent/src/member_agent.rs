@@ -16,7 +16,7 @@ use super::{
     member_pod::MemberPod,
     node::{self, MemberState, Nodes},
     object,
-    pod::{Allowances, Holds, Pods, RelayedEvents, Tellings, Turns, Uncompared, relay_events},
+    pod::{self, Allowances, Holds, Pods, RelayedEvents, Tellings, Turns, Uncompared, relay_events},
     view::{HostCache, KnownMembers, MemberCache},
 };
 use cluster::{Versions, newest, with_causes};
@@ -129,7 +129,7 @@ impl MemberAgent {
         let work = async {
             tokio::join!(
                 keep(object::nodes(client), everything(), &there.nodes, node::trim, |_| {}),
-                keep(object::all_pods(client), everything(), &there.pods, |_| true, |change| there.pod_changed(change)),
+                keep(object::all_pods(client), everything(), &there.pods, pod::trim, |change| there.pod_changed(change)),
                 self.tend(member, client, nodes, &there),
                 pods.run(),
                 relay_events(&pods, told),

@@ -31,6 +31,7 @@ mod short_lived;
 mod status;
 mod step;
 mod told;
+mod trim;
 mod unkept;
 mod wanted;
 mod work_queue;
@@ -71,6 +72,7 @@ use status::Source;
 pub(super) use step::COPY_OF;
 use step::{PodStep, step};
 pub(super) use told::RelayedEvents;
+pub(super) use trim::trim;
 use work_queue::{Next, Tries, WorkQueue};
 
 /// Pods that are worked on at a time.

@@ -1,0 +1,137 @@
+//! What is kept of a pod with our labels in a member: what is gone by, and nothing else of what its owner has written. A tenant of the host
+//! writes as much into his pods as he likes, and a member whose pods take more room than those of one have is not looked after. Pure.
+
+use serde_json::{Map, Value, json};
+
+use super::{
+    super::{
+        MANAGED_BY,
+        object::{items, mark, text},
+    },
+    names::{Kind, named},
+};
+use domain::volume::DRIVER;
+use leaf::ownership::OURS;
+
+const METADATA: [&str; 6] =
+    ["namespace", "name", "uid", "generation", "deletionTimestamp", "deletionGracePeriodSeconds"];
+/// Of one container: resources that Kubernetes knows, and as many others.
+const MOST: usize = 64;
+
+/// Of a stranger's pod less is kept anyway.
+pub(crate) fn trim(pod: &mut Value) -> bool {
+    if mark(pod, "labels", MANAGED_BY) == DRIVER {
+        *pod = json!({"metadata": metadata(&pod["metadata"]), "spec": spec(&pod["spec"]), "status": pod["status"]});
+    }
+    true
+}
+
+fn metadata(all: &Value) -> Map<String, Value> {
+    let known = METADATA.iter().filter_map(|field| Some(((*field).to_owned(), all.get(field)?.clone())));
+    let ours = |kind: &str| {
+        let marks = all[kind].as_object().into_iter().flatten();
+        let ours = marks.filter(|(key, _)| key.starts_with(OURS) || *key == MANAGED_BY);
+        (kind.to_owned(), ours.map(|(key, value)| (key.clone(), value.clone())).collect::<Value>())
+    };
+    known.chain([ours("labels"), ours("annotations")]).collect()
+}
+
+/// What it names, wherever it says so, it names as volumes.
+fn spec(all: &Value) -> Value {
+    let added: Vec<Value> = items(all, "/ephemeralContainers").map(|one| json!({"name": one["name"]})).collect();
+    let claims = items(all, "/volumes").map(|volume| text(volume, "/persistentVolumeClaim/claimName"));
+    let claims = claims.filter(|claim| !claim.is_empty());
+    let claims = claims.map(|claim| json!({"persistentVolumeClaim": {"claimName": claim}}));
+    let things = named(all).into_keys().map(|(kind, name)| match kind {
+        Kind::ConfigMap => json!({"configMap": {"name": name}}),
+        Kind::Secret => json!({"secret": {"secretName": name}}),
+    });
+    json!({
+        "nodeName": all["nodeName"],
+        "terminationGracePeriodSeconds": all["terminationGracePeriodSeconds"],
+        "overhead": all["overhead"],
+        "resources": {"requests": requests(all)},
+        "initContainers": that_ask(all, "/initContainers"),
+        "containers": that_ask(all, "/containers"),
+        "ephemeralContainers": added,
+        "volumes": claims.chain(things).collect::<Vec<Value>>(),
+    })
+}
+
+/// Containers that ask for something.
+fn that_ask(spec: &Value, list: &str) -> Vec<Value> {
+    let all = items(spec, list).map(|one| (one, requests(one))).filter(|(_, requests)| !requests.is_empty());
+    all.map(|(one, requests)| json!({"restartPolicy": one["restartPolicy"], "resources": {"requests": requests}}))
+        .collect()
+}
+
+/// What a container, or a pod as a whole, asks for, as far as a node may have it.
+fn requests(of: &Value) -> Map<String, Value> {
+    let all = of["resources"]["requests"].as_object().into_iter().flatten();
+    let (others, known): (Vec<_>, Vec<_>) = all.partition(|(name, _)| name.contains('/'));
+    let asked = known.into_iter().take(MOST).chain(others.into_iter().take(MOST));
+    asked.map(|(name, amount)| (name.clone(), amount.clone())).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{
+        super::{
+            super::{HOST, member_pod::MemberPod},
+            in_use::MOUNTS,
+            step::COPY_OF,
+        },
+        *,
+    };
+
+    fn copy() -> Value {
+        let (long, many) = ("x".repeat(1 << 20), 0..10_000);
+        let env = json!([{"name": "A", "value": long}, {"name": "B", "valueFrom": {"secretKeyRef": {"name": "keys", "key": "k"}}}]);
+        let odd: Map<String, Value> =
+            many.clone().map(|number| (format!("example.com/{number}"), json!("1"))).collect();
+        let (mut requests, from) = (json!({"cpu": "1"}), json!([{"configMapRef": {"name": "settings"}}]));
+        requests.as_object_mut().unwrap().extend(odd);
+        let container = json!({"name": "c", "image": "i", "args": [long], "env": env, "envFrom": from, "resources": {"requests": requests}});
+        let sidecar =
+            json!({"name": "s", "restartPolicy": "Always", "resources": {"requests": {"cpu": "250m"}, "limits": {}}});
+        let labels: Map<String, Value> = many.map(|number| (format!("l{number}"), json!("1"))).collect();
+        let mut metadata = json!({"namespace": "shop", "name": "web", "uid": "c", "generation": 2, "labels": labels,
+            "annotations": {"long": long, COPY_OF: "u", MOUNTS: "{}"}});
+        metadata["labels"][MANAGED_BY] = json!(DRIVER);
+        metadata["labels"][HOST] = json!("h");
+        let volumes =
+            json!([{"name": "data", "persistentVolumeClaim": {"claimName": "leaf"}}, {"name": "tmp", "emptyDir": {}}]);
+        let spec = json!({"nodeName": "n", "initContainers": [sidecar, {"name": "first"}], "containers": [container],
+            "ephemeralContainers": [{"name": "debugger", "image": "d"}], "imagePullSecrets": [{"name": "pull"}],
+            "terminationGracePeriodSeconds": 5, "hostAliases": [{"ip": "10.0.0.1", "hostnames": [long]}], "volumes": volumes});
+        json!({"metadata": metadata, "spec": spec, "status": {"phase": "Running", "podIP": "10.0.0.1"}})
+    }
+
+    #[test]
+    fn of_a_copy_what_is_gone_by_is_kept_and_nothing_that_its_owner_writes_at_any_length() {
+        let (whole, mut kept) = (copy(), copy());
+        assert!(trim(&mut kept) && kept.to_string().len() < 6000, "{} bytes", kept.to_string().len());
+        let ours = json!({COPY_OF: "u", MOUNTS: "{}"});
+        assert_eq!((&kept["metadata"]["annotations"], &kept["status"]), (&ours, &whole["status"]));
+        assert_eq!(kept["metadata"]["labels"], json!({MANAGED_BY: DRIVER, HOST: "h"}));
+        let names = |pod: &Value| named(&pod["spec"]).into_keys().collect::<Vec<_>>();
+        assert_eq!(names(&kept), names(&whole));
+        assert_eq!(kept["spec"]["volumes"][0], json!({"persistentVolumeClaim": {"claimName": "leaf"}}));
+        assert_eq!(kept["spec"]["ephemeralContainers"], json!([{"name": "debugger"}]));
+        let cpu = |pod: &Value| MemberPod::of(pod).asked().find(|(name, _)| *name == "cpu").map(|(_, amount)| amount);
+        assert_eq!((cpu(&kept), cpu(&whole)), (Some(1250), Some(1250)));
+        for field in ["/metadata/uid", "/metadata/generation", "/spec/nodeName", "/spec/terminationGracePeriodSeconds"]
+        {
+            assert_eq!(kept.pointer(field), whole.pointer(field), "{field}");
+        }
+    }
+
+    #[test]
+    fn pod_of_a_stranger_is_left_as_it_is() {
+        let stranger =
+            json!({"metadata": {"name": "p", "labels": {"app": "web"}}, "spec": {"containers": [{"name": "c"}]}});
+        let mut kept = stranger.clone();
+        assert!(trim(&mut kept));
+        assert_eq!(kept, stranger);
+    }
+}

@@ -79,3 +79,22 @@ fn pod_that_this_host_deletes_is_not_said_to_be_ended_by_its_member() {
         assert!(!world.host.list("events").iter().any(|event| event["reason"] == "EndingInMember"));
     });
 }
+
+/// As on a machine of the member that is off, while others there are not.
+#[test]
+fn pod_that_this_host_deletes_says_once_that_its_copy_stays_longer_than_it_was_given_and_goes_with_it() {
+    story(1, async {
+        let world = with_pod().await;
+        let hold = |copy: &mut Value| copy["metadata"]["finalizers"] = json!(["example.com/stays"]);
+        world.member.change("pods", SHOP, "web", hold).unwrap();
+        world.host.delete("pods", SHOP, "web").unwrap();
+        let told = || world.host.list("events").iter().filter(|event| event["reason"] == "NotRemoved").count();
+        sleep(Duration::from_secs(50)).await;
+        assert_eq!(told(), 0, "it may take a minute longer");
+        until("an event says so", || told() == 1).await;
+        sleep(Duration::from_mins(10)).await;
+        assert!(told() == 1 && world.pod("web").is_some() && world.copy("web").is_some());
+        world.member.change("pods", SHOP, "web", |copy| copy["metadata"]["finalizers"] = json!([])).unwrap();
+        until("it is gone", || world.pod("web").is_none()).await;
+    });
+}

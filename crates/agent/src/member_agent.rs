@@ -16,7 +16,7 @@ use super::{
     member_pod::MemberPod,
     node::{self, MemberState, Nodes},
     object,
-    pod::{self, Allowances, Holds, Pods, RelayedEvents, Tellings, Turns, Uncompared, relay_events},
+    pod::{Allowances, Endings, Holds, Pods, RelayedEvents, Tellings, Turns, Uncompared, relay_events, trim_pod},
     view::{HostCache, KnownMembers, MemberCache},
 };
 use cluster::{Versions, newest, with_causes};
@@ -109,7 +109,7 @@ impl MemberAgent {
     ) -> String {
         let there = self.view.subscribe(&self.member);
         let everything = watcher::Config::default;
-        let turns = Turns::default();
+        let (turns, endings) = (Turns::default(), Endings::default());
         let pods = Pods {
             host: &self.host,
             view: &self.view,
@@ -125,11 +125,12 @@ impl MemberAgent {
             token_asks: &lasting.token_asks,
             short_lived: &lasting.short_lived,
             uncompared: &lasting.uncompared,
+            endings: &endings,
         };
         let work = async {
             tokio::join!(
                 keep(object::nodes(client), everything(), &there.nodes, node::trim, |_| {}),
-                keep(object::all_pods(client), everything(), &there.pods, pod::trim, |change| there.pod_changed(change)),
+                keep(object::all_pods(client), everything(), &there.pods, trim_pod, |change| there.pod_changed(change)),
                 self.tend(member, client, nodes, &there),
                 pods.run(),
                 relay_events(&pods, told),

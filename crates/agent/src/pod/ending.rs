@@ -1,21 +1,68 @@
 //! What is told of a pod whose copy somebody in the member has deleted, for as long as that is still there, as in a drain or on a
 //! machine that is off. What the copy says meanwhile is not told: a pod that is stopped may end with code 0, and the host would take its
 //! work for done.
+//!
+//! And of a pod that this host has deleted, whose copy does not end.
+
+use std::{
+    collections::HashMap,
+    sync::{Mutex, PoisonError},
+    time::Duration,
+};
 
 use serde_json::{Value, json};
+use tokio::time::Instant;
 
 use super::{
     super::{
         node::{now, patch_of},
-        object::{short, text},
+        object::{Place, is_leaving, short, text},
     },
-    COPIED, Next, Pods,
+    COPIED, MUCH_LATER, Next, Pods,
     rejection::PodRejection,
     status::{condition, with},
 };
 
 /// In bytes: of a time, as a member says it.
 const TIME: usize = 40;
+/// How much longer a copy may take to end than it was given.
+const LATE: Duration = Duration::from_mins(1);
+
+/// Copies that this host has deleted, by their UIDs, and since when they are seen to end: whose clock is right nobody knows.
+#[derive(Debug, Default)]
+pub(crate) struct Endings(Mutex<HashMap<Place, (String, Instant)>>);
+
+impl Endings {
+    /// How long a copy may still take.
+    fn left(&self, there: &Value) -> Duration {
+        let uid = text(there, "/metadata/uid");
+        let grace = there["metadata"]["deletionGracePeriodSeconds"].as_u64().unwrap_or_default();
+        let given = Duration::from_secs(u32::try_from(grace).unwrap_or(u32::MAX).into());
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let (of, since) = all.entry(Place::of(there)).or_insert_with(|| (uid.to_owned(), Instant::now()));
+        if *of != uid {
+            (*of, *since) = (uid.to_owned(), Instant::now());
+        }
+        (given + LATE).saturating_sub(since.elapsed())
+    }
+
+    pub(super) fn forget(&self, place: &Place) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(place);
+    }
+}
+
+/// Has a pod that this host has deleted say that its copy stays. Until then it is looked at again.
+pub(super) async fn wait(pods: &Pods<'_>, pod: &Value, there: &Value) -> Next {
+    if !is_leaving(pod) || !is_leaving(there) {
+        return Next::Settled;
+    }
+    let left = pods.endings.left(there);
+    if left.is_zero() {
+        pods.warn(pod, &PodRejection::not_ended(&pods.member.name)).await;
+        return Next::Settled;
+    }
+    Next::After(left.min(MUCH_LATER * 4))
+}
 
 /// `pod` and `there` were read just now: the watches may not have told yet that it is this host that ends it.
 pub(super) async fn tell(pods: &Pods<'_>, pod: &Value, there: &Value) -> kube::Result<Next> {

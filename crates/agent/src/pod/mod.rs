@@ -63,6 +63,7 @@ use cluster::{traces::TRACES, with_causes};
 use config_sync::Synced;
 use copy::{Made, copy};
 pub(super) use dropped::Uncompared;
+pub(super) use ending::Endings;
 pub(super) use events::relay as relay_events;
 pub(super) use hold::Holds;
 use host::{Host, events::News as HostEvent};
@@ -72,7 +73,7 @@ use status::Source;
 pub(super) use step::COPY_OF;
 use step::{PodStep, step};
 pub(super) use told::RelayedEvents;
-pub(super) use trim::trim;
+pub(super) use trim::trim as trim_pod;
 use work_queue::{Next, Tries, WorkQueue};
 
 /// Pods that are worked on at a time.
@@ -101,6 +102,7 @@ pub(super) struct Pods<'a> {
     pub(super) token_asks: &'a Allowances,
     pub(super) short_lived: &'a Allowances,
     pub(super) uncompared: &'a Uncompared,
+    pub(super) endings: &'a Endings,
 }
 
 impl Pods<'_> {
@@ -213,6 +215,7 @@ impl Pods<'_> {
         let (pod, there) = (self.view.pods.get(place), self.there.get(place));
         if pod.is_none() {
             self.uncompared.forget(place);
+            self.endings.forget(place);
         }
         let step = self.decide(pod.as_deref(), there.as_deref());
         let is_compared = there.is_none() || !pod.as_ref().is_some_and(|pod| self.uncompared.has(pod));
@@ -340,14 +343,15 @@ impl Pods<'_> {
     async fn tell(&self, pod: &Value, there: &Value) -> kube::Result<Next> {
         let networks = self.member.policy().borrow().pod_networks.clone();
         let who = Source { member: &self.member.name, networks: &networks };
-        let Some(change) = status::mirrored(pod, there, who, &now()) else { return Ok(Next::Settled) };
+        let ends = ending::wait(self, pod, there).await;
+        let Some(change) = status::mirrored(pod, there, who, &now()) else { return Ok(ends) };
         if let Some(wait) = self.tellings.hold_back(pod, &change) {
-            return Ok(Next::After(wait));
+            return Ok(Next::After(wait).sooner(ends));
         }
         if change["status"]["phase"] == "Failed" {
             short_lived::note_end(self, pod);
         }
-        self.write(pod, change).await
+        Ok(self.write(pod, change).await?.sooner(ends))
     }
 
     /// Says why a pod has no copy; it is looked at again when something of it changes.

@@ -40,6 +40,16 @@ impl PodRejection {
         Self::new("NotRemoved", format!("its copy in member {member} cannot be deleted, which is tried again: {why}"))
     }
 
+    /// The member has taken that, and nobody there has ended it.
+    pub(super) fn not_ended(member: &str) -> Self {
+        let message = format!(
+            "its copy in member {member} was deleted, and is there still, longer than it was given to end; this pod goes once it has gone. \
+             Where its machine is off for good, or somebody's finalizer keeps it there, the member's administrator deletes it there with --force, \
+             or takes that off"
+        );
+        Self::new("NotRemoved", message)
+    }
+
     /// A copy that is being ended has `what` this pod is to have.
     pub(super) fn of_former(reason: &'static str, former: &Place, member: &str, what: &str) -> Self {
         let message = format!(

@@ -5,10 +5,11 @@ use std::{
     time::Duration,
 };
 
+use serde_json::json;
 use simulate::faults::{Action, Asked, Verb};
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
-use super::{SHOP, World, condition, lock, standing, story, until, with_pod};
+use super::{NODE, SHOP, World, condition, lock, standing, story, until, with_pod};
 
 /// What is asked in vain, until that is over.
 struct Failing {
@@ -81,6 +82,29 @@ fn pod_that_its_member_does_not_take_in_time_says_so_and_others_run() {
         assert!(world.is_ready());
         lock(&failing).is_over = true;
         until("it runs", || world.phase("web") == "Running").await;
+    });
+}
+
+/// As where a webhook of that namespace takes long.
+#[test]
+fn pods_of_one_namespace_that_take_long_keep_no_other_one_waiting() {
+    story(1, async {
+        let world = standing(1).await;
+        let _slow =
+            fail(&world, Action::Delay(Duration::from_secs(3)), |asked| makes_pod(asked) && asked.namespace == "many");
+        world.host.create("namespaces", json!({"metadata": {"name": "many"}})).unwrap();
+        sleep(Duration::from_secs(1)).await;
+        for number in 0..150 {
+            let (metadata, container) =
+                (json!({"namespace": "many", "name": format!("p{number}")}), json!({"name": "c", "image": "i:1"}));
+            let spec = json!({"nodeName": NODE, "containers": [container], "automountServiceAccountToken": false});
+            world.host.create("pods", json!({"metadata": metadata, "spec": spec})).unwrap();
+        }
+        sleep(Duration::from_secs(1)).await;
+        let began = Instant::now();
+        world.run_pod("web", None);
+        until("it runs", || world.phase("web") == "Running").await;
+        assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
     });
 }
 

@@ -76,8 +76,8 @@ pub(super) use told::RelayedEvents;
 pub(super) use trim::trim as trim_pod;
 use work_queue::{Next, Tries, WorkQueue};
 
-/// Pods that are worked on at a time.
-const AT_ONCE: usize = 16;
+/// Pods that are worked on at a time, of which those of one namespace are half at most.
+const AT_ONCE: usize = 32;
 /// How soon what waits is looked at again; most of it is told of by a watch.
 const AGAIN: Duration = Duration::from_secs(1);
 const MUCH_LATER: Duration = Duration::from_secs(15);

@@ -1,13 +1,14 @@
-//! Which pods are to be looked at, and when. One look at a pod at a time: what is heard meanwhile makes another one.
+//! Which pods are to be looked at, and when. One look at a pod at a time: what is heard meanwhile makes another one. Of all looks under way
+//! those at one namespace's pods are no more than they leave to all others: whoever has very many pods that wait keeps nobody else's waiting.
 
 use std::{
-    collections::{BTreeSet, HashMap},
+    collections::{BTreeMap, BTreeSet, HashMap},
     time::Duration,
 };
 
 use tokio::time::Instant;
 
-use super::{super::object::Place, AGAIN, MUCH_LATER, PATIENCE};
+use super::{super::object::Place, AGAIN, AT_ONCE, MUCH_LATER, PATIENCE};
 
 /// When a pod is to be looked at again, if nothing is heard of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,7 +44,9 @@ impl Tries {
 
 #[derive(Debug, Default)]
 pub(super) struct WorkQueue {
-    due: BTreeSet<(Instant, Place)>,
+    /// By namespaces.
+    due: BTreeMap<String, BTreeSet<(Instant, Place)>>,
+    under_way: HashMap<String, usize>,
     entries: HashMap<Place, Entry>,
 }
 
@@ -66,34 +69,63 @@ impl WorkQueue {
             Some(entry) => {
                 let before = entry.due.replace(now);
                 if let Some(before) = before {
-                    self.due.remove(&(before, place.clone()));
+                    self.take_out(before, &place);
                 }
-                self.due.insert((now, place));
+                self.put(now, place);
             }
             None => {
                 self.entries.insert(place.clone(), Entry { due: Some(now), heard: false, tries: Tries::default() });
-                self.due.insert((now, place));
+                self.put(now, place);
             }
         }
     }
 
     /// One that is due, and how often it was looked at in vain.
     pub(super) fn take(&mut self, now: Instant) -> Option<(Place, Tries)> {
-        if self.due.first()?.0 > now {
-            return None;
-        }
-        let (_, place) = self.due.pop_first()?;
+        let (due, place) = self.first().filter(|(due, _)| *due <= now)?.clone();
+        self.take_out(due, &place);
+        *self.under_way.entry(place.namespace.clone()).or_default() += 1;
         let entry = self.entries.get_mut(&place)?;
         entry.due = None;
         Some((place, entry.tries))
     }
 
+    /// Of those that may be looked at.
     pub(super) fn due(&self) -> Option<Instant> {
-        self.due.first().map(|(due, _)| *due)
+        self.first().map(|(due, _)| *due)
+    }
+
+    fn first(&self) -> Option<&(Instant, Place)> {
+        let left = AT_ONCE.saturating_sub(self.under_way.values().sum());
+        let leaves_enough = |namespace: &str| self.under_way.get(namespace).copied().unwrap_or_default() < left;
+        let open = self.due.iter().filter(|(namespace, _)| leaves_enough(namespace));
+        open.filter_map(|(_, due)| due.first()).min()
+    }
+
+    fn put(&mut self, due: Instant, place: Place) {
+        self.due.entry(place.namespace.clone()).or_default().insert((due, place));
+    }
+
+    fn take_out(&mut self, due: Instant, place: &Place) {
+        if let Some(of_namespace) = self.due.get_mut(&place.namespace) {
+            of_namespace.remove(&(due, place.clone()));
+            if of_namespace.is_empty() {
+                self.due.remove(&place.namespace);
+            }
+        }
+    }
+
+    /// The look at it has ended.
+    fn ended(&mut self, place: &Place) {
+        let left = self.under_way.remove(&place.namespace).unwrap_or_default().saturating_sub(1);
+        if left > 0 {
+            self.under_way.insert(place.namespace.clone(), left);
+        }
     }
 
     /// Nothing is to be done until it is heard of.
     pub(super) fn settled(&mut self, place: &Place) {
+        self.ended(place);
         if self.entries.remove(place).is_some_and(|entry| entry.heard) {
             self.note(place.clone());
         }
@@ -112,12 +144,13 @@ impl WorkQueue {
     }
 
     fn later(&mut self, place: Place, pause: Duration, failures: u32) {
+        self.ended(&place);
         let Some(entry) = self.entries.get_mut(&place) else { return };
         let pause = if std::mem::take(&mut entry.heard) { Duration::ZERO } else { pause };
         let due = Instant::now() + pause;
         entry.tries = Tries { looks: entry.tries.looks.saturating_add(1), failures };
         entry.due = Some(due);
-        self.due.insert((due, place));
+        self.put(due, place);
     }
 }
 
@@ -167,6 +200,23 @@ mod tests {
         queue.again(place("a"), Duration::from_secs(5));
         queue.note(place("a"));
         assert_eq!(take(&mut queue).as_deref(), Some("a 2"));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn namespace_has_no_more_looks_under_way_than_it_leaves_to_all_others() {
+        let of = |namespace: &str, name: &str| Place { namespace: namespace.to_owned(), name: name.to_owned() };
+        let taken = |queue: &mut WorkQueue| queue.take(Instant::now()).map(|(place, _)| place);
+        let mut queue = WorkQueue::default();
+        (0..AT_ONCE).for_each(|number| queue.note(of("many", &number.to_string())));
+        let mut under_way: Vec<Place> = std::iter::from_fn(|| taken(&mut queue)).collect();
+        assert_eq!((under_way.len(), queue.due()), (AT_ONCE / 2, None));
+        queue.note(of("other", "a"));
+        assert_eq!((taken(&mut queue), taken(&mut queue)), (Some(of("other", "a")), None));
+        queue.settled(&of("other", "a"));
+        queue.again(under_way.pop().unwrap(), Duration::from_secs(5));
+        assert!(queue.due().is_some_and(|due| due <= Instant::now()));
+        assert_eq!(taken(&mut queue).map(|place| place.namespace).as_deref(), Some("many"));
+        assert_eq!((taken(&mut queue), queue.due()), (None, None));
     }
 
     #[tokio::test(start_paused = true)]

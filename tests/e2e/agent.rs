@@ -335,6 +335,29 @@ fn copy_that_somebody_deletes_in_the_member_fails_its_pod() {
     });
 }
 
+/// The API servers of both clusters put into selectors what these keys mean, and take no pod that says it twice.
+#[test]
+fn pod_that_is_kept_apart_from_others_by_the_keys_of_its_labels_runs_in_the_member() {
+    on_fleet("agent-label-keys", async |rig| {
+        let host = Place::new(rig.fleet.host(), "agent-label-keys").await?;
+        let agent = Agent::start(rig).await?;
+        let apart = json!({"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"app": "web"}},
+            "matchLabelKeys": ["pod-template-hash"]});
+        let mut spread = apart.clone();
+        (spread["maxSkew"], spread["whenUnsatisfiable"]) = (json!(1), json!("ScheduleAnyway"));
+        let mut web = pod("web", &[], "sleep 1000");
+        web["metadata"]["labels"] = json!({"app": "web", "pod-template-hash": "5d4f"});
+        web["spec"]["nodeName"] = json!(NODE);
+        web["spec"]["affinity"]["podAntiAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"] = json!([apart]);
+        web["spec"]["topologySpreadConstraints"] = json!([spread]);
+        host.pods().create(&PostParams::default(), &serde_json::from_value(web)?).await?;
+        phase(&host, "web", "Running").await?;
+        host.pods().delete("web", &DeleteParams::default()).await?;
+        gone(&host, "web").await?;
+        agent.end().await
+    });
+}
+
 /// It needs no controller for that, and can write on no controller's record.
 #[test]
 fn agent_records_by_itself_which_clusters_its_members_are() {

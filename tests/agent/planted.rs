@@ -11,9 +11,11 @@ use simulate::{
     faults::{Action, Verb},
     text,
 };
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
-use super::{NAMESPACE, NODE, SHOP, World, give_secrets, lock, run_with_secret, standing, story, until, with_pod};
+use super::{
+    NAMESPACE, NODE, SHOP, STEP, World, give_secrets, lock, run_with_secret, standing, story, until, with_pod,
+};
 
 const OTHER: &str = "kube-system";
 /// What marks of namespaces with Secrets begin with. One of an earlier version is called that.
@@ -300,6 +302,29 @@ fn member_whose_pods_take_too_much_room_runs_none_and_says_so() {
         assert!(is_in("ok"), "{}", lock(&world.metrics).text().unwrap());
         world.run_pod("web", None);
         until("pods are run there", || world.phase("web") == "Running").await;
+    });
+}
+
+/// They are as long as an API server tells any, as a tenant of the host may make his.
+#[test]
+fn member_whose_pods_are_too_long_for_one_answer_is_asked_for_fewer_at_a_time() {
+    story(1, async {
+        let world = World::new(1).await;
+        world.open_namespace(SHOP);
+        for number in 0..10 {
+            let annotations = json!({"a": "x".repeat(8 << 20)});
+            let metadata = json!({"namespace": SHOP, "name": format!("long-{number}"), "annotations": annotations});
+            let spec = json!({"containers": [{"name": "c", "image": "i:1"}]});
+            world.member.create("pods", json!({"metadata": metadata, "spec": spec})).unwrap();
+        }
+        world.start("first");
+        let begun = Instant::now();
+        while !world.is_ready() {
+            assert!(begun.elapsed() < Duration::from_mins(5), "its pods are not listed");
+            sleep(STEP).await;
+        }
+        world.run_pod("web", None);
+        until("it runs", || world.phase("web") == "Running").await;
     });
 }
 

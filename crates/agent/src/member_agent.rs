@@ -33,6 +33,26 @@ const TOO_MUCH: Duration = Duration::from_mins(1);
 const PROBE: Duration = Duration::from_secs(5);
 /// How long its lists may take before its virtual nodes are not ready because of that.
 const LISTED: Duration = Duration::from_mins(2);
+/// Pods that a member is asked for at a time, where that has not been too much; and at least: no more than an answer may have, however long
+/// somebody there, or a tenant of the host, has made them.
+const PAGE: u32 = 500;
+const SHORTEST_PAGE: u32 = 5;
+
+/// How a member's pods are listed, and whether they have been.
+struct Listing {
+    page: u32,
+    is_done: bool,
+}
+
+impl Listing {
+    /// Shorter from now on, where it came to no end because a page was more than a member may say at a time.
+    fn ended(&mut self, too_much: bool) {
+        if too_much && !self.is_done {
+            self.page = (self.page / 10).max(SHORTEST_PAGE);
+        }
+        self.is_done = false;
+    }
+}
 
 pub(super) struct MemberAgent {
     pub(super) host: Host,
@@ -68,13 +88,15 @@ impl MemberAgent {
     pub(super) async fn serve(&self, member: &Member) {
         let mut nodes = Nodes::new(self.host.clone(), Arc::clone(&self.view));
         let (mut told, lasting) = (RelayedEvents::default(), Lasting::new());
+        let mut listing = Listing { page: PAGE, is_done: false };
         loop {
             if let Ok(leaf) = member.leaf() {
                 let client = leaf.client.clone();
                 let too_much = tokio::select! {
-                    reason = self.work(member, &client, &mut nodes, &mut told, &lasting) => Some(reason),
+                    reason = self.work(member, &client, &mut nodes, &mut told, &lasting, &mut listing) => Some(reason),
                     () = closed(member, &client) => None,
                 };
+                listing.ended(member.has_said_too_much());
                 if let Some(reason) = too_much {
                     tracing::error!(member = self.member, reason, "no pods are run in the member");
                     let _overfull = member.overfull();
@@ -106,9 +128,10 @@ impl MemberAgent {
         nodes: &mut Nodes,
         told: &mut RelayedEvents,
         lasting: &Lasting,
+        listing: &mut Listing,
     ) -> String {
         let there = self.view.subscribe(&self.member);
-        let everything = watcher::Config::default;
+        let (all_nodes, all_pods) = (watcher::Config::default(), watcher::Config::default().page_size(listing.page));
         let (turns, endings) = (Turns::default(), Endings::default());
         let pods = Pods {
             host: &self.host,
@@ -129,9 +152,9 @@ impl MemberAgent {
         };
         let work = async {
             tokio::join!(
-                keep(object::nodes(client), everything(), &there.nodes, node::trim, |_| {}),
-                keep(object::all_pods(client), everything(), &there.pods, trim_pod, |change| there.pod_changed(change)),
-                self.tend(member, client, nodes, &there),
+                keep(object::nodes(client), all_nodes, &there.nodes, node::trim, |_| {}),
+                keep(object::all_pods(client), all_pods, &there.pods, trim_pod, |change| there.pod_changed(change)),
+                self.tend(member, client, nodes, &there, listing),
                 pods.run(),
                 relay_events(&pods, told),
             )
@@ -143,8 +166,16 @@ impl MemberAgent {
         }
     }
 
-    async fn tend(&self, member: &Member, client: &Client, nodes: &mut Nodes, there: &MemberCache) {
+    async fn tend(
+        &self,
+        member: &Member,
+        client: &Client,
+        nodes: &mut Nodes,
+        there: &MemberCache,
+        listing: &mut Listing,
+    ) {
         let version = self.listed(client, nodes, there).await;
+        listing.is_done = true;
         let kubelet_api = self.settings.kubelet_api.as_ref();
         // One that was told since: whose alias a member is, and whether clustertree is there, decides whether it has a node at all.
         let mut known_as = self.known_as.clone();

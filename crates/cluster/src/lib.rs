@@ -220,6 +220,11 @@ impl Breaker {
         self.open_until(reason, None);
     }
 
+    /// Whether that is why it is not asked now.
+    pub fn has_said_too_much(&self) -> bool {
+        self.lock().as_ref().is_some_and(Opened::holds)
+    }
+
     fn said_too_much(&self, reason: &str) {
         self.open_until(reason, Some(Instant::now() + AFTER_TOO_MUCH));
     }

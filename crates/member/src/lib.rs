@@ -173,6 +173,11 @@ impl Member {
         }
     }
 
+    /// Whether it is not asked now because it has said more than is read.
+    pub fn has_said_too_much(&self) -> bool {
+        self.link.as_ref().is_ok_and(|link| link.line.breaker.has_said_too_much())
+    }
+
     /// What was last known of its leaves, also while it cannot be asked.
     pub fn last_known(&self) -> Option<&MemberClient> {
         self.link.as_ref().ok().map(|link| &link.leaf)

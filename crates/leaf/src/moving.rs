@@ -11,8 +11,9 @@ mod write;
 
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim, Pod};
 use kube::{
-    Api, ResourceExt,
+    Api, Resource, ResourceExt,
     api::{ListParams, Patch, PatchParams},
+    core::Request,
 };
 use serde_json::{Value, json};
 
@@ -21,7 +22,11 @@ pub use self::{
     sight::{Leaving, Sight, look},
     write::{Moved, Written},
 };
-use super::{MemberClient, consumer::has_node, ownership::POLICY_BEFORE, row::Row, saved::policy_of, trimmed::Trimmed};
+use super::{
+    MemberClient, consumer::has_node, limits::overlong, ownership::POLICY_BEFORE, row::Row, saved::policy_of,
+    trimmed::Trimmed,
+};
+use cluster::{items::Items, read_list};
 use domain::{
     error::{Error, Result},
     volume::{HostId, LeafPlace, VolumeHash, moving::YARD},
@@ -47,10 +52,24 @@ pub fn row_in_yard(client: &MemberClient, hash: VolumeHash) -> Row {
 /// The member's pods that keep the claim, as people are told of them. One that has ended and had a node keeps it until it is deleted,
 /// as the member protects the claim for it; one without a node keeps it from being deleted, and not once it is.
 pub async fn pods_with(client: &MemberClient, place: &LeafPlace, is_leaving: bool) -> Result<Vec<String>> {
-    let pods = Api::<Trimmed<Pod>>::namespaced(client.client.clone(), &place.namespace);
-    let pods = pods.list(&ListParams::default()).await;
-    let pods = pods.map_err(|error| client.outcome(&format!("list pods in {}", place.namespace), &error))?;
-    let mut told: Vec<String> = pods.items.iter().filter_map(|pod| told_of(client, place, pod, is_leaving)).collect();
+    let unread = |error: kube::Error| client.outcome(&format!("list pods in {}", place.namespace), &error);
+    let request = Request::new(Pod::url_path(&(), Some(place.namespace.as_str()))).list(&ListParams::default());
+    let request = request.map_err(|error| unread(kube::Error::BuildRequest(error)))?;
+    let (mut told, mut count) = (Vec::new(), 0);
+    // One by one: whoever makes pods there decides how long they are, and a member that says too much at one time is asked for nothing.
+    let listed = read_list(&client.client, request, Items::of_list(), |items, piece| {
+        let mut take = |item: &[u8]| -> serde_json::Result<()> {
+            count += 1;
+            let pod: Trimmed<Pod> = serde_json::from_slice(item)?;
+            told.extend(told_of(client, place, &pod, is_leaving));
+            Ok(())
+        };
+        items.feed(piece, &mut take).map_err(kube::Error::SerdeError)?;
+        overlong(count, items.unfinished()).map_or(Ok(()), |reason| Err(kube::Error::Service(reason.into())))
+    });
+    if listed.await.map_err(unread)?.resource_version.is_empty() {
+        return Err(unread(kube::Error::Service("the answer is no list".into())));
+    }
     told.sort();
     Ok(told)
 }

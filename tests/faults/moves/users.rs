@@ -155,6 +155,24 @@ fn of_many_pods_that_have_the_volume_some_are_named_and_the_others_counted() {
     });
 }
 
+/// They are as long as an API server tells any, as a tenant of the host may make his.
+#[test]
+fn pods_that_are_longer_together_than_one_answer_may_be_close_their_member_to_nobody() {
+    virtual_time::run(1, async {
+        let story = Story::new(Script { places: vec![0], ..Script::new(CLAIM) }).await;
+        for number in 0..9 {
+            let mut long = stranger(&format!("long-{number}"));
+            long["metadata"]["annotations"] = json!({"a": "x".repeat(8 << 20)});
+            long["spec"]["volumes"] = json!([]);
+            story.bench.members[0].create("pods", long).unwrap();
+        }
+        story.bench.members[0].create("pods", stranger("theirs")).unwrap();
+        story.asks(1, &json!({}));
+        sleep(SEEN / 3).await;
+        assert_eq!(awaited(&story), "pods use the volume: pod shop/theirs of member m0");
+    });
+}
+
 #[test]
 fn node_of_the_host_that_has_the_volume_is_named_and_a_record_that_cannot_be_read_is_told() {
     let record = json!({"real/worker": {"access": "ReadWriteOnce"}}).to_string();

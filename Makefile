@@ -66,7 +66,7 @@ PLAYED = nice -n 5 env $(DRAWN) --workspace $(FAULTS) --no-fail-fast -- $(AS_DRA
 # $(1) is played beside what follows, until `beside_ends`; what it says is kept and shown then. A process of the
 # shell's own group would not hear of Ctrl-C.
 beside = rm -f $(TARGET)/beside.log; set -m; $(1) > $(TARGET)/beside.log 2>&1 & beside=$$!; set +m; trap 'kill -- -$$beside 2>/dev/null || true' EXIT
-# It runs, and needs no program any more that another build makes anew.
+# It runs, and needs no program any more that another build rebuilds.
 begun = while kill -0 $$beside 2>/dev/null && ! grep -qs Running $(TARGET)/beside.log; do sleep 0.2; done
 beside_ends = wait $$beside || code=1; trap - EXIT; cat $(TARGET)/beside.log
 
@@ -254,7 +254,7 @@ lint-code:
 	@$(call say,formatting and lints)
 	@$(CARGO) fmt --all --check
 	@for patch in tests/faults/planted/*.patch; do git apply --check "$$patch" || { \
-		echo "$$patch plants a bug, and no longer fits the code: write it anew"; exit 1; }; done
+		echo "$$patch plants a bug, and no longer fits the code: write it again"; exit 1; }; done
 	@time $(CARGO) clippy --workspace --all-targets --features otlp -- -D warnings
 
 .PHONY: build

@@ -481,7 +481,7 @@ fn copy_that_somebody_deletes_fails_its_pod() {
         assert_eq!(world.pod("web").unwrap()["status"]["reason"], "DeletedInMember");
         assert_eq!(condition(&world.pod("web").unwrap(), "DisruptionTarget"), "True");
         sleep(Duration::from_mins(5)).await;
-        assert!(world.copy("web").is_none(), "it is not made anew");
+        assert!(world.copy("web").is_none(), "it is not recreated");
         world.host.delete("pods", SHOP, "web").unwrap();
         until("the pod is gone", || world.pod("web").is_none()).await;
     });

@@ -122,7 +122,7 @@ fn of_a_pod_that_is_well_the_member_is_asked_nothing() {
 }
 
 #[test]
-fn agent_that_begins_anew_tells_nothing_twice_and_counts_on() {
+fn agent_that_begins_again_tells_nothing_twice_and_counts_on() {
     story(1, async {
         let (world, copy) = with_copy().await;
         is_not_ready(&world, "web");

@@ -376,7 +376,7 @@ fn secrets_in_a_namespace_to_which_there_is_no_right_just_now_are_found_once_it_
     }
 }
 
-/// As a user makes one anew for pulling images, which was of another type. Neither that nor what is immutable can be changed.
+/// As a user recreates one for pulling images, which was of another type. Neither that nor what is immutable can be changed.
 #[test]
 fn secret_that_has_another_type_now_or_was_made_immutable_in_the_member_is_given_as_it_is_in_the_host() {
     story(1, async {

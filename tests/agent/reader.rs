@@ -380,7 +380,7 @@ fn kubelet_that_cannot_be_read_is_named_with_the_reason() {
 }
 
 #[test]
-fn figures_are_read_anew_only_after_some_seconds_and_only_for_who_asks() {
+fn figures_are_read_again_only_after_some_seconds_and_only_for_who_asks() {
     story(1, async {
         let member = Member::new();
         let ours = member.pod("db", "n1", Some("h"), Some("leaf"));

@@ -16,7 +16,7 @@ const PAGE: Duration = Duration::from_millis(3500);
 /// After which Kubernetes takes a node for dead.
 const GRACE: Duration = Duration::from_secs(40);
 
-/// A node that is ready in a member that takes so many pages to tell what it has, and an agent that begins anew.
+/// A node that is ready in a member that takes so many pages to tell what it has, and an agent that begins again.
 async fn taken_over(pages: usize) -> World {
     let world = standing(1).await;
     for number in 0..pages * 500 {

@@ -251,7 +251,7 @@ fn pod_waits_until_the_copy_of_a_pod_that_the_host_has_no_more_has_ended_unless_
     }
 }
 
-/// As the pods of a StatefulSet whose host was made anew, or that were deleted by force.
+/// As the pods of a StatefulSet whose host was recreated, or that were deleted by force.
 #[test]
 fn pod_whose_former_one_of_the_same_name_is_still_there_says_so_once_and_runs_when_that_has_ended() {
     story(1, async {
@@ -307,7 +307,7 @@ fn copy_that_runs_on_although_its_pod_has_ended_is_ended_before_its_volume_is_gi
         })
         .await;
         until("the other runs", || world.phase("web") == "Running").await;
-        assert_eq!(world.phase("old"), "Failed", "it began anew");
+        assert_eq!(world.phase("old"), "Failed", "it began again");
     });
 }
 

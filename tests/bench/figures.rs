@@ -110,7 +110,7 @@ fn shares_of_one_commit_come_together_and_those_of_another_stay_apart() {
 }
 
 #[test]
-fn a_run_that_is_no_share_begins_anew_and_takes_nothing_away() {
+fn a_run_that_is_no_share_begins_again_and_takes_nothing_away() {
     let (_folder, file) = results();
     for at in ["1", "2", "3"] {
         let mut run = begun(&file, false, "a", at);

@@ -39,7 +39,7 @@ impl Sheet {
     }
 
     /// What a run adds to. A share goes on with what earlier ones have put into the file, as long as that was seen of the same commit on such
-    /// a machine; all else begins anew, and what the file had stays beside it.
+    /// a machine; all else begins again, and what the file had stays beside it.
     pub fn begin(file: &Path, is_share: bool, head: Value, run: String) -> Result<Self> {
         if is_share && file.exists() {
             let mut sheet = Self::read(file)?;

@@ -232,7 +232,7 @@ async fn silent_watch_hears_nothing_and_ends_with_its_rule() {
     let mut before = pin!(maps.watch(&WatchParams::default(), &version).await.unwrap());
     let played = world.play(&[], Action::Events(Watched::Silent));
     assert!(timeout(PATIENCE, before.next()).await.unwrap().is_none(), "it is cut as the rule begins");
-    let begun = wait_for("a watch begins anew", PATIENCE, || async {
+    let begun = wait_for("a watch begins again", PATIENCE, || async {
         Ok(Some(maps.watch(&WatchParams::default(), &version).await?))
     });
     let mut silent = pin!(begun.await.unwrap());

@@ -131,7 +131,7 @@ impl Cluster {
         control_plane::ready(self).await
     }
 
-    /// All that is in it is lost, and it begins anew as another cluster.
+    /// All that is in it is lost, and it begins again as another cluster.
     pub async fn lose(&self) -> Result<()> {
         control_plane::start_empty(self).await
     }
@@ -159,7 +159,7 @@ impl Cluster {
         control_plane::back_up(self).await
     }
 
-    /// It knows what it knew when that was kept, and all of it but its node is begun anew.
+    /// It knows what it knew when that was kept, and all of it but its node is begun again.
     pub async fn restore(&self) -> Result<()> {
         control_plane::restore(self).await?;
         self.resume().await
@@ -191,7 +191,7 @@ impl Cluster {
         self.revive()?;
         control_plane::ready(self).await?;
         if self.was_away.load(Ordering::Relaxed) {
-            control_plane::begin_controllers_anew(self).await?;
+            control_plane::begin_controllers_again(self).await?;
             self.was_away.store(false, Ordering::Relaxed);
         }
         Ok(())

@@ -161,7 +161,7 @@ pub async fn back_up(cluster: &Cluster) -> Result<()> {
     ready(cluster).await
 }
 
-/// The copy in place of what etcd has now. Whoever goes by what came since is to be begun anew.
+/// The copy in place of what etcd has now. Whoever goes by what came since is to be begun again.
 pub async fn restore(cluster: &Cluster) -> Result<()> {
     for process in [CONTROLLERS, SCHEDULER, API_SERVER, ETCD] {
         cluster.stop(process).await?;
@@ -184,8 +184,8 @@ pub async fn ready(cluster: &Cluster) -> Result<()> {
 }
 
 /// Who watches an API server that was away looks for it again after up to a minute, each watch for itself, and once more where it had
-/// just been started. Begun anew they look at once, and a scheduler gives no pod a node before it has all that it watches.
-pub async fn begin_controllers_anew(cluster: &Cluster) -> Result<()> {
+/// just been started. Begun again they look at once, and a scheduler gives no pod a node before it has all that it watches.
+pub async fn begin_controllers_again(cluster: &Cluster) -> Result<()> {
     for process in [CONTROLLERS, SCHEDULER] {
         cluster.stop(process).await?;
         cluster.start_again(process)?;

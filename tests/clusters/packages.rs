@@ -75,7 +75,7 @@ pub fn list(lacking: &[Lacking]) -> String {
 /// Each kubelet, containerd and API server watches files: several fleets need more than the kernel's default of 128.
 const INOTIFY: (&str, u32) = ("/proc/sys/fs/inotify/max_user_instances", 1024);
 
-/// Lets this machine have several fleets, until it starts anew.
+/// Lets this machine have several fleets, until it restarts.
 pub fn raise_limits() -> Result<()> {
     let (limit, enough) = INOTIFY;
     let now: u32 = fs::read_to_string(limit).context("read the limit of inotify")?.trim().parse()?;

@@ -79,8 +79,8 @@ async fn demo_runs_from_the_first_claim_to_nothing_being_left() {
 
     host.delete(&format!("{PODS}/{}", text(pod, "/metadata/name"))).await;
     let uid = text(pod, "/metadata/uid");
-    let anew = |pods: &Value| running(pods).is_some_and(|pod| pod["metadata"]["uid"] != *uid);
-    host.until(PODS, "made anew", anew).await;
+    let recreated = |pods: &Value| running(pods).is_some_and(|pod| pod["metadata"]["uid"] != *uid);
+    host.until(PODS, "recreated", recreated).await;
     host.delete(DEPLOYMENT).await;
     for cluster in [&host, &member] {
         cluster.until(PODS, "empty", |pods| items(pods).is_empty()).await;

@@ -99,7 +99,7 @@ impl<'a> Agent<'a> {
     }
 
     /// SIGKILL, and another one.
-    pub async fn begin_anew(&mut self, launch: &Launch) -> Result<()> {
+    pub async fn replace(&mut self, launch: &Launch) -> Result<()> {
         self.process.kill()?;
         self.process.wait(Duration::from_secs(10)).await?;
         self.process = launched(&self.rig.fleet, self.rig.fleet.host(), "virtual-node", launch).await?;

@@ -194,7 +194,7 @@ impl Driver {
         Ok(answer)
     }
 
-    /// SIGKILL; all begin anew with `ensure`.
+    /// SIGKILL; all begin again with `ensure`.
     pub async fn kill(&self) -> Result<()> {
         match self.running.lock().await.take() {
             Some(running) => running.end().await,

@@ -81,7 +81,7 @@ fn copy_of_a_leaf_claim_with_its_labels_is_never_deleted_for_it() {
         (copy.metadata.creation_timestamp, copy.metadata.managed_fields, copy.metadata.finalizers) = (None, None, None);
         copy.spec.as_mut().unwrap().volume_name = None;
         let copy = member.claims().create(&PostParams::default(), &copy).await?;
-        // Listed anew, the copy comes first by name.
+        // Listed again, the copy comes first by name.
         rig.driver.kill().await?;
         rig.driver.ensure(&rig.fleet).await?;
         host.delete_claim("data").await?;

@@ -93,7 +93,7 @@ async fn call_off(host: &Place<'_>, member: &Place<'_>, class: &str, how: Called
     host.volume_is_gone(&volume).await
 }
 
-/// The leaf volume of a leaf claim that is made anew.
+/// The leaf volume of a leaf claim that is recreated.
 async fn member_bound(member: &Place<'_>, claim: &str) -> Result<String> {
     wait_for(&format!("leaf claim {claim} is there again"), PATIENCE, || async {
         let leaf = member.claims().get_opt(claim).await?;

@@ -78,7 +78,7 @@ impl Rig {
         drop(logs);
         let (storage, nodes, disorder) = (Mutex::new(storage), Mutex::new(nodes), Mutex::new(false));
         let rig = Self { fleet, driver, storage, nodes, disorder };
-        rig.begin_anew().await?;
+        rig.begin_again().await?;
         Ok(rig)
     }
 
@@ -96,7 +96,7 @@ impl Rig {
     pub async fn prepare_for(&self, need: Need) -> Result<()> {
         let mut disorder = self.disorder.lock().await;
         if *disorder {
-            self.begin_anew().await?;
+            self.begin_again().await?;
         }
         *disorder = !matches!(need, Need::Shared | Need::Node);
         Ok(())
@@ -104,7 +104,7 @@ impl Rig {
 
     /// A driver that remembers nothing and knows the two members as they were, no node but theirs, and clusters of which all is at
     /// work.
-    async fn begin_anew(&self) -> Result<()> {
+    async fn begin_again(&self) -> Result<()> {
         self.driver.kill().await?;
         self.driver.reach_host_by(None).await?;
         self.driver.launch_with(Launch::default()).await;

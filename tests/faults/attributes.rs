@@ -1,4 +1,4 @@
-//! VolumeAttributesClasses that go, or are made anew under their names with other parameters, in the host and in a member: who still
+//! VolumeAttributesClasses that go, or are recreated under their names with other parameters, in the host and in a member: who still
 //! waits gets what is said now, and nobody is told of what he has not.
 
 use std::{sync::Arc, time::Duration};
@@ -110,7 +110,7 @@ async fn waiting() -> (Arc<Bench>, Caller) {
 }
 
 #[test]
-fn claim_whose_class_is_made_anew_while_it_waits_for_its_volume_gets_what_that_says_now() {
+fn claim_whose_class_is_recreated_while_it_waits_for_its_volume_gets_what_that_says_now() {
     virtual_time::run(1, async {
         let (bench, mut caller) = waiting().await;
         insists("", async || create(&bench, &caller, SILVER).await).await.unwrap();
@@ -122,7 +122,7 @@ fn claim_whose_class_is_made_anew_while_it_waits_for_its_volume_gets_what_that_s
 }
 
 #[test]
-fn claim_whose_class_is_made_anew_as_one_that_cannot_be_had_says_so_and_has_a_way_out() {
+fn claim_whose_class_is_recreated_as_one_that_cannot_be_had_says_so_and_has_a_way_out() {
     virtual_time::run(1, async {
         let (bench, mut caller) = waiting().await;
         make_class(&bench, LEAD, "storage.simulated", "infeasible");
@@ -151,7 +151,7 @@ fn provisioner_that_asks_again_does_not_bring_a_former_class_back() {
 }
 
 #[test]
-fn volume_whose_class_is_made_anew_while_it_waits_for_that_gets_what_it_says_now() {
+fn volume_whose_class_is_recreated_while_it_waits_for_that_gets_what_it_says_now() {
     virtual_time::run(1, async {
         let bench = Bench::serving(1, &fixture::steady(SLOW)).await;
         has_silver(&bench);

@@ -128,8 +128,8 @@ impl Caller {
         self.attached
     }
 
-    /// Its sidecars begin anew, and know of its volume what the host says.
-    pub fn learn_anew(&mut self) {
+    /// Its sidecars begin again, and know of its volume what the host says.
+    pub fn learn_again(&mut self) {
         let volume = self.bench.host.get("persistentvolumes", "", &self.volume);
         let attributes = volume.as_ref().and_then(|volume| volume["spec"]["csi"]["volumeAttributes"].as_object());
         let told = attributes.into_iter().flatten();
@@ -155,7 +155,7 @@ impl Caller {
         self.handle = Some(handle.to_owned());
     }
 
-    /// Somebody makes the class anew.
+    /// Somebody recreates the class.
     pub fn class_becomes(&mut self, parameters: &'static [(&'static str, &'static str)]) {
         self.script.parameters = parameters;
     }

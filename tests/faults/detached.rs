@@ -93,11 +93,11 @@ fn node_that_leaves_while_the_leaf_is_being_made_is_forgotten() {
 }
 
 #[test]
-fn nothing_is_published_of_a_leaf_that_is_being_made_anew() {
+fn nothing_is_published_of_a_leaf_that_is_being_recreated() {
     virtual_time::run(1, async {
         let (bench, mut caller) = deleted_in_use().await;
         caller.unpublish().await.unwrap();
-        // Made anew, it waits for its volume.
+        // Recreated, it waits for its volume.
         bench.guard.set_fate(
             |_, at, asked| {
                 if at > 0 && gives_the_volume(asked) { Action::Refuse } else { Action::Pass }
@@ -119,7 +119,7 @@ fn gives_the_volume(asked: &Asked) -> bool {
     asked.verb == Verb::Patch && changes.any(|change| text(change, "/path") == "/spec/claimRef")
 }
 
-/// What was decided on the leaf of before is looked at anew, and finds one that is on its way out.
+/// What was decided on the leaf of before is looked at again, and finds one that is on its way out.
 #[test]
 fn nothing_is_published_of_a_leaf_that_is_let_go_meanwhile() {
     let changes = |asked: &Asked, of: &str| {
@@ -151,13 +151,13 @@ fn nothing_is_published_of_a_leaf_that_is_let_go_meanwhile() {
     });
 }
 
-/// Somebody deletes the leaf claim, and nobody can make it anew until that is healed.
+/// Somebody deletes the leaf claim, and nobody can recreate it until that is healed.
 async fn has_gone(bench: &Bench) {
     bench.guard.set_fate(|_, at, asked| {
         if at > 0 && creates(asked, "persistentvolumeclaims") { Action::Refuse } else { Action::Pass }
     });
     delete_leaf_claim(bench, CLAIM);
-    until(bench, SETTLED, "it has gone, and is not made anew", || leaf(bench, CLAIM).is_none()).await;
+    until(bench, SETTLED, "it has gone, and is not recreated", || leaf(bench, CLAIM).is_none()).await;
 }
 
 /// Nobody unpublishes it: the host's attachment was removed by force. The claim is not there to say on which node it is.

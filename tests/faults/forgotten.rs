@@ -1,4 +1,4 @@
-//! Provisioners that forget what they were at: they are started anew, or the class is gone, and nobody calls again.
+//! Provisioners that forget what they were at: they are restarted, or the class is gone, and nobody calls again.
 
 use std::{sync::Arc, time::Duration};
 
@@ -194,7 +194,7 @@ fn leaf_that_people_bound_to_a_volume_of_their_own_leaves_that_as_it_was() {
 const SLIP: &[(&str, &str)] = &[("leafBindng", "deferred")];
 
 #[test]
-fn class_that_is_made_anew_with_a_slip_makes_nobody_forget_a_leaf() {
+fn class_that_is_recreated_with_a_slip_makes_nobody_forget_a_leaf() {
     virtual_time::run(1, async {
         let bench = Bench::serving(1, &fixture::steady(NEVER)).await;
         let mut caller = Caller::new(&bench, Script::new("data"));
@@ -221,7 +221,7 @@ fn class_that_is_made_anew_with_a_slip_makes_nobody_forget_a_leaf() {
 }
 
 #[test]
-fn what_to_do_about_a_class_that_was_made_anew_is_told_however_long_its_parameters_are() {
+fn what_to_do_about_a_class_that_was_recreated_is_told_however_long_its_parameters_are() {
     virtual_time::run(1, async {
         let bench = Bench::serving(1, &fixture::steady(NEVER)).await;
         let mut caller = Caller::new(&bench, Script::new("data"));

@@ -61,7 +61,7 @@ fn deletion_is_finished_when_its_caller_calls_again() {
     });
 }
 
-/// A leaf that somebody removes meanwhile is not made anew for nobody.
+/// A leaf that somebody removes meanwhile is not recreated for nobody.
 #[test]
 fn nothing_is_made_for_a_caller_who_has_gone() {
     virtual_time::run(1, async {
@@ -122,7 +122,7 @@ fn consumer_pod_goes_also_where_its_making_was_answered_with_an_error() {
 
 /// It has a node then, and a pod that has one is nobody's first consumer.
 #[test]
-fn consumer_pod_that_got_a_node_for_a_former_claim_is_made_anew() {
+fn consumer_pod_that_got_a_node_for_a_former_claim_is_recreated() {
     virtual_time::run(1, async {
         let mut settings = fixture::steady(Duration::from_millis(100));
         settings.pods.goes_by_former_claims = SLOW;

@@ -125,7 +125,7 @@ fn deleted_leaf_comes_back_with_its_data_and_is_removed_like_any_other() {
                 text(&volume, "/spec/persistentVolumeReclaimPolicy").to_owned()
             };
             let before = policy(&bench);
-            // Twice: what was made anew is as good as what was made first.
+            // Twice: what was recreated is as good as what was made first.
             for _ in 0..2 {
                 let was = delete_leaf_claim(&bench, CLAIM);
                 let wrong = healed(&bench, &caller).await;

@@ -191,7 +191,7 @@ impl History {
     }
 
     /// Something is on its way to a member, for a moment or for longer than its sender waits for it. Whoever has a leaf claim deleted
-    /// that was let go cannot keep it when another claim takes the volume meanwhile: it is made anew with its data.
+    /// that was let go cannot keep it when another claim takes the volume meanwhile: it is recreated with its data.
     pub fn is_on_its_way(&mut self, member: usize, asked: &Asked, action: &Action) {
         let cluster = self.members[member].clone();
         let made = self.made(member, asked);

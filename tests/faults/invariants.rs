@@ -118,7 +118,7 @@ fn leaf(bench: &Bench, caller: &Caller) -> Result<(), String> {
         return Err(format!("I1: its data is in {:?}, and its leaf volume is {name}", caller.leaf_volume()));
     }
     if volume.pointer("/metadata/annotations/kosmos.csi.io~1healing").is_some() {
-        return Err("I10: its leaf is still being made anew".to_owned());
+        return Err("I10: its leaf is still being recreated".to_owned());
     }
     let marked = lock(&bench.guard.history).volume_of(&volume).is_some();
     if marked || caller.is_deferred() {

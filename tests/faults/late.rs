@@ -141,7 +141,7 @@ fn policy_put_back_after_healing_that_arrives_late_does_not_undo_a_later_retain(
     });
 }
 
-/// Somebody deletes the claim that was made anew as well, and the volume is given to it when the third one is there.
+/// Somebody deletes the claim that was recreated as well, and the volume is given to it when the third one is there.
 #[test]
 fn volume_that_was_given_late_to_a_claim_that_is_gone_is_given_to_the_next_one() {
     virtual_time::run(1, async {
@@ -153,7 +153,7 @@ fn volume_that_was_given_late_to_a_claim_that_is_gone_is_given_to_the_next_one()
             if gives { Action::Late(LATE) } else { Action::Pass }
         });
         let first = delete_leaf_claim(&bench, CLAIM);
-        until(&bench, LATE, "it is made anew", || uid(&bench).is_some_and(|uid| uid != first)).await;
+        until(&bench, LATE, "it is recreated", || uid(&bench).is_some_and(|uid| uid != first)).await;
         let second = delete_leaf_claim(&bench, CLAIM);
         until(&bench, LATE, "and again", || uid(&bench).is_some_and(|uid| uid != second)).await;
         sleep(LATE).await;
@@ -168,14 +168,14 @@ fn volume_that_was_given_late_to_a_claim_that_is_gone_is_given_to_the_next_one()
 
 /// It was sent for the claim before the last one, and the volume can never be its own.
 #[test]
-fn leaf_that_is_made_anew_late_goes_where_its_volume_was_another_ones_since() {
+fn leaf_that_is_recreated_late_goes_where_its_volume_was_another_ones_since() {
     virtual_time::run(1, async {
         let bench = bench().await;
         let mut caller = provisioned(&bench, Script::new(CLAIM)).await;
         let sent = delay_next(&bench, makes_the_claim);
         let first = delete_leaf_claim(&bench, CLAIM);
         was_sent(&bench, &sent).await;
-        until(&bench, LATE, "it is made anew", || uid(&bench).is_some_and(|uid| uid != first)).await;
+        until(&bench, LATE, "it is recreated", || uid(&bench).is_some_and(|uid| uid != first)).await;
         until(&bench, SETTLED, "and all is as before", || policy(&bench, &caller) == "Delete").await;
         caller.set_policy("Retain");
         caller.delete_claim();
@@ -184,7 +184,7 @@ fn leaf_that_is_made_anew_late_goes_where_its_volume_was_another_ones_since() {
         until(&bench, LATE, "the late one arrives", || leaf(&bench, CLAIM).is_some()).await;
         until(&bench, SETTLED, "and goes", || leaf(&bench, CLAIM).is_none()).await;
         caller.claim_again(CLAIM);
-        until(&bench, SETTLED, "it is made anew for the next claim", || leaf(&bench, CLAIM).is_some()).await;
+        until(&bench, SETTLED, "it is recreated for the next claim", || leaf(&bench, CLAIM).is_some()).await;
         sleep(SETTLED).await;
         let bad = wrong(&bench, &caller, true);
         assert!(bad.is_empty(), "{}\n{bad:#?}", bench.guard.trace().join("\n"));
@@ -194,7 +194,7 @@ fn leaf_that_is_made_anew_late_goes_where_its_volume_was_another_ones_since() {
 
 /// It says on which node the volume was when it was sent.
 #[test]
-fn leaf_that_is_made_anew_late_while_its_volume_is_removed_does_not_hold_that_by_its_record() {
+fn leaf_that_is_recreated_late_while_its_volume_is_removed_does_not_hold_that_by_its_record() {
     virtual_time::run(1, async {
         let bench = Bench::serving(1, &fixture::steady(SOON * 2)).await;
         let mut caller = provisioned(&bench, Script::new(CLAIM)).await;
@@ -203,7 +203,7 @@ fn leaf_that_is_made_anew_late_while_its_volume_is_removed_does_not_hold_that_by
         let first = delete_leaf_claim(&bench, CLAIM);
         was_sent(&bench, &sent).await;
         let began = tokio::time::Instant::now();
-        until(&bench, LATE, "it is made anew", || uid(&bench).is_some_and(|uid| uid != first)).await;
+        until(&bench, LATE, "it is recreated", || uid(&bench).is_some_and(|uid| uid != first)).await;
         until(&bench, SETTLED, "and all is as before", || policy(&bench, &caller) == "Delete").await;
         caller.unpublish().await.unwrap();
         tokio::time::sleep_until(began + LATE - SOON).await;
@@ -219,7 +219,7 @@ fn leaf_that_is_made_anew_late_while_its_volume_is_removed_does_not_hold_that_by
     });
 }
 
-/// A finalizer of somebody's holds the claim until the node has left it, and then nobody can make it anew for a while.
+/// A finalizer of somebody's holds the claim until the node has left it, and then nobody can recreate it for a while.
 #[test]
 fn node_that_comes_late_into_what_is_kept_of_a_claim_is_not_recorded_again() {
     const HOLD: &str = "example.com/hold";
@@ -246,7 +246,7 @@ fn node_that_comes_late_into_what_is_kept_of_a_claim_is_not_recorded_again() {
         until(&bench, LATE / 2, "the claim goes", || leaf(&bench, CLAIM).is_none()).await;
         sleep(LATE).await;
         bench.guard.heal();
-        until(&bench, LATE, "it is made anew", || uid(&bench).is_some_and(|uid| uid != first)).await;
+        until(&bench, LATE, "it is recreated", || uid(&bench).is_some_and(|uid| uid != first)).await;
         sleep(SOON).await;
         released(&bench, &mut caller).await;
         let bad = wrong(&bench, &caller, true);
@@ -339,7 +339,7 @@ fn leaf_that_comes_late_in_the_place_of_one_that_was_let_go_makes_way() {
         caller.claim_again(CLAIM);
         let has_its_data =
             || leaf(&bench, CLAIM).is_some_and(|leaf| text(&leaf, "/spec/volumeName") == caller.leaf_volume().unwrap());
-        until(&bench, SETTLED, "it is made anew with its data", has_its_data).await;
+        until(&bench, SETTLED, "it is recreated with its data", has_its_data).await;
         sleep(SETTLED).await;
         ends_well(&bench, caller).await;
     });
@@ -347,7 +347,7 @@ fn leaf_that_comes_late_in_the_place_of_one_that_was_let_go_makes_way() {
 
 /// Its volume was made by hand and handed back: the claim waits for it for ever.
 #[test]
-fn leaf_that_is_made_anew_when_its_volume_is_gone_is_counted_until_a_person_removes_it() {
+fn leaf_that_is_recreated_when_its_volume_is_gone_is_counted_until_a_person_removes_it() {
     virtual_time::run(1, async {
         let bench = bench().await;
         fixture::Planted::default().volume_by_hand(&bench, 0, CLAIM);

@@ -188,7 +188,7 @@ fn what_is_wrong_in_a_class_is_told_where_nothing_is_made_yet() {
 
 /// The driver that sent it knew of a snapshot. The next one has never seen any, and nobody asks it for one.
 #[test]
-fn snapshot_that_comes_late_to_a_driver_that_was_started_anew_is_taken_back() {
+fn snapshot_that_comes_late_to_a_driver_that_was_restarted_is_taken_back() {
     virtual_time::run(1, async {
         let (bench, caller) = volume().await;
         was_asked_for(&bench, &caller, Kind::Snapshot, |asked| creates(asked, SNAPSHOTS)).await;

@@ -216,7 +216,7 @@ fn replica_that_takes_over_learns_what_its_watch_has_not_told() {
 
 /// Its watches lie in the future of the host of now, and hear nothing.
 #[test]
-fn leader_whose_host_was_restored_from_a_backup_reads_all_anew() {
+fn leader_whose_host_was_restored_from_a_backup_reads_all_again() {
     virtual_time::run(1, async {
         let bench = bench().await;
         let backup = bench.host.backup();
@@ -321,7 +321,7 @@ fn two_leaders_at_once_do_no_harm() {
 
 /// The one that serves never leads, and its watch of the leaf volumes says nothing.
 #[test]
-fn claim_that_another_replica_makes_anew_is_on_no_node_that_was_unpublished_meanwhile() {
+fn claim_that_another_replica_recreates_is_on_no_node_that_was_unpublished_meanwhile() {
     virtual_time::run(1, async {
         let bench = Bench::new(1, 1, &fixture::steady(STEP)).await;
         bench.guard.set_fate(|_, at, asked| match (asked.verb, asked.resource.as_str()) {

@@ -64,7 +64,7 @@ impl Bench {
         })
     }
 
-    /// The leaf claim that a handle leads to. One that was made anew elsewhere says which handle is its own; of one whose handle names
+    /// The leaf claim that a handle leads to. One that was recreated elsewhere says which handle is its own; of one whose handle names
     /// no place, its labels tell. Of several that could be meant, the one counts to which the volume that they name is bound: others came
     /// late.
     pub fn leaf_behind(&self, handle: &str) -> Result<Arc<Value>, String> {

@@ -200,7 +200,7 @@ fn notes(bench: &Bench, caller: &Caller) -> Value {
     leaf_volume(bench, caller).unwrap()["metadata"]["annotations"].clone()
 }
 
-/// As an earlier version left a leaf that it made anew at another place.
+/// As an earlier version left a leaf that it recreated at another place.
 fn forget_handle(bench: &Bench, caller: &Caller) {
     let forget = |object: &mut Value| {
         object["metadata"]["annotations"].as_object_mut().unwrap().remove("kosmos.csi.io/handle");

@@ -90,7 +90,7 @@ fn hundreds_of_members_that_stay_silent_do_not_hold_up_one_that_joins() {
 
 /// The network was away for a moment, just when each was asked for a volume.
 #[test]
-fn members_that_fail_together_are_asked_again_a_few_at_a_time_and_none_is_begun_anew() {
+fn members_that_fail_together_are_asked_again_a_few_at_a_time_and_none_is_begun_again() {
     /// For so long one that does not answer keeps another one waiting.
     const HELD: Duration = Duration::from_millis(250);
     virtual_time::run(1, async {
@@ -105,8 +105,8 @@ fn members_that_fail_together_are_asked_again_a_few_at_a_time_and_none_is_begun_
                 return Action::Delay(SLOW);
             }
             // Nobody else lists classes.
-            let begins_anew = at > 0 && request.verb == Verb::List && request.resource == CLASSES;
-            lists.fetch_add(begins_anew.into(), Ordering::Relaxed);
+            let begins_again = at > 0 && request.verb == Verb::List && request.resource == CLASSES;
+            lists.fetch_add(begins_again.into(), Ordering::Relaxed);
             if at > 0 && request.verb == Verb::Create { Action::Refuse } else { Action::Pass }
         });
         let callers = (0..MEMBERS).map(|member| {

@@ -172,7 +172,7 @@ fn released_volume_is_used_again_by_its_handle_under_any_name() {
         virtual_time::run(1, async {
             let bench = bench().await;
             let mut caller = provisioned(&bench, Script { leaf_class, ..retained() }).await;
-            // Twice: what was made anew is as good as what was made first.
+            // Twice: what was recreated is as good as what was made first.
             for round in 0..2 {
                 released(&bench, &mut caller).await;
                 sleep(Duration::from_mins(10)).await;
@@ -408,7 +408,7 @@ fn nothing_is_lost_wherever_the_driver_is_killed_while_it_follows_the_host() {
     }
 }
 
-/// The administrator changes his mind at every moment of letting go, and of making anew.
+/// The administrator changes his mind at every moment of letting go, and of recreating.
 #[test]
 fn whoever_changes_his_mind_loses_nothing() {
     let cases = (1..61_u64).flat_map(|moment| [true, false].map(|again| (moment, again)));

@@ -215,7 +215,7 @@ fn every_call_about_a_leaf_without_its_labels_says_so() {
     });
 }
 
-/// The volume's leaf, after it was made anew once: it says in whose place it stands.
+/// The volume's leaf, after it was recreated once: it says in whose place it stands.
 async fn healed(bench: &Arc<Bench>, script: Script) -> (Caller, Value) {
     let mut caller = Caller::new(bench, script);
     assert_eq!(caller.provision().await, Ending::Provisioned);

@@ -133,7 +133,7 @@ fn leaf_that_was_removed_since_the_backup_is_counted_as_nobodys_and_stays() {
     });
 }
 
-/// It was made anew since, under another UID.
+/// It was recreated since, under another UID.
 #[test]
 fn leaf_that_was_healed_since_the_backup_is_the_leaf_as_before() {
     virtual_time::run(1, async {

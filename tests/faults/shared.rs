@@ -327,7 +327,7 @@ fn both_volumes_of_one_handle_say_that_their_leaf_is_gone() {
     });
 }
 
-/// Nobody can tell for which of both it would be made anew.
+/// Nobody can tell for which of both it would be recreated.
 #[test]
 fn leaf_that_somebody_deletes_keeps_its_data_and_waits_until_its_handle_leads_to_one_volume() {
     virtual_time::run(1, async {
@@ -341,8 +341,8 @@ fn leaf_that_somebody_deletes_keeps_its_data_and_waits_until_its_handle_leads_to
         let unhold = |volume: &mut Value| volume["metadata"]["finalizers"] = json!([]);
         bench.host.change(VOLUMES, "", TWIN, unhold).unwrap();
         bench.host.delete(VOLUMES, "", TWIN).unwrap();
-        let is_anew = || phase(leaf(&bench, CLAIM)) == "Bound" && events(&bench).contains("LeafHealed: ");
-        until(&bench, SETTLED, "it is made anew", is_anew).await;
+        let is_recreated = || phase(leaf(&bench, CLAIM)) == "Bound" && events(&bench).contains("LeafHealed: ");
+        until(&bench, SETTLED, "it is recreated", is_recreated).await;
         assert_eq!(text(&leaf(&bench, CLAIM).unwrap(), "/spec/volumeName"), caller.leaf_volume().unwrap());
         assert_eq!(bench.guard.wrong(), Vec::<String>::new());
     });

@@ -12,9 +12,9 @@ use crate::bench::lock;
 pub enum Class {
     #[default]
     AsItWas,
-    /// Made anew with a parameter that nobody knows.
+    /// Recreated with a parameter that nobody knows.
     WithASlip,
-    /// Made anew with another class of the members.
+    /// Recreated with another class of the members.
     OfOtherLeaves,
     Gone,
 }
@@ -26,7 +26,7 @@ pub struct Sidecar {
 }
 
 impl Sidecar {
-    /// It is started anew, and knows of no claim that it is at work.
+    /// It is restarted, and knows of no claim that it is at work.
     pub fn restart(&self) {
         self.lives.fetch_add(1, Ordering::Relaxed);
     }

@@ -140,8 +140,8 @@ impl Snapshotter {
         &self.parts
     }
 
-    /// The sidecar begins anew, and knows of a snapshot what the host says. False: that is nothing at all.
-    pub fn learn_anew(&mut self) -> bool {
+    /// The sidecar begins again, and knows of a snapshot what the host says. False: that is nothing at all.
+    pub fn learn_again(&mut self) -> bool {
         let Some(record) = self.bench.host.get(self.wish.kind.record(), "", &self.record()) else { return false };
         self.handle = record["status"]["snapshotHandle"].as_str().map(str::to_owned);
         self.parts = self.handle.iter().cloned().collect();

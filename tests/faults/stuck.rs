@@ -186,7 +186,7 @@ fn leaf_that_cannot_have_the_name_that_its_class_gives_it_says_so_on_the_volume(
 
 /// The member binds a claim that has been deleted, as long as something holds it.
 #[test]
-fn leaf_that_is_bound_after_somebody_deleted_it_is_taken_back_and_made_anew() {
+fn leaf_that_is_bound_after_somebody_deleted_it_is_taken_back_and_recreated() {
     virtual_time::run(1, async {
         let bench = bench().await;
         let is_held = Arc::new(AtomicBool::new(true));

@@ -1,5 +1,5 @@
 //! The driver is killed at every request to a member while it takes back what came late or was forgotten, or goes by what is in a
-//! backup. The next one has to begin anew, and knows nothing of it.
+//! backup. The next one has to begin again, and knows nothing of it.
 
 use std::{
     any::Any,

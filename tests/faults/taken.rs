@@ -38,7 +38,7 @@ pub async fn kept(healed: bool) -> (Arc<Bench>, Caller) {
 async fn heal(bench: &Bench) {
     delete_leaf_claim(bench, CLAIM);
     let healed = || events(bench).contains("LeafHealed");
-    until(bench, SETTLED, "it was made anew", healed).await;
+    until(bench, SETTLED, "it was recreated", healed).await;
 }
 
 /// `kubectl patch pv --type=json -p '[{"op": "remove", "path": "/spec/claimRef"}]'` in the member. What it was.

@@ -195,7 +195,7 @@ fn member_whose_token_ended_while_the_host_was_off_says_so_and_goes_on_with_a_ne
         assert!(!is_up(&bench) && doorman.refused.load(Ordering::Relaxed) > 0, "{told:?}");
         give(&bench, &doorman);
         sleep(Duration::from_secs(10)).await;
-        assert!(is_up(&bench), "nobody had to start anything anew");
+        assert!(is_up(&bench), "nobody had to restart anything");
     });
 }
 

@@ -279,7 +279,7 @@ fn members_of_an_agent_that_was_asked_to_end_are_another_ones_at_once() {
     });
 }
 
-/// Nobody's work is begun anew: the one that works lists nothing again.
+/// Nobody's work is begun again: the one that works lists nothing again.
 #[test]
 fn agent_that_stands_by_comes_and_goes_and_moves_nothing() {
     story(async {

@@ -93,9 +93,9 @@ fn floods(host: &HostId) -> [(Flood, &'static str); FLOODS] {
     let circles = |uri: &Uri| Some(if watches(uri) { empty_list() } else { said(std::iter::once(older(uri))) });
     let pages = move |_: &Uri| said(std::iter::once(page.clone()));
     [
-        (listed_anew(claims(like(&small, &EVERY))), "200000 objects of a kind"),
-        (listed_anew(claims(like(&large, &EVERY))), "says more than 64 MiB"),
-        (listed_anew(Arc::new(pages)), "more than 200000 objects"),
+        (listed_again(claims(like(&small, &EVERY))), "200000 objects of a kind"),
+        (listed_again(claims(like(&large, &EVERY))), "says more than 64 MiB"),
+        (listed_again(Arc::new(pages)), "more than 200000 objects"),
         (Arc::new(line), "a line of a watch is longer than 10 MiB"),
         (Arc::new(all), "what it answers at one time is more than 64 MiB"),
         (Arc::new(refusal), "what it answers at one time is more than 64 MiB"),
@@ -109,8 +109,8 @@ fn older(uri: &Uri) -> String {
     json!({"metadata": {"resourceVersion": version}, "items": []}).to_string()
 }
 
-/// What is listed anew is the flood.
-fn listed_anew(answer: Answer) -> Flood {
+/// What is listed again is the flood.
+fn listed_again(answer: Answer) -> Flood {
     Arc::new(move |uri| {
         let question = uri.query().unwrap_or_default().contains("fieldSelector");
         if question { Some(said(std::iter::once(older(uri)))) } else { (!watches(uri)).then(|| answer(uri)) }

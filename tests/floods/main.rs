@@ -120,7 +120,7 @@ async fn is_closed(answer: Answer, words: &str) {
     };
     let reason = tokio::select! {
         reason = closed => reason,
-        () = leaf::watch::keep(&cluster) => panic!("it is listed anew at once"),
+        () = leaf::watch::keep(&cluster) => panic!("it is listed again at once"),
     };
     let taken = resident().saturating_sub(before);
     assert!(taken < ALLOWED, "{reason}: {} MiB were taken", taken >> 20);

@@ -3,8 +3,8 @@
 use std::{env, fs};
 
 const FILE: &str = "tests/instructions/figures.txt";
-/// Has them written anew.
-const ANEW: &str = "KOSMOS_CSI_WRITE_FIGURES";
+/// Has them written again.
+const WRITE: &str = "KOSMOS_CSI_WRITE_FIGURES";
 /// In a hundred: so far a figure may move before somebody has to say why.
 const UNSEEN: f64 = 5.0;
 
@@ -23,7 +23,7 @@ impl Figures {
     pub fn held(&self) -> String {
         let path = format!("{}/{FILE}", env!("CARGO_MANIFEST_DIR"));
         let rows: Vec<String> = self.0.iter().map(|(call, now)| format!("{call} {now}\n")).collect();
-        if env::var_os(ANEW).is_some() {
+        if env::var_os(WRITE).is_some() {
             fs::write(path, rows.concat()).unwrap();
             return format!("{FILE} says from now on:\n{}", rows.concat());
         }
@@ -48,9 +48,9 @@ fn middle(mut counted: Vec<u64>) -> u64 {
 /// How far a figure has moved, and whether that is too far.
 #[expect(clippy::cast_precision_loss, reason = "millions")]
 fn verdict(call: &str, before: Option<u64>, now: u64) -> (String, bool) {
-    let anew = "`make instructions` writes it anew";
+    let way_out = "`make instructions` writes it again";
     let Some(before) = before else {
-        return (format!("{call} takes {now} instructions, and {FILE} has no figure of it: {anew}"), true);
+        return (format!("{call} takes {now} instructions, and {FILE} has no figure of it: {way_out}"), true);
     };
     let by = (now as f64 / before as f64 - 1.0) * 100.0;
     let than = if by < 0.0 { "less" } else { "more" };
@@ -58,7 +58,7 @@ fn verdict(call: &str, before: Option<u64>, now: u64) -> (String, bool) {
     if by.abs() <= UNSEEN {
         return (line, false);
     }
-    (format!("{line}. Where that is meant, {anew}, and the commit that does so says why"), true)
+    (format!("{line}. Where that is meant, {way_out}, and the commit that does so says why"), true)
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! `member add` of a member that has joined: what nobody says anew stays as it is.
+//! `member add` of a member that has joined: what nobody says again stays as it is.
 
 use std::fs;
 
@@ -199,7 +199,7 @@ async fn rights_in_a_namespace_that_somebody_has_taken_away_in_the_member_are_gi
 
 /// As by a slip of who edits it.
 #[tokio::test]
-async fn secret_that_cannot_be_read_is_written_anew_by_the_bindings_and_never_for_more() {
+async fn secret_that_cannot_be_read_is_written_again_by_the_bindings_and_never_for_more() {
     let clusters = narrow("https://m0").await;
     let writes = |text: &str| {
         let text = ByteString(text.as_bytes().to_vec());

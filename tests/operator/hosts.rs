@@ -414,7 +414,7 @@ async fn wrong_cluster_and_one_where_claims_wait_are_given_nothing() {
     said(&clusters, "host adopt $backup").await;
 }
 
-/// By a driver that was not started anew yet, while the others were made.
+/// By a driver that was not restarted yet, while the others were made.
 #[tokio::test]
 async fn volume_that_was_made_as_the_host_of_before_is_named_at_the_end() {
     let (clusters, _) = lost().await;

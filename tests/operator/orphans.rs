@@ -199,7 +199,7 @@ async fn doctor_names_snapshots_and_groups_to_which_no_record_of_the_host_leads(
     host_volume(&clusters, "well", "pvc-1");
     let handle = snapshot(&clusters, "photo", None);
     let named = format!("snapshot:{}", handle.rsplit_once('/').unwrap().0);
-    // A host that was made anew has no such kinds yet.
+    // A host that was recreated has no such kinds yet.
     clusters.refuses(&format!("doctor {NOW}"), &[&named, &handle]).await;
     definitions::install(&clusters.host).unwrap();
     let record = |name: &str, handle: &str| {

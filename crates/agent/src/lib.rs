@@ -2,7 +2,7 @@
 //! bound to it.
 //!
 //! All state is in objects. Whoever is killed and started again sees what there is and goes on; every write tests what it
-//! was decided on. A member that does not answer is told of, and nothing of it is deleted or made anew because of that.
+//! was decided on. A member that does not answer is told of, and nothing of it is deleted or recreated because of that.
 //!
 //! Its page: `docs/design/virtual-nodes.md`.
 

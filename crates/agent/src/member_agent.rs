@@ -87,13 +87,13 @@ impl MemberAgent {
     /// Works until it is dropped.
     pub(super) async fn serve(&self, member: &Member) {
         let mut nodes = Nodes::new(self.host.clone(), Arc::clone(&self.view));
-        let (mut told, lasting) = (RelayedEvents::default(), Lasting::new());
+        let (mut told, kept) = (RelayedEvents::default(), Lasting::new());
         let mut listing = Listing { page: PAGE, is_done: false };
         loop {
             if let Ok(leaf) = member.leaf() {
                 let client = leaf.client.clone();
                 let too_much = tokio::select! {
-                    reason = self.work(member, &client, &mut nodes, &mut told, &lasting, &mut listing) => Some(reason),
+                    reason = self.work(member, &client, &mut nodes, &mut told, &kept, &mut listing) => Some(reason),
                     () = closed(member, &client) => None,
                 };
                 listing.ended(member.has_said_too_much());
@@ -127,7 +127,7 @@ impl MemberAgent {
         client: &Client,
         nodes: &mut Nodes,
         told: &mut RelayedEvents,
-        lasting: &Lasting,
+        kept: &Lasting,
         listing: &mut Listing,
     ) -> String {
         let there = self.view.subscribe(&self.member);
@@ -143,11 +143,11 @@ impl MemberAgent {
             news: &there.news,
             settings: &self.settings,
             turns: &turns,
-            holds: &lasting.holds,
-            tellings: &lasting.tellings,
-            token_asks: &lasting.token_asks,
-            short_lived: &lasting.short_lived,
-            uncompared: &lasting.uncompared,
+            holds: &kept.holds,
+            tellings: &kept.tellings,
+            token_asks: &kept.token_asks,
+            short_lived: &kept.short_lived,
+            uncompared: &kept.uncompared,
             endings: &endings,
         };
         let work = async {
@@ -237,7 +237,7 @@ impl MemberAgent {
     }
 }
 
-/// Returns once the member has not answered for a while, or what it has is to be listed anew.
+/// Returns once the member has not answered for a while, or what it has is to be listed again.
 async fn closed(member: &Member, client: &Client) {
     let nodes = object::nodes(client);
     let (mut asked, mut silent, mut versions) = (None::<Instant>, false, Versions::default());
@@ -251,7 +251,7 @@ async fn closed(member: &Member, client: &Client) {
                     version,
                     "the member has older versions than it had: it was restored from a backup"
                 );
-                return member.connect_anew();
+                return member.connect_again();
             }
             asked = Some(Instant::now());
         }

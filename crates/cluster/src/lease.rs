@@ -94,7 +94,7 @@ impl Lease {
     }
 
     /// Changes when the host was seen to have been restored from a backup, also while another process holds the lease: what is watched
-    /// there is to be listed anew.
+    /// there is to be listed again.
     pub fn restored(&self) -> watch::Receiver<()> {
         self.restored.subscribe()
     }
@@ -220,7 +220,7 @@ impl Lease {
                 }
                 Ok(Err(kube::Error::Api(status))) if [404, 409].contains(&status.code) => {
                     let pause = match timeout_at(until, self.leases.get(self.name)).await {
-                        // The work goes by watches: it begins anew as well.
+                        // The work goes by watches: it begins again as well.
                         Ok(Ok(lease)) if self.note(&lease) => return,
                         // An earlier renewal came through, and its answer did not.
                         Ok(Ok(lease)) if self.holds(&lease) => {

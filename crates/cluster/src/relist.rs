@@ -59,7 +59,7 @@ mod tests {
     }
 
     #[test]
-    fn list_that_begins_anew_forgets_what_the_one_before_has_told() {
+    fn list_that_begins_again_forgets_what_the_one_before_has_told() {
         let mut relist = Relist::default();
         relist.begin();
         relist.tell(&"a");

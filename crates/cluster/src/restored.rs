@@ -1,6 +1,6 @@
 //! A cluster that was restored from a backup of its etcd begins with lower versions again. A watch that was begun before lies in its
 //! future: it is told nothing until the cluster has come there, and nothing of what is otherwise now. So whoever watches has to notice
-//! that versions go back, and to list anew.
+//! that versions go back, and to list again.
 
 use kube::{
     Client,

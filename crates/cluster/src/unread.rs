@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn object_is_told_once_also_by_the_next_list_and_anew_where_it_was_read_between() {
+    fn object_is_told_once_also_by_the_next_list_and_again_where_it_was_read_between() {
         let mut unread = Unread::default();
         unread.begin();
         assert!(put(&mut unread, "shop/db", "spec.a") && !put(&mut unread, "shop/db", "spec.a"));

@@ -57,7 +57,7 @@ struct Frame {
 }
 
 impl Registration {
-    /// Answers one kubelet after the other; it connects anew whenever it looks.
+    /// Answers one kubelet after the other; it connects again whenever it looks.
     pub async fn serve(&self, listener: UnixListener) -> io::Result<()> {
         loop {
             let (connection, _) = listener.accept().await?;
@@ -108,7 +108,7 @@ impl Registration {
         if status.plugin_registered {
             info!("registered with the kubelet");
         } else {
-            // The kubelet asks again when the socket is made anew, or when it starts.
+            // The kubelet asks again when the socket is recreated, or when it starts.
             error!(error = status.error, "the kubelet refused the registration");
         }
         Ok(Vec::new())

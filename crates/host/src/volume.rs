@@ -1,7 +1,7 @@
 //! The host volume: whether a name has one, which leaf a handle was given out for, and how one stands now.
 //!
 //! All of these are reads of the host itself and none is answered from a watch: what follows from them is that a leaf is
-//! removed, or made anew, and a volume made a moment ago must count.
+//! removed, or recreated, and a volume made a moment ago must count.
 
 mod attributes;
 

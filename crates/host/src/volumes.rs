@@ -1,6 +1,6 @@
 //! What is known of the host's volumes: a few words for each of this driver's, by handle, fed by one watch.
 //!
-//! It says where to look, and never what to do: before a leaf is removed, kept or made anew, the host is asked itself. But whether that is
+//! It says where to look, and never what to do: before a leaf is removed, kept or recreated, the host is asked itself. But whether that is
 //! needed before a removal that was asked for just now, it tells as well ([`SharedHandles`](super::shared_handles::SharedHandles)).
 
 mod follow;
@@ -196,7 +196,7 @@ impl HostVolumes {
         table.lose(&CompactText::from(name));
     }
 
-    /// Nothing is to be believed until all have been listed anew.
+    /// Nothing is to be believed until all have been listed again.
     fn unsync(&self) {
         self.synced.send_replace(false);
     }

@@ -164,7 +164,7 @@ impl LeafDriver {
     }
 }
 
-/// The volume of a leaf claim, which may have been made anew since the volume was bound.
+/// The volume of a leaf claim, which may have been recreated since the volume was bound.
 pub async fn describe_volume(client: &MemberClient, name: &str, claim: &super::row::ClaimRow) -> Result<LeafVolume> {
     let doing = format!("get volume {name}");
     let found = cluster::read(Api::<PersistentVolume>::all(client.client.clone()).get(name).await, name);

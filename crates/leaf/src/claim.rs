@@ -259,7 +259,7 @@ pub async fn select_node(client: &MemberClient, row: &ClaimRow, node: &str) -> R
             client.rows.put_claim(&claim);
             Ok(())
         }
-        // It has changed since it was seen: the next look decides anew.
+        // It has changed since it was seen: the next look decides again.
         Err(Error::Refused(_)) => read(client, &row.place).await.map(drop),
         Err(error) => Err(error),
     }
@@ -290,7 +290,7 @@ pub async fn release(client: &MemberClient, row: &ClaimRow, hash: VolumeHash) ->
             client.rows.drop_claim(hash, &row.uid, u64::MAX);
             Ok(())
         }
-        // Somebody else changed the list of finalizers: the next look decides anew.
+        // Somebody else changed the list of finalizers: the next look decides again.
         Err(Error::Refused(reason)) => {
             read(client, &row.place).await?;
             Err(Error::InProgress(reason))

@@ -241,7 +241,7 @@ impl CompactVolume {
 }
 
 impl CompactClaim {
-    /// Whether a volume that is bound to this UID is its own. One that it was made anew for is given to it later.
+    /// Whether a volume that is bound to this UID is its own. One that it was recreated for is given to it later.
     pub(super) fn has(&self, bound_to: &CompactText) -> bool {
         let was = |past: &Past| ownership::is_former(&past.former, &bound_to.text());
         self.uid == *bound_to || self.past.as_deref().is_some_and(was)
@@ -256,10 +256,10 @@ impl CompactClaim {
         self.finalizer.is_some()
     }
 
-    /// On its way out, or made anew and not bound yet, or without its volume.
+    /// On its way out, or recreated and not bound yet, or without its volume.
     pub(super) fn is_unwell(&self) -> bool {
-        let is_made_anew = !Past::former(self.past.as_deref()).is_empty();
-        self.terminating || self.phase == Phase::Lost || is_made_anew && self.phase != Phase::Bound
+        let is_recreated = !Past::former(self.past.as_deref()).is_empty();
+        self.terminating || self.phase == Phase::Lost || is_recreated && self.phase != Phase::Bound
     }
 
     /// Whether it is there, or its handle says so.
@@ -304,7 +304,7 @@ impl CompactVolume {
     }
 }
 
-/// What hardly any leaf has: it was made anew, or is being moved.
+/// What hardly any leaf has: it was recreated, or is being moved.
 #[derive(Debug)]
 struct Past {
     /// UIDs of the claims in whose place it was.

@@ -1,5 +1,5 @@
 //! A leaf claim that somebody deleted, or that was let go, comes back with its data. The steps: its volume is made to stay,
-//! and what is needed to make the claim anew is kept on it; the claim goes; it is made anew and names the volume; the volume
+//! and what is needed to recreate the claim is kept on it; the claim goes; it is recreated and names the volume; the volume
 //! is given to it; the volume's policy is put back. Each is one request that tests what it was decided on, and after each
 //! the objects say which one is next.
 
@@ -106,7 +106,7 @@ impl LeafPair {
         Saved::of(self.volume.as_ref()?)
     }
 
-    /// A move has its claim made anew, and tells of it itself.
+    /// A move has its claim recreated, and tells of it itself.
     pub fn is_moved(&self) -> bool {
         self.place_told().is_some()
     }
@@ -210,7 +210,7 @@ pub async fn kept_on(client: &MemberClient, volume: &str, claim: Option<&ClaimRo
     }
 }
 
-/// A claim that was made anew, late: its volume has gone, or is another one's, and what it was described by names no node any more. So
+/// A claim that was recreated, late: its volume has gone, or is another one's, and what it was described by names no node any more. So
 /// no node of the claim's own record can have it.
 pub async fn never_got_its_volume(client: &MemberClient, claim: &ClaimRow) -> Result<bool> {
     let (observed, Some(name)) = (claim.observed(), claim.volume()) else { return Ok(false) };
@@ -222,7 +222,7 @@ pub async fn never_got_its_volume(client: &MemberClient, claim: &ClaimRow) -> Re
     Ok(bound_to(&volume) != Some(&*claim.uid) && !is_kept_on_a_node)
 }
 
-/// A leaf claim that was made anew late, and the one to which its volume is bound. It has nobody's data.
+/// A leaf claim that was recreated late, and the one to which its volume is bound. It has nobody's data.
 #[derive(Debug)]
 pub struct Superseded {
     pub claim: ClaimRow,
@@ -260,7 +260,7 @@ async fn get_volume(client: &MemberClient, name: &str) -> Result<Option<Persiste
     cluster::read(answer, name).map_err(|error| client.outcome(&format!("get volume {name}"), &error))
 }
 
-/// The volume stays whatever becomes of its claim, and keeps what is needed to make that anew. What the answer does
+/// The volume stays whatever becomes of its claim, and keeps what is needed to recreate that. What the answer does
 /// not show was not done. A write that arrives late must not put a node back on what is kept: it tests the version.
 pub async fn keep_volume(client: &MemberClient, volume: &PersistentVolume, saved: &Saved) -> Result<()> {
     let text = json!(saved).to_string();
@@ -278,7 +278,7 @@ pub async fn keep_volume(client: &MemberClient, volume: &PersistentVolume, saved
 
 /// The claim under its former name, or that of another claim of the host's. Somebody else may have taken that: the next
 /// look tells.
-pub async fn make_anew(client: &MemberClient, place: &LeafPlace, saved: &Saved) -> Result<Made> {
+pub async fn recreate(client: &MemberClient, place: &LeafPlace, saved: &Saved) -> Result<Made> {
     claim::post(client, place, saved.claim(place)).await
 }
 

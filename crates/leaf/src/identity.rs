@@ -46,7 +46,7 @@ pub enum Identity<'a> {
     Foreign,
 }
 
-/// Says nothing of where the claim is: a leaf may have been made anew at another place than its handle's.
+/// Says nothing of where the claim is: a leaf may have been recreated at another place than its handle's.
 pub fn judge<'a>(claim: &'a ObjectMeta, host: &HostId, meant: Meant<'_>) -> Identity<'a> {
     let named = claim.labels.as_ref().and_then(|labels| labels.get(HOST));
     let consent = claim.annotations.as_ref().and_then(|annotations| annotations.get(CONSENT));

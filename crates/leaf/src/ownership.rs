@@ -50,11 +50,11 @@ pub const UNPUBLISHED: &str = "kosmos.csi.io/unpublished";
 
 /// On a copy of a pod: the UID of the host's pod. Without it no pod in a member is touched.
 pub const COPY_OF: &str = "kosmos.csi.io/pod-uid";
-/// On a leaf claim and its volume: UIDs of the claims in whose place it was made anew.
+/// On a leaf claim and its volume: UIDs of the claims in whose place it was recreated.
 pub const FORMER: &str = "kosmos.csi.io/former";
-/// On a leaf claim that was made anew: the version as of which the member's controller was pointed to it.
+/// On a leaf claim that was recreated: the version as of which the member's controller was pointed to it.
 pub const WOKEN: &str = "kosmos.csi.io/woken";
-/// On a leaf volume whose claim was let go, or is being made anew: what that claim was.
+/// On a leaf volume whose claim was let go, or is being recreated: what that claim was.
 pub const HEALING: &str = "kosmos.csi.io/healing";
 /// On a leaf volume that is `Retain` because the host's is: its policy of before.
 pub const POLICY_BEFORE: &str = "kosmos.csi.io/policy-before";

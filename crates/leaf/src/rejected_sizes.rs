@@ -143,7 +143,7 @@ mod tests {
         tokio::time::advance(Duration::from_hours(1)).await;
         let now = Instant::now();
         refusals.note("fast", None, GIB, now);
-        assert_eq!(refusals.smallest("fast", None, now + FIRST), None, "after a long peace it begins anew");
+        assert_eq!(refusals.smallest("fast", None, now + FIRST), None, "after a long peace it begins again");
     }
 
     /// Whoever may write events in a namespace may have them say it again and again.

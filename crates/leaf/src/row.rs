@@ -44,11 +44,11 @@ pub struct ClaimRow {
     pub access: Box<[AccessMode]>,
     pub mode: VolumeMode,
     pub(super) mark: Mark,
-    /// UIDs of the claims in whose place it was made anew; empty for nearly all.
+    /// UIDs of the claims in whose place it was recreated; empty for nearly all.
     pub former: Box<str>,
     /// The claim of the host that it was made for; absent where nobody told.
     pub made_for: Option<ClaimDigest>,
-    /// What its handle names, where it was made anew at another place than that.
+    /// What its handle names, where it was recreated at another place than that.
     pub(super) alias: Option<Box<Alias>>,
     /// The move that has it.
     pub moving: Option<Box<MoveMark>>,

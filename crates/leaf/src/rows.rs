@@ -148,7 +148,7 @@ impl Rows {
         }
     }
 
-    /// Nothing is to be believed until it has been listed anew.
+    /// Nothing is to be believed until it has been listed again.
     pub fn unsync(&self) {
         self.write_all(|table| table.synced = [false; 3]);
     }
@@ -282,7 +282,7 @@ impl Rows {
         let all = Extent { leaves: table.extent.leaves.max(table.classes.len()), ..table.extent };
         let reason = all.too_much()?;
         *table = Table {
-            rows: table.rows.anew(),
+            rows: table.rows.emptied(),
             claim_round: table.claim_round,
             volume_round: table.volume_round,
             begun: table.begun,
@@ -343,7 +343,7 @@ impl Rows {
             table.note_change(hash);
         }
         table.extent.change(before.extent, after.extent);
-        if table.count_anew(hash, before.settled) {
+        if table.count_again(hash, before.settled) {
             self.waits.notify_one();
         }
         // Whoever reads one to look at it puts in what is known.

@@ -1,4 +1,4 @@
-//! What is kept of a leaf claim on its volume while it goes, and the claim that is made anew from it.
+//! What is kept of a leaf claim on its volume while it goes, and the claim that is recreated from it.
 
 use std::collections::BTreeMap;
 

@@ -123,7 +123,7 @@ impl VolumeObjects {
         self.claims.iter().any(|claim| claim.is_bound_to(volume))
     }
 
-    /// Made anew for a volume that is bound to another claim: they came late, and wait in vain.
+    /// Recreated for a volume that is bound to another claim: they came late, and wait in vain.
     pub(super) fn superseded(&self) -> impl Iterator<Item = ClaimRow> {
         let has_another = move |claim: &&CompactClaim| {
             let mut named = self.volumes.iter().filter(|volume| claim.volume.as_ref() == Some(&volume.name));
@@ -149,7 +149,7 @@ impl VolumeObjects {
         self.claims.iter().map(|claim| claim.capacity).max().unwrap_or_default()
     }
 
-    /// Bound, or waiting without a word for whom, or made anew in the place of another: of such a one nobody can tell whether it
+    /// Bound, or waiting without a word for whom, or recreated in the place of another: of such a one nobody can tell whether it
     /// was forgotten.
     pub(super) fn is_lasting(&self) -> bool {
         let is_left = |claim: &CompactClaim| claim.made_for.is_none() || !claim.row().former.is_empty();
@@ -280,7 +280,7 @@ impl VolumeObjects {
         self.volumes.retain(|volume| volume.round == round);
     }
 
-    /// Somebody deletes the leaf, or has, or it is being made anew.
+    /// Somebody deletes the leaf, or has, or it is being recreated.
     pub(super) fn is_unwell(&self) -> bool {
         let left_alone = self.claims.is_empty() && self.volumes.iter().any(CompactVolume::is_kept);
         left_alone

@@ -32,7 +32,7 @@ const PAGE: u32 = 500;
 /// Of what is wrong with an object, in bytes.
 const LONGEST: usize = 200;
 
-/// Keeps the rows of a member true. Returns when a watch has lost its thread and would have to list anew: before that is
+/// Keeps the rows of a member true. Returns when a watch has lost its thread and would have to list again: before that is
 /// believed, somebody has to ask again which cluster this is.
 pub async fn keep(cluster: &MemberClient) {
     cluster.rows.unsync();
@@ -92,7 +92,7 @@ where
     };
     cluster.rows.set_obstacle(kind, None);
     cluster.rows.complete(kind);
-    // Where one has lost its thread, all are listed anew.
+    // Where one has lost its thread, all are listed again.
     let watches = all.iter().zip(versions).map(|(watched, version)| Box::pin(watched.hold(version, &take)));
     if let Some(reason) = select_all(watches).await.0 {
         too_much(cluster, kind, reason).await;

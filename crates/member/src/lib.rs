@@ -118,7 +118,7 @@ enum Identity {
 }
 
 /// While one that was proven is asked again who it is.
-const ANEW: &str = "it is being connected to again";
+const CONNECTING_AGAIN: &str = "it is being connected to again";
 
 /// Why a member cannot be asked now.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -158,9 +158,9 @@ impl Member {
 
     /// What was read there is not the past of what is there now: it says again who it is before anything else is asked of it, after a
     /// pause that grows while that goes on.
-    pub fn connect_anew(&self) {
+    pub fn connect_again(&self) {
         if let Ok(link) = &self.link {
-            link.set(Identity::Connecting(ANEW));
+            link.set(Identity::Connecting(CONNECTING_AGAIN));
             link.doubted.notify_one();
         }
     }

@@ -9,7 +9,7 @@ use tokio::{
     time::{Instant, sleep, sleep_until},
 };
 
-/// A thousand that are opened at once are not done before their time is over, fail together, and begin anew together.
+/// A thousand that are opened at once are not done before their time is over, fail together, and begin again together.
 const AT_ONCE: usize = 32;
 /// Whoever has not come to an end by then is waited for, which costs nothing: that one shall not hold up the others.
 const HELD: Duration = Duration::from_secs(1);

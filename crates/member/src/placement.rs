@@ -278,7 +278,7 @@ mod tests {
         let wish = Wish { preferred: &preferred, ..Wish::default() };
         assert_eq!(choose(&wish, &offering([Offer::Full, Offer::NoClass, Offer::Room(1)])), Ok(new("c")));
         assert_eq!(choose(&wish, &offering([Offer::Full, Offer::NoClass, Offer::Full])), Ok(new("b")));
-        assert_eq!(choose(&wish, &offering([Offer::Full, Offer::Full, Offer::Full])), Ok(new("a")), "tried anew");
+        assert_eq!(choose(&wish, &offering([Offer::Full, Offer::Full, Offer::Full])), Ok(new("a")), "tried again");
         let wish = Wish { node_selected: true, ..wish };
         assert_eq!(choose(&wish, &offering([Offer::Full, Offer::Room(1), Offer::Room(1)])), Ok(new("a")));
     }

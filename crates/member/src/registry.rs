@@ -17,7 +17,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    ANEW, Identity, Link, Member, Scope, TokenSource, kubeconfig,
+    CONNECTING_AGAIN, Identity, Link, Member, Scope, TokenSource, kubeconfig,
     openings::Openings,
     session,
     source::{MemberDefinition, MemberDefinitions, MemberUpdates},
@@ -135,7 +135,7 @@ impl Registry {
         }
         match found.and_then(|member| member.leaf().map(drop).map(|()| member)) {
             Ok(member) if said.is_some() => Ok(member),
-            Ok(_) => Err(Error::Unreachable { member: name.to_owned(), reason: ANEW.to_owned() }),
+            Ok(_) => Err(Error::Unreachable { member: name.to_owned(), reason: CONNECTING_AGAIN.to_owned() }),
             Err(silent @ Error::Unreachable { .. }) if !cluster.is_empty() => {
                 Err(if self.means_another(name, cluster).await? { another(name, cluster) } else { silent })
             }

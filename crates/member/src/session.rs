@@ -6,7 +6,7 @@ use backon::{BackoffBuilder, ExponentialBuilder};
 use tokio::time::{Instant, sleep};
 
 use super::{
-    ANEW, Identity, Link, Member, Scope,
+    CONNECTING_AGAIN, Identity, Link, Member, Scope,
     openings::{Opening, Openings},
 };
 use cluster::{QUESTIONS, with_causes};
@@ -42,7 +42,7 @@ pub(super) async fn run(member: &Member, pinning: &Pinning, openings: &Openings)
             sleep(before_listing).await;
             before_listing = next_pause(before_listing, held);
         }
-        link.set(Identity::Connecting(ANEW));
+        link.set(Identity::Connecting(CONNECTING_AGAIN));
     }
 }
 

@@ -16,7 +16,7 @@ pub struct MemberTasks {
 
 impl MemberTasks {
     /// Ends the work on members that have gone or are others now, and begins what is not under way. Work that has failed is
-    /// begun anew.
+    /// begun again.
     pub fn follow<F>(&mut self, members: &BTreeMap<String, Arc<Member>>, begin: impl Fn(Arc<Member>) -> F)
     where
         F: Future<Output = ()> + Send + 'static,
@@ -69,7 +69,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn work_goes_on_as_long_as_its_member_is_the_same_and_begins_anew_where_it_fails() {
+    async fn work_goes_on_as_long_as_its_member_is_the_same_and_begins_again_where_it_fails() {
         let count = Arc::new(AtomicUsize::new(0));
         let begin = |member: Arc<Member>| {
             let count = Arc::clone(&count);

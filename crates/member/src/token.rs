@@ -10,7 +10,7 @@ use super::kubeconfig;
 const SHORTEST: i64 = 600;
 /// A member's admission policy lets no token ask for one that is good for longer.
 const LONGEST_LIFE: i64 = 365 * 24 * 3600;
-/// One that is asked for anew has been in use for so long at most.
+/// One that is asked for again has been in use for so long at most.
 const LONGEST_USE: i64 = 15 * 24 * 3600;
 /// More than any.
 const LONGEST: usize = 16 << 10;

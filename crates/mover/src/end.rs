@@ -17,7 +17,7 @@ use crate::{
     outcome::{self, Failure, Reason, Trouble},
 };
 
-/// For a line that broke, to be made anew.
+/// For a line that broke, to be recreated.
 const PATIENCE: Duration = Duration::from_mins(10);
 const PIECE: usize = 64 << 10;
 

@@ -209,7 +209,7 @@ impl<'a> Here<'a> {
         near.filter(move |leaf| hashes.contains(&leaf.hash))
     }
 
-    /// The host's volume of a leaf claim. A claim made anew under another name is found by its hash alone; a copy is not, as
+    /// The host's volume of a leaf claim. A claim recreated under another name is found by its hash alone; a copy is not, as
     /// long as the leaf itself is in its place.
     fn user(&self, leaf: &Leaf) -> Option<&'a HostVolume> {
         let is_user = |id: &VolumeId| {

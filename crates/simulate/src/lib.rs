@@ -236,7 +236,7 @@ impl Cluster {
         self.store().backup()
     }
 
-    /// As when etcd is restored from a backup and its revisions are not raised: the API server begins anew, all watches end, and
+    /// As when etcd is restored from a backup and its revisions are not raised: the API server begins again, all watches end, and
     /// versions that were given out since lie in the future.
     pub fn restore_from(&self, backup: &Backup) {
         self.store().restore_from(backup);

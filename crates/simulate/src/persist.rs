@@ -1,7 +1,7 @@
 //! Keeps a cluster in a file, so that it outlives its process. Every change is written down before anybody learns of it:
 //! a process that is killed has lost nothing that it had said. (A machine that loses power may lose the last moments.)
 //!
-//! The file holds one change per line. It is written anew, beside the old one and then in its place, whenever the past
+//! The file holds one change per line. It is written again, beside the old one and then in its place, whenever the past
 //! in it outweighs the present. A last line that was cut off was never said to anybody, and is left out.
 
 use std::{
@@ -19,7 +19,7 @@ use super::{
     store::{Key, What, key_of, version_of},
 };
 
-/// So many changes are kept besides what is there, before the file is written anew.
+/// So many changes are kept besides what is there, before the file is written again.
 const PAST: usize = 10_000;
 
 /// Everything there is, with its resource.
@@ -30,7 +30,7 @@ type Objects = Vec<(String, Arc<Value>)>;
 pub(super) struct Journal {
     path: PathBuf,
     file: File,
-    /// Changes since the file was written anew.
+    /// Changes since the file was written again.
     past: usize,
     /// Something could not be written: what is in the file is not the whole truth.
     broken: bool,
@@ -38,11 +38,11 @@ pub(super) struct Journal {
 
 impl Journal {
     fn begin(path: &Path, revision: u64, objects: &Objects) -> io::Result<Self> {
-        let file = write_anew(path, revision, objects)?;
+        let file = write_again(path, revision, objects)?;
         Ok(Self { path: path.to_owned(), file, past: 0, broken: false })
     }
 
-    /// Objects have gone without a word of each: the file is written anew at the next change.
+    /// Objects have gone without a word of each: the file is written again at the next change.
     pub(super) fn outdated(&mut self) {
         self.past = PAST;
     }
@@ -81,7 +81,7 @@ fn line(resource: &str, gone: bool, object: &Value) -> String {
     line
 }
 
-fn write_anew(path: &Path, revision: u64, objects: &Objects) -> io::Result<File> {
+fn write_again(path: &Path, revision: u64, objects: &Objects) -> io::Result<File> {
     let beside = path.with_extension("new");
     let mut out = BufWriter::new(File::create(&beside)?);
     writeln!(out, "{}", json!({"revision": revision}))?;

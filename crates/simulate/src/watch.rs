@@ -153,7 +153,7 @@ impl Watching {
         }
     }
 
-    /// The version of the newest change of its kind; none where the cluster has begun anew, which ends all watches at once.
+    /// The version of the newest change of its kind; none where the cluster has begun again, which ends all watches at once.
     fn newest(&self) -> Option<u64> {
         let store = self.cluster.store();
         let table = store.table(&self.call.resource).filter(|_| self.restored == store.restored)?;

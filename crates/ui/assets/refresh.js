@@ -1,4 +1,4 @@
-// Looks again every few seconds, while somebody looks at the page. Without it the page is the same, and read anew by hand.
+// Looks again every few seconds, while somebody looks at the page. Without it the page is the same, and read again by hand.
 "use strict";
 
 const EVERY = 5000;

@@ -50,7 +50,7 @@ impl World<'_> {
         Ok(vec![once])
     }
 
-    /// Since when nothing is wrong any more but what has to be found again. Whoever has ended is begun anew, as a machine would do it.
+    /// Since when nothing is wrong any more but what has to be found again. Whoever has ended is begun again, as a machine would do it.
     pub async fn end_of(&self, how: How) -> Result<Instant> {
         let mut over = Instant::now();
         match how {
@@ -123,7 +123,7 @@ impl World<'_> {
         changed.map(drop)
     }
 
-    /// The member goes back behind the binding of a claim. Whoever watched it before and was not begun anew, as its sidecars and its kubelet,
+    /// The member goes back behind the binding of a claim. Whoever watched it before and was not begun again, as its sidecars and its kubelet,
     /// hears nothing of it until it has come as far again; ours are to have noticed by then.
     async fn restored(&self) -> Result<()> {
         self.leaf.cluster.back_up().await?;

@@ -33,7 +33,7 @@ pub enum How {
     Request(Rule),
     /// SIGSTOP, and at its end SIGCONT.
     Paused(Who),
-    /// SIGKILL, and at its end begun anew.
+    /// SIGKILL, and at its end begun again.
     Killed(Who),
     /// What is sent in one direction does not arrive.
     Dropped(Link),

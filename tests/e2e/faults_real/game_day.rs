@@ -1,5 +1,5 @@
 //! The page of the game day, `docs/game-day.md`: for each fault what breaks, what is seen of it, what to do, and how long it took. It is
-//! made from the faults and from what was seen of them last, `seen.jsonl`; `make game-day` writes both anew.
+//! made from the faults and from what was seen of them last, `seen.jsonl`; `make game-day` writes both again.
 
 use std::fmt::Write as _;
 
@@ -100,7 +100,7 @@ mod tests {
     use super::*;
     use crate::faults_real::{history, parts::PARTS, row::tests::row};
 
-    /// Says where all that was played is kept, to write page and file anew.
+    /// Says where all that was played is kept, to write page and file again.
     const HISTORY: &str = "KOSMOS_CSI_GAME_DAY";
 
     fn is_fault(part: &str, fault: &str) -> bool {
@@ -120,7 +120,7 @@ mod tests {
         for row in seen.parts.iter().flat_map(|part| part.rows.iter().map(move |row| (&part.name, &row.fault))) {
             assert!(is_fault(row.0, row.1), "{row:?} is no fault any more: make game-day");
         }
-        assert_eq!(fs::read_to_string(shown).unwrap(), page(&PARTS, &seen), "make game-day writes it anew");
+        assert_eq!(fs::read_to_string(shown).unwrap(), page(&PARTS, &seen), "`make game-day` writes it again");
     }
 
     #[test]

@@ -51,7 +51,7 @@ const NODE_IS_LOST: Words = Words {
            administrator brings the node back, or [ends its pods for good](outages.md#a-member-is-down)",
 };
 const NODE_IS_OFF: Words = Words {
-    seen: "New pods there and what its storage has to do wait, and after 50 s the member's node is not ready. Pods begin anew with the node",
+    seen: "New pods there and what its storage has to do wait, and after 50 s the member's node is not ready. Pods begin again with the node",
     does: "Users nothing within five minutes, after which Kubernetes replaces pods that do not tolerate it for longer. Who runs the \
            member brings the node back, or [ends its pods for good](outages.md#a-member-is-down)",
 };

@@ -32,7 +32,7 @@ impl<'a> Pods<'a> {
         Ok(Self { agent, uids: uids(host, leaf).await? })
     }
 
-    /// It has not begun anew, here or there.
+    /// It has not begun again, here or there.
     pub async fn keeper_runs_on(&self, host: &Place<'_>, leaf: &Place<'_>) -> Result<()> {
         phase(host, KEEPER, "Running").await?;
         let now = uids(host, leaf).await?;

@@ -210,7 +210,7 @@ impl<'w, 'a> Promises<'w, 'a> {
     /// None of our own programs.
     pub async fn nothing_grows(&self) -> Result<()> {
         for (name, process) in self.world.processes().await {
-            // One that was begun anew has not been looked at before.
+            // One that was begun again has not been looked at before.
             let before = self.used.get(&name).filter(|before| before.process == process && PROGRAMS.contains(&&*name));
             if let Some(before) = before {
                 Used::by(process)?.is_hardly_more_than(before).with_context(|| name.clone())?;

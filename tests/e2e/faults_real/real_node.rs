@@ -48,7 +48,7 @@ impl<'a> RealNode<'a> {
         Ok(Self { node, kept, keeper })
     }
 
-    /// It still writes, and has not begun anew.
+    /// It still writes, and has not begun again.
     pub async fn keeper_runs_on(&self, host: &Place<'_>) -> Result<()> {
         runs(host, KEEPER, PATIENCE).await?;
         let now = host.pods().get(KEEPER).await?.uid();

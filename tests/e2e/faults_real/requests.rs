@@ -26,7 +26,7 @@ const MOVES_WAIT: Words = Words {
 };
 
 const SOON: Duration = Duration::from_mins(1);
-/// A member whose watches break again and again is listed anew after half a minute.
+/// A member whose watches break again and again is listed again after half a minute.
 const LISTED: Duration = Duration::from_mins(2);
 /// What came for a claim that is gone, or to another member than was meant, is withdrawn after a quarter of an hour.
 pub const FORGOTTEN: Duration = Duration::from_mins(20);

@@ -68,7 +68,7 @@ pub struct Done {
 /// Of one process, in MiB.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Memory {
-    /// None where it was begun anew meanwhile.
+    /// None where it was begun again meanwhile.
     pub began: Option<u64>,
     /// The most that it had meanwhile.
     pub peak: u64,

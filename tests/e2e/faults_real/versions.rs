@@ -38,5 +38,5 @@ pub async fn begin_from(world: &World<'_>, program: Option<PathBuf>) -> Result<(
     rig.driver.kill().await?;
     rig.driver.ensure(&rig.fleet).await?;
     let pods = world.pods.as_ref().context("there is no agent")?;
-    pods.agent.lock().await.begin_anew(&Launch { program, ..Launch::default() }).await
+    pods.agent.lock().await.replace(&Launch { program, ..Launch::default() }).await
 }

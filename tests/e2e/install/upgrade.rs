@@ -1,4 +1,4 @@
-//! A release that is upgraded and rolled back while its volumes are written to: all its pods begin anew, and nobody who uses a volume
+//! A release that is upgraded and rolled back while its volumes are written to: all its pods begin again, and nobody who uses a volume
 //! notices.
 
 use anyhow::{Context, Result, ensure};
@@ -43,13 +43,13 @@ pub async fn nobody_notices_an_upgrade_and_a_rollback(fleet: &Fleet) -> Result<(
         let claim = format!("while-it-rolls-{number}");
         host.apply(&volumes::claim(&claim, CLASS, &Value::Null).to_string()).await?;
         running(host).await?;
-        wait_for("all pods of the release have begun anew", PATIENCE, || async {
+        wait_for("all pods of the release have begun again", PATIENCE, || async {
             let now = of_release(host).await?;
             Ok(now.iter().all(|uid| !pods.contains(uid)).then_some(()))
         })
         .await?;
         until(host, GROWTH, &format!("pvc/{claim}"), "--for=jsonpath={.status.phase}=Bound").await?;
-        ensure!(self::identity(host, member).await? == identity, "the pod began anew, here or there");
+        ensure!(self::identity(host, member).await? == identity, "the pod began again, here or there");
         wait_for("it goes on writing", PATIENCE, || async {
             Ok((self::written(member).await? > written).then_some(()))
         })

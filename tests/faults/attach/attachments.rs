@@ -101,7 +101,7 @@ fn what_the_members_attacher_says_is_told_and_its_success_is_found_by_a_retry() 
 }
 
 #[test]
-fn attachment_that_is_going_is_waited_out_and_made_anew() {
+fn attachment_that_is_going_is_waited_out_and_recreated() {
     virtual_time::run(1, async {
         let (bench, caller, attacher) = attached().await;
         publish(&bench, &caller, "real/n1").await.unwrap();

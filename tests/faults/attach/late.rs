@@ -173,7 +173,7 @@ fn goes_by_force(bench: &Bench) {
 }
 
 #[test]
-fn claim_that_is_made_anew_from_its_volume_alone_knows_what_is_attached() {
+fn claim_that_is_recreated_from_its_volume_alone_knows_what_is_attached() {
     virtual_time::run(1, async {
         let (bench, caller, _attacher) = attached().await;
         publish(&bench, &caller, "real/n1").await.unwrap();
@@ -218,7 +218,7 @@ fn forget_leaf(bench: &Bench, caller: &Caller) {
     bench.host.change("persistentvolumes", "", caller.volume(), forget).unwrap();
 }
 
-/// Nobody can make its claim anew: the host's volume does not say which one it was.
+/// Nobody can recreate its claim: the host's volume does not say which one it was.
 #[test]
 fn attachment_of_a_leaf_without_any_record_stays_while_the_host_uses_the_volume() {
     virtual_time::run(1, async {

@@ -250,7 +250,7 @@ fn disk_of_a_machine_that_is_gone_is_detached_and_of_a_claim_that_is_gone_too() 
             assert_eq!(record(&bench, &caller), "", "{kind:?}");
             let (code, message) = refused(publish(&bench, &caller, "real/vm-1").await);
             assert!(code == Code::FailedPrecondition && message.contains("shop/vm-1"), "{kind:?} {code:?} {message}");
-            assert!(bench.members[0].get(machines(kind), SHOP, "vm-1").is_none(), "{kind:?}: never made anew");
+            assert!(bench.members[0].get(machines(kind), SHOP, "vm-1").is_none(), "{kind:?}: never recreated");
             nothing_is_wrong(&bench);
         });
     }

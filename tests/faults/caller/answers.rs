@@ -47,7 +47,7 @@ impl Caller {
         }
     }
 
-    /// The class may have been made anew since a leaf was made for the claim.
+    /// The class may have been recreated since a leaf was made for the claim.
     pub(super) fn check_class(&self, volume: &v1::Volume, wanted: &str) {
         // One that attaches says more than the script.
         let Some(leaf) = self.bench.leaf_behind(&volume.volume_id).ok().filter(|_| self.script.parameters.is_empty())

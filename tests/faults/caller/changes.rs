@@ -88,7 +88,7 @@ impl Caller {
         };
         let published = leaf["metadata"]["annotations"]["kosmos.csi.io/published"].as_str().unwrap_or_default();
         let so = match change {
-            // Somebody has deleted it since, and the one that is made anew is about to be bound.
+            // Somebody has deleted it since, and the one that is recreated is about to be bound.
             Change::Expand if text(&leaf, "/status/phase") == "Pending" => {
                 self.comes_back(|_| true) && self.leaf_volume_is_large()
             }
@@ -100,7 +100,7 @@ impl Caller {
             }
             Change::Unpublish => {
                 let nothing_is_attached = attach::nothing_is_attached(&self.bench, text(&leaf, "/spec/volumeName"));
-                // Of a claim that is being made anew the volume says it.
+                // Of a claim that is being recreated the volume says it.
                 let is_recorded =
                     !published.is_empty() && !self.comes_back(|kept| !kept.contains("kosmos.csi.io/published"));
                 !is_recorded && nothing_is_attached
@@ -111,7 +111,7 @@ impl Caller {
         }
     }
 
-    /// A volume keeps what the leaf claim said that is made anew for it.
+    /// A volume keeps what the leaf claim said that is recreated for it.
     fn comes_back(&self, so: impl Fn(&str) -> bool) -> bool {
         let volumes = self.bench.member_of(self.known_handle()).map(|member| member.list("persistentvolumes"));
         let kept = |volume: &Arc<Value>| text(volume, "/metadata/annotations/kosmos.csi.io~1healing").to_owned();

@@ -43,7 +43,7 @@ impl Caller {
                     return Ending::Provisioned;
                 }
                 Err(status) => match status.code() {
-                    // The user does as he is told, and begins anew with another claim.
+                    // The user does as he is told, and begins again with another claim.
                     Code::Aborted if tells_to_delete(&status) => {
                         memory.set(true);
                         self.delete_claim();

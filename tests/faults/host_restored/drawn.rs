@@ -1,5 +1,5 @@
 //! The same at moments that are drawn: claims in all states of their lives, and a host that is restored from a backup of some seconds to
-//! some minutes ago, while the network fails, the driver starts anew or goes on, and what was asked of it before is under way still.
+//! some minutes ago, while the network fails, the driver restarts or goes on, and what was asked of it before is under way still.
 
 use std::{sync::Arc, time::Duration};
 
@@ -95,7 +95,7 @@ async fn goes_back(bench: &Arc<Bench>, lives: &Arc<Lives>, chance: &mut Rng, day
         storm(bench, seed);
     }
     sleep(ahead).await;
-    let (is_down, begins_anew) = match chance.u8(..4) {
+    let (is_down, begins_again) = match chance.u8(..4) {
         0 => (true, true),
         1 => (false, true),
         _ => (false, false),
@@ -105,7 +105,7 @@ async fn goes_back(bench: &Arc<Bench>, lives: &Arc<Lives>, chance: &mut Rng, day
         sleep(Duration::from_millis(chance.u64(..5000))).await;
     }
     lives.go_back(then, chance, day);
-    if begins_anew && !day.is_calm {
+    if begins_again && !day.is_calm {
         sleep(Duration::from_millis(chance.u64(..5000))).await;
         bench.start();
     }

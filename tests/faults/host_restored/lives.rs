@@ -123,11 +123,11 @@ impl Lives {
         }
         for (volume, known) in then.known {
             if !gone_on.contains(&volume) {
-                self.begin_anew(known, chance, day.is_calm);
+                self.begin_again(known, chance, day.is_calm);
             }
         }
         for Photo { mut snapshot, shot } in then.photos.into_values() {
-            if snapshot.learn_anew() {
+            if snapshot.learn_again() {
                 self.keep(snapshot, shot);
             }
         }
@@ -135,12 +135,12 @@ impl Lives {
     }
 
     /// Sidecars find what is there, and know nothing else.
-    fn begin_anew(self: &Arc<Self>, known: Known, chance: &mut Rng, is_calm: bool) {
+    fn begin_again(self: &Arc<Self>, known: Known, chance: &mut Rng, is_calm: bool) {
         let mut caller = known.caller;
         if !caller.claim_is_there() && !self.is_in_host(caller.volume()) {
             return;
         }
-        caller.learn_anew();
+        caller.learn_again();
         let plan = known.plan.afterwards(chance, caller.is_attached(), is_calm);
         self.spawn(move |lives, life| async move { lives.live(life, caller, &plan).await });
     }

@@ -111,7 +111,7 @@ fn used(bench: &Bench, volume: &Value, strays: Strays) -> Result<(), String> {
         return Err(format!("I10: its leaf claim is {leaf}, and its leaf volume is {behind}"));
     }
     if behind.pointer("/metadata/annotations/kosmos.csi.io~1healing").is_some() {
-        return Err("I10: its leaf is still being made anew".to_owned());
+        return Err("I10: its leaf is still being recreated".to_owned());
     }
     if is_retained(volume) && !is_retained(&behind) {
         return Err(format!("I6: the host retains it, and its leaf volume is {behind}"));

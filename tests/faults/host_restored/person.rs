@@ -42,7 +42,7 @@ pub fn forget_nodes(bench: &Bench, lives: &Lives) {
 }
 
 /// The leaf claim has gone, nodes and all, while the host's volume is being removed: what its volume keeps of it is all that names them,
-/// and the answer of DeleteVolume says what to take off. One that the host wants is made anew, with its nodes.
+/// and the answer of DeleteVolume says what to take off. One that the host wants is recreated, with its nodes.
 fn forget_kept_nodes(bench: &Bench, lives: &Lives, member: &Cluster, kept: &Value) {
     let healing = text(kept, "/metadata/annotations/kosmos.csi.io~1healing");
     let claim: Value = serde_json::from_str(healing).unwrap_or_default();
@@ -153,7 +153,7 @@ async fn forget_all(bench: &Bench, lives: &Lives) {
 
 /// For whoever has it now.
 async fn remove(mut caller: Caller) {
-    caller.learn_anew();
+    caller.learn_again();
     caller.stands_for_its_user();
     caller.set_policy("Delete");
     caller.detach().await;
@@ -163,7 +163,7 @@ async fn remove(mut caller: Caller) {
 /// Those of the host by its sidecar, and those that it has forgotten by hand.
 async fn remove_snapshots(bench: &Bench, lives: &Lives) {
     let ends = lives.snapshots().into_iter().map(|mut snapshot| async move {
-        if snapshot.learn_anew() {
+        if snapshot.learn_again() {
             snapshot.discard();
             if snapshot.handle().is_some() {
                 snapshot.remove().await;

@@ -113,7 +113,7 @@ fn record_that_arrives_late_in_a_host_that_went_back_is_put_right_by_where_the_d
     });
 }
 
-/// The driver has begun anew, and lists the member that has the data while the host is asked to write down another one: before its claim was
+/// The driver has begun again, and lists the member that has the data while the host is asked to write down another one: before its claim was
 /// read, and after that, where the claim has come with what another one had on record.
 #[test]
 fn leaf_that_comes_into_sight_while_the_choice_is_written_down_is_where_the_volume_is() {
@@ -150,7 +150,7 @@ fn leaf_that_comes_into_sight_while_the_choice_is_written_down_is_where_the_volu
     }
 }
 
-/// The driver has begun anew, and of the member that has the data one list has come before the other one.
+/// The driver has begun again, and of the member that has the data one list has come before the other one.
 #[test]
 fn leaf_of_which_the_volume_alone_is_listed_yet_is_waited_for() {
     virtual_time::run(1, async {
@@ -252,7 +252,7 @@ fn removal_of_a_snapshot_that_the_host_has_forgotten_takes_nothing_that_is_cut_f
         });
         let trace = || bench.guard.trace().join("\n");
         assert!(removed.is_err() && given_out.is_err(), "it is being removed: {}", trace());
-        assert!(snapshot.learn_anew() && snapshot.make().await, "{}", trace());
+        assert!(snapshot.learn_again() && snapshot.make().await, "{}", trace());
         sleep(A_WHILE).await;
         bench.guard.heal();
         snapshot.look().await;
@@ -505,7 +505,7 @@ fn claim_that_waits_again_is_told_how_to_have_a_volume_that_names_no_claim_and_h
             },
         });
         bench.host.create("persistentvolumes", by_hand).unwrap();
-        until(&bench, LOOKED, "its leaf claim is made anew", || phase(leaf(&bench, CLAIM)) == "Bound").await;
+        until(&bench, LOOKED, "its leaf claim is recreated", || phase(leaf(&bench, CLAIM)) == "Bound").await;
         assert_eq!(text(&leaf(&bench, CLAIM).unwrap(), "/spec/volumeName"), volume);
         assert_eq!(bench.guard.wrong(), Vec::<String>::new());
     });

@@ -1,4 +1,4 @@
-//! The driver begins anew in a host that was restored from a backup: its claim has no volume, and what the member of then has of it is not known
+//! The driver begins again in a host that was restored from a backup: its claim has no volume, and what the member of then has of it is not known
 //! yet.
 
 use std::{sync::Arc, time::Duration};
@@ -46,7 +46,7 @@ async fn made_after_backups(script: Script) -> (Arc<Bench>, Caller, [Backup; 2])
     (bench, caller, [bare, on_record])
 }
 
-/// The host goes back, and the driver begins anew.
+/// The host goes back, and the driver begins again.
 async fn goes_back(bench: &Bench, backup: &Backup, fate: impl Fn(&Asked) -> Action + Send + Sync + 'static) {
     restore(bench, backup);
     bench.guard.set_fate(move |_, at, asked| {

@@ -152,7 +152,7 @@ fn volume_moves_at_whichever_moment_somebody_deletes_the_claim_of_its_copy() {
 
 /// Its mover keeps it, also once that has ended.
 #[test]
-fn claim_that_somebody_deletes_while_a_mover_has_it_is_made_anew_and_the_volume_moves() {
+fn claim_that_somebody_deletes_while_a_mover_has_it_is_recreated_and_the_volume_moves() {
     for at in [0, 1] {
         virtual_time::run(1, async {
             let story = copying().await;
@@ -271,7 +271,7 @@ fn mover_that_does_not_end_is_named_with_its_node() {
 }
 
 #[test]
-fn copy_whose_claim_cannot_be_made_anew_among_the_movers_is_waited_for_and_its_user_told_why() {
+fn copy_whose_claim_cannot_be_recreated_among_the_movers_is_waited_for_and_its_user_told_why() {
     virtual_time::run(1, async {
         let story = copying().await;
         fill_quota(&story, 1, YARD);
@@ -342,7 +342,7 @@ fn copy_at_home_whose_volume_somebody_deletes_goes_with_its_move_and_another_can
 
 /// Nothing is in it then, and nobody but the move would let it go.
 #[test]
-fn copy_whose_claim_somebody_deletes_before_its_volume_is_kept_is_begun_anew_with_another() {
+fn copy_whose_claim_somebody_deletes_before_its_volume_is_kept_is_begun_again_with_another() {
     virtual_time::run(1, async {
         let story = with_a_copy_that_is_not_kept().await;
         let uid = |story: &Story| {

@@ -67,7 +67,7 @@ async fn moved() -> Story {
     story
 }
 
-/// Whoever may write claims in some namespace of the member, and waits for the leaf to be made anew.
+/// Whoever may write claims in some namespace of the member, and waits for the leaf to be recreated.
 #[test]
 fn claim_that_is_labelled_as_the_leaf_and_older_than_it_is_not_where_the_volume_goes() {
     for part in ["source", "isolated-source", "copy"] {
@@ -94,7 +94,7 @@ fn claim_that_is_labelled_as_the_leaf_and_older_than_it_is_not_where_the_volume_
     }
 }
 
-/// Each kind of them: of a copy that waits for its first pod, of one that was provisioned, and of a source that was to be made anew.
+/// Each kind of them: of a copy that waits for its first pod, of one that was provisioned, and of a source that was to be recreated.
 const STRAYS: [(usize, &str, bool, &str); 4] = [
     (1, "copy", false, fixture::LATER),
     (1, "copy", false, fixture::NOW),
@@ -334,7 +334,7 @@ fn claim_of_a_volume_that_is_to_stay_is_deleted_at_any_moment_and_no_copy_is_lef
 
 /// Its claim has the name of the one by which the volume was lent before, which the member's scheduler still sees.
 #[test]
-fn mover_that_got_a_node_for_a_former_claim_is_made_anew() {
+fn mover_that_got_a_node_for_a_former_claim_is_recreated() {
     virtual_time::run(1, async {
         let mut storage = fixture::steady(STEP);
         storage.pods.goes_by_former_claims = MOVED / 2;

@@ -65,7 +65,7 @@ fn copy_whose_volume_somebody_deletes_is_told_of_while_the_pods_of_the_source_ar
 
 /// It would wait for ever for a receiver that is ready.
 #[test]
-fn copy_whose_volume_somebody_deletes_while_it_is_prepared_is_begun_anew_with_another() {
+fn copy_whose_volume_somebody_deletes_while_it_is_prepared_is_begun_again_with_another() {
     virtual_time::run(1, async {
         let story = with_a_copy_that_is_not_kept().await;
         let before = volume(&story);

@@ -11,7 +11,7 @@ use crate::{
     virtual_time,
 };
 
-async fn is_begun_anew(story: &Story, image: Option<&str>) {
+async fn is_begun_again(story: &Story, image: Option<&str>) {
     *lock(&story.bench.mover_image) = image.map(str::to_owned);
     story.bench.start();
     story.bench.serves().await;
@@ -22,14 +22,14 @@ fn volume_that_a_move_has_says_so_while_moves_are_switched_off_and_goes_on_once_
     for phase in ["Waiting", "Ready"] {
         virtual_time::run(1, async {
             let story = story_in(phase).await;
-            is_begun_anew(&story, None).await;
+            is_begun_again(&story, None).await;
             sleep(Duration::from_mins(3)).await;
             let told = events(&story.bench);
             let words =
                 "is being moved to another member by VolumeMove shop/to, and this driver moves no volumes any more";
             assert!(told.contains("LeafStuck") && told.contains(words), "{phase}: {told}\n{}", story.trace());
             assert_eq!(story.phase(), phase, "{}", story.trace());
-            is_begun_anew(&story, Some("mover")).await;
+            is_begun_again(&story, Some("mover")).await;
             if phase == "Waiting" {
                 story.bench.members[0].delete("pods", SHOP, "theirs").unwrap();
             }

@@ -111,7 +111,7 @@ pub(super) async fn call_off(bench: Arc<Bench>, held: Held, after: Duration, use
     }
 }
 
-/// The class is removed, or made anew, with a slip or for other leaves, and the other way round.
+/// The class is removed, or recreated, with a slip or for other leaves, and the other way round.
 pub(super) fn change_class(bench: &Bench, drawn: u8) {
     let becomes = match (bench.sidecar.class(), drawn) {
         (Class::AsItWas, 0) => Class::WithASlip,

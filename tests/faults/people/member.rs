@@ -36,7 +36,7 @@ pub fn hold_in(member: &Cluster, namespace: &str, claim: &str, finalizer: &str, 
     let _ = member.change("persistentvolumeclaims", namespace, claim, edit);
 }
 
-/// The leaf claims that the host uses. One without a volume cannot be made anew, and its user is told so.
+/// The leaf claims that the host uses. One without a volume cannot be recreated, and its user is told so.
 fn all_used(bench: &Bench, member: usize) -> Vec<Arc<Value>> {
     bench.guard.look();
     let is_used = |leaf: &Arc<Value>| {

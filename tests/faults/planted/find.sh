@@ -125,7 +125,7 @@ for patch in "$here"/*.patch; do
     # By content, as new files: cargo goes by their times, and what was built with a bug must not be taken for what is without.
     rsync --recursive --links --perms --checksum --delete --exclude /target --exclude /.git "$root/" "$copy/"
     if ! git -C "$copy" apply "$patch"; then
-        echo "$name: it no longer fits the code: write it anew"
+        echo "$name: it no longer fits the code: write it again"
         failed=1
         continue
     fi

@@ -39,7 +39,7 @@ fn mend(source: &Path, copy: &Path, path: &Path) {
     }
     rsync::copy(source, copy, true);
     if path.is_dir() {
-        // It may be made anew.
+        // It may be recreated.
         rsync::copy(source, copy, true);
     }
 }

@@ -31,7 +31,7 @@ pub(super) enum NodeStep {
     Uncordon(Value),
     /// Somebody else's: it is left alone, and this is said.
     Foreign(String),
-    /// It goes away, and is made anew then.
+    /// It goes away, and is recreated then.
     Wait,
     Done,
 }

@@ -44,7 +44,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_told_anew_or_is_otherwise_in_the_member_is_looked_at() {
+    fn what_is_told_again_or_is_otherwise_in_the_member_is_looked_at() {
         let object = || Some(Arc::new(json!({"metadata": {"name": "kosmos-m"}})));
         let (node, csi_node) = (object(), object());
         let seen = || Seen {
@@ -64,9 +64,9 @@ mod tests {
         let found = ObservedStatus { room: [("cpu".to_owned(), 3000)].into(), ..seen().found };
         let of = VirtualNodeId { member: "m".to_owned(), node: Some("n".to_owned()) };
         for (what, other) in [
-            ("the node is told anew, and says the same", Seen { node: object(), ..seen() }),
+            ("the node is told again, and says the same", Seen { node: object(), ..seen() }),
             ("it is gone", Seen { node: None, ..seen() }),
-            ("its CSINode is told anew", Seen { csi_node: object(), ..seen() }),
+            ("its CSINode is told again", Seen { csi_node: object(), ..seen() }),
             ("its CSINode is gone", Seen { csi_node: None, ..seen() }),
             ("the member's nodes are not ready", Seen { health, ..seen() }),
             ("there is less room", Seen { found, ..seen() }),

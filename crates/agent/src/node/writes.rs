@@ -21,7 +21,7 @@ pub(super) async fn remove(nodes: &Objects, node: &Value) -> kube::Result<()> {
     ignore_conflict(nodes.delete(text(node, "/metadata/name"), &parameters).await.map(drop))
 }
 
-/// What was decided on has changed since: the next look decides anew.
+/// What was decided on has changed since: the next look decides again.
 pub(crate) fn ignore_conflict(written: kube::Result<()>) -> kube::Result<()> {
     match written {
         Err(kube::Error::Api(status)) if [404, 409].contains(&status.code) => {

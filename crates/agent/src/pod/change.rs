@@ -20,7 +20,7 @@ use super::{
 };
 use cluster::with_causes;
 
-/// Between two changes of one copy: some pods are marked anew again and again.
+/// Between two changes of one copy: some pods are marked again and again.
 const APART: Duration = Duration::from_secs(5);
 /// And after one that the member refused, or undid.
 const REFUSED: Duration = Duration::from_mins(1);

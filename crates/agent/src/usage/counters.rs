@@ -2,7 +2,7 @@
 //!
 //! A kubelet counts processor seconds from a container's start; `metrics.k8s.io` tells processors in use. Between two
 //! readings the latter is taken to have held, and before the first one for a minute at most. So the difference between two looks at a
-//! counter, by their times, is again what the member said. A counter begins low, as those of a container do that was started anew: whoever
+//! counter, by their times, is again what the member said. A counter begins low, as those of a container do that was restarted: whoever
 //! knows a higher one takes no difference then.
 
 use std::{
@@ -24,7 +24,7 @@ use super::{
 const LEAST: f64 = 1e-6;
 /// metrics-server has a figure for a container at the first look, if that began in the last minute.
 const FIRST: f64 = 60.0;
-/// What a member has not said anew for so long is told no more.
+/// What a member has not said again for so long is told no more.
 pub(super) const STALE: Duration = Duration::from_mins(3);
 
 /// Of one member's pods.
@@ -98,7 +98,7 @@ impl Counters {
     /// `started`: since when its container runs, as the host's pod says.
     fn count(&mut self, reading: &Reading, pod: &HostPod, started: Option<Timestamp>, now: Timestamp) {
         let at = reading.at.min(now);
-        // Of a container that was started anew nothing is known.
+        // Of a container that was restarted nothing is known.
         let before = self.containers.get(&reading.id).filter(|before| before.started == started);
         if before.is_some_and(|before| before.usage.at >= at) {
             return;
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn pod_of_the_same_name_begins_anew_and_its_node_goes_on() {
+    fn pod_of_the_same_name_begins_again_and_its_node_goes_on() {
         let (mut counters, former) = (Counters::default(), [pod("a", "u1", "kosmos-m")]);
         take(&mut counters, &[reading("a", 1.0, 10)], &former, 10);
         let pods = [pod("a", "u2", "kosmos-m")];
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn container_that_was_started_anew_begins_anew() {
+    fn container_that_was_restarted_begins_again() {
         let (mut counters, mut pods) = (Counters::default(), [pod("a", "u1", "kosmos-m")]);
         take(&mut counters, &[reading("a", 1.0, 50)], &pods, 50);
         take(&mut counters, &[reading("a", 1.0, 3600)], &pods, 3600);

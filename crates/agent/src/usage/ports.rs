@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn where_all_are_given_those_of_nodes_that_are_gone_are_given_anew() {
+    fn where_all_are_given_those_of_nodes_that_are_gone_are_given_again() {
         let ports = Ports::new(20..=21);
         assert_eq!((ports.of("a", BTreeMap::new), ports.of("b", BTreeMap::new)), (Some(20), Some(21)));
         let tell = || told(&[("a", 20), ("b", 21), ("c", 10250)]);

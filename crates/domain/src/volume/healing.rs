@@ -33,7 +33,7 @@ pub struct SeenClaim {
     /// A move to another member has it, and no pod uses it: it may go though virtual nodes are on its record.
     pub isolated: bool,
     pub volume: Option<String>,
-    /// In whose place it was made anew.
+    /// In whose place it was recreated.
     pub former: Vec<String>,
 }
 
@@ -88,19 +88,19 @@ pub enum Healing {
     Release,
     /// A pod, or somebody's finalizer, still holds the claim.
     AwaitClaim,
-    MakeAnew,
-    /// It was left by a node while it was made anew: its record is to say what is kept on the volume.
+    Recreate,
+    /// It was left by a node while it was recreated: its record is to say what is kept on the volume.
     TakeRecord,
     GiveVolume,
     AwaitBond,
     PutPolicyBack,
-    /// It was made anew for a volume that has gone meanwhile, and the host does not want it any more.
+    /// It was recreated for a volume that has gone meanwhile, and the host does not want it any more.
     TakeBack,
     /// It came late: the volume was another claim's since, which has gone as well, and can never be its own.
     RemoveLate,
     /// Somebody deletes the volume in the member; its claim still holds it.
     Endangered,
-    /// Another claim has the name under which it is to be made anew.
+    /// Another claim has the name under which it is to be recreated.
     Taken,
     /// A person has to act.
     Stuck(&'static str),
@@ -140,7 +140,7 @@ fn deleted(wanted: bool, claim: &SeenClaim, volume: &SeenVolume) -> Healing {
             leaves
         }
         true => Healing::Keep,
-        // Made anew, and deleted before it had its volume.
+        // Recreated, and deleted before it had its volume.
         false if saved => leaves,
         false => Healing::Nothing,
     }
@@ -164,14 +164,14 @@ fn there(wish: Wish, claim: &SeenClaim, volume: &SeenVolume) -> Healing {
     }
 }
 
-/// Made anew, and the volume is not its own yet.
+/// Recreated, and the volume is not its own yet.
 fn promised(wish: Wish, claim: &SeenClaim, volume: &SeenVolume, saved: &String) -> Healing {
     let names_it = claim.volume.as_ref() == Some(&volume.name);
     let waits = names_it && claim.former.contains(saved);
     let came_late = names_it && !waits && claim.protected && !claim.bound && !claim.former.is_empty() && volume.left;
     match wish {
         Wish::Use { .. } | Wish::Keep if came_late && volume.retained => Healing::RemoveLate,
-        // It may have been given, by a write that arrived late, to a claim made anew that was deleted as well.
+        // It may have been given, by a write that arrived late, to a recreated claim that was deleted as well.
         _ if !waits || volume.claim_uid != *saved && !volume.left => Healing::Nothing,
         Wish::Use { .. } if claim.published != volume.published => Healing::TakeRecord,
         Wish::Use { .. } => Healing::GiveVolume,
@@ -215,7 +215,7 @@ fn gone(wish: Wish, volume: &SeenVolume, taken: bool) -> Healing {
         // What is kept may say that it belongs elsewhere.
         (saved, true) if saved.as_ref() != Some(&volume.claim_uid) => Healing::Keep,
         _ if taken => Healing::Taken,
-        _ => Healing::MakeAnew,
+        _ => Healing::Recreate,
     }
 }
 

@@ -158,7 +158,7 @@ fn copied(verified: bool, source: &SeenLeaf, copy: &SeenLeaf) -> Moving {
         _ if verified => Moving::Enter(Phase::Placing),
         _ if source.is_back() && (source.has_end() || copy.has_end()) => Moving::RemoveEnds,
         _ if source.is_back() => waited_for_again(source),
-        // A pod keeps a claim that somebody deletes, also once it has ended: it is made anew only then.
+        // A pod keeps a claim that somebody deletes, also once it has ended: it is recreated only then.
         _ if source.has_end() && (source.leaving || !source.yard) => Moving::RemoveEnds,
         // No volume is bound to it, as to one that was restored from a backup: the movers' claim has it.
         _ if source.yard && source.home => Moving::Await(HOME_IS_TAKEN),

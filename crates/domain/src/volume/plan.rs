@@ -89,7 +89,7 @@ pub enum Creation {
     TakeBack,
     /// It was made for another request.
     Differs,
-    /// Its leaf volume is gone: nothing is ever made anew under its name.
+    /// Its leaf volume is gone: nothing is ever recreated under its name.
     Lost,
     /// It waits for a pod.
     Consume,

@@ -173,7 +173,7 @@ pub async fn unpublish_gone(
     };
     match read_ours(leaf, hash, place).await {
         Err(Error::NotFound(_)) => Ok(None),
-        // It may have been made anew before, with the record of then; only one that has not been given its volume yet takes the
+        // It may have been recreated before, with the record of then; only one that has not been given its volume yet takes the
         // other record over.
         Ok(claim) if is_kept && has_left(&claim.life.published, node) => Ok(None),
         claim => claim.map(Some),

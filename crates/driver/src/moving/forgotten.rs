@@ -169,7 +169,7 @@ async fn end(movers: &Movers, known: &Known, member: &str, hash: VolumeHash) -> 
     Ok(())
 }
 
-/// Where the claim is that says that a move has it. One that is being made anew says nothing now.
+/// Where the claim is that says that a move has it. One that is being recreated says nothing now.
 fn place_of(leaf: &MemberClient, hash: VolumeHash) -> Option<LeafPlace> {
     let moving = leaf.rows.row(hash).filter(Row::is_moving).and_then(|row| row.claim);
     let in_yard = || row_in_yard(leaf, hash).claim;

@@ -1,5 +1,5 @@
 //! The two ends of a copy are joined, by a port-forward of each member's API server. What goes over them is the ends' own TLS: nothing can
-//! be read here. A line that ends while both movers run is made anew, and they go on.
+//! be read here. A line that ends while both movers run is recreated, and they go on.
 
 use std::{
     sync::{

@@ -78,7 +78,7 @@ async fn placed(
 }
 
 /// A request that is wrong in itself. The sidecar may forget the volume only where nothing was made before: its class may
-/// have been made anew while the claim waits.
+/// have been recreated while the claim waits.
 pub async fn refused_at_sight(provisioner: &Provisioner, name: &str, claim: Option<&Claim>, invalid: Error) -> Error {
     match may_be_in(provisioner, name, claim).await {
         Ok(None) => invalid,

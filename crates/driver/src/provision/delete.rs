@@ -104,7 +104,7 @@ async fn delete_unseen(
     deadline: &Deadline,
 ) -> Result<()> {
     let volume = found.and_then(|(hash, row)| Some((hash, row.volume.clone()?.claim_place, row)));
-    // A leaf that was made anew for another claim is not where its handle says.
+    // A leaf that was recreated for another claim is not where its handle says.
     let place = volume.as_ref().map(|(_, place, _)| place.clone()).or_else(|| id.place());
     let claim = match &place {
         Some(place) => leaf::claim::read(leaf, place).await?,
@@ -234,7 +234,7 @@ async fn remove_seen(
                     look_again(leaf, hash, place, &row).await?;
                 }
             }
-            // It may have been made anew while that was read.
+            // It may have been recreated while that was read.
             _ if seen.is_gone(leaf, hash, place).await?
                 && seen.only_mine(leaf.rows.row_at(hash, place)).claim.is_none() =>
             {

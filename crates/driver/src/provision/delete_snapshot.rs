@@ -43,7 +43,7 @@ pub async fn delete(provisioner: &Provisioner, id: &str, deadline: &Deadline) ->
 }
 
 /// Removes the leaf snapshot until a read proves it gone, and what stands behind it. A write of ours that is carried out late may
-/// have made one of this name anew meanwhile: it goes as well, while somebody waits for that. A host that was restored from a backup
+/// have made one of this name again meanwhile: it goes as well, while somebody waits for that. A host that was restored from a backup
 /// since may have asked for it, once nobody does.
 pub(super) async fn remove_snapshot(
     leaf: &MemberClient,

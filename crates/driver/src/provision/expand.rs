@@ -86,7 +86,7 @@ fn grown(step: Expansion, claim: &ClaimRow, required: u64) -> Option<Grown> {
     }
 }
 
-/// False: somebody has changed the claim, and the next look decides anew.
+/// False: somebody has changed the claim, and the next look decides again.
 async fn ask_for_size(found: &FoundLeaf, claim: &ClaimRow, size: u64) -> Result<bool> {
     let leaf = found.leaf()?;
     if leaf.rows.class(&claim.class).is_some_and(|class| !class.grows) {

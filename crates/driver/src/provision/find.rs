@@ -225,7 +225,7 @@ pub(super) async fn is_copy(
     Ok(!was_given_out(claim, &given_out) && !is_restored(provisioner, id, claim).await?)
 }
 
-/// Copies name the claims in whose place a leaf was made anew, but have another volume.
+/// Copies name the claims in whose place a leaf was recreated, but have another volume.
 fn was_given_out(claim: &ClaimRow, given_out: &GivenOut) -> bool {
     let has_its_volume = given_out.volume.is_empty() || claim.volume() == Some(&*given_out.volume);
     *claim.uid == *given_out.claim_uid || has_its_volume && claim.is_or_was(&given_out.claim_uid)

@@ -161,7 +161,7 @@ async fn unlabel(provisioner: &Provisioner, job: &GroupCreation<'_>) -> Result<(
             Sought::FoundLeaf(found) => {
                 leaf::snapshot::chosen::label_for_group(job.leaf, &found.claim, job.hash, false).await?;
             }
-            // Made anew, a claim is of no group.
+            // Recreated, a claim is of no group.
             Sought::LetGo(_) | Sought::Unknown => {}
             Sought::Stripped(_, place) => return Err(attach::stripped(job.leaf, &place)),
         }

@@ -16,7 +16,7 @@ use host::volume::LEAF_UID;
 use leaf::row::{ClaimRow, VolumeRow};
 use member::Member;
 
-/// It says what its leaf claim was, which can be made anew by that.
+/// It says what its leaf claim was, which can be recreated by that.
 fn is_kept(volume: &VolumeRow) -> bool {
     volume.is_retained() && volume.healing && !volume.removal && !volume.is_terminating() && volume.place.is_none()
 }
@@ -70,7 +70,7 @@ fn leaf_claim(members: &BTreeMap<String, Arc<Member>>, name: &str, hash: VolumeH
     members.get(name)?.last_known()?.rows.row(hash)?.claim
 }
 
-/// Makes its leaf claim anew, where it was made for the claim that asks now. What follows is healing's. Nobody but the one who is told here
+/// Recreates its leaf claim, where it was made for the claim that asks now. What follows is healing's. Nobody but the one who is told here
 /// works on what keeps that from being done. Whether it is kept for another claim.
 pub(super) async fn give_back(job: &VolumeCreation<'_>) -> Result<bool> {
     let leaf = job.leaf;
@@ -80,8 +80,8 @@ pub(super) async fn give_back(job: &VolumeCreation<'_>) -> Result<bool> {
     let is_its_own = made_for.is_some_and(|of| job.owner.is_some_and(|owner| owner.uid == of.uid));
     let wish = Wish::Use { retain: volume.follows };
     let step = decide(wish, pair.claim_seen(leaf, job.hash).as_ref(), pair.volume_seen().as_ref());
-    if let (true, Healing::MakeAnew, Some(saved)) = (is_its_own, &step, pair.saved()) {
-        leaf::healing::make_anew(leaf, &job.place, &saved).await?;
+    if let (true, Healing::Recreate, Some(saved)) = (is_its_own, &step, pair.saved()) {
+        leaf::healing::recreate(leaf, &job.place, &saved).await?;
         let back = "is recreated with the data that it had: the claim of the host waits for it again";
         tracing::info!(member = leaf.member, claim = %job.place, "the leaf claim {back}");
         return Err(Error::InProgress(format!("member {}: leaf claim {} {back}", leaf.member, job.place)));
@@ -95,7 +95,7 @@ pub(super) async fn give_back(job: &VolumeCreation<'_>) -> Result<bool> {
             }
         }
         Healing::Stuck(why) => why.to_owned(),
-        Healing::MakeAnew => return Ok(job.owner.is_some()),
+        Healing::Recreate => return Ok(job.owner.is_some()),
         _ => return Ok(false),
     };
     Err(Error::InProgress(format!(

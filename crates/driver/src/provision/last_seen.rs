@@ -19,7 +19,7 @@ use leaf::{
 /// What was last seen of a leaf, for the read that proves it gone.
 #[derive(Default)]
 pub(super) struct LastSeen {
-    /// UIDs of the claim, and of those in whose place it was made anew.
+    /// UIDs of the claim, and of those in whose place it was recreated.
     claims: Vec<String>,
     /// Name, and UID where it carried our labels.
     pub(super) volume: Option<(String, Option<String>)>,
@@ -32,7 +32,7 @@ pub(super) struct LastSeen {
 }
 
 impl LastSeen {
-    /// What is seen first is what is removed: when it has gone, a copy may come into view. What was made anew in its place
+    /// What is seen first is what is removed: when it has gone, a copy may come into view. What was recreated in its place
     /// belongs to it.
     pub(super) fn note(&mut self, row: &Row) {
         if let Some(claim) = &row.claim {
@@ -105,7 +105,7 @@ impl LastSeen {
         Ok(())
     }
 
-    /// Its volume is not known at this place any more, but at another one, where its claim is made anew.
+    /// Its volume is not known at this place any more, but at another one, where its claim is recreated.
     pub(super) fn is_elsewhere(&self, leaf: &MemberClient, hash: VolumeHash, place: &LeafPlace) -> bool {
         let Some((_, Some(uid))) = &self.volume else { return false };
         let is_it = |row: Row| row.volume.is_some_and(|volume| volume.uid() == uid);

@@ -85,7 +85,7 @@ impl Modification<'_> {
         self.leaf.rows.row_at(self.hash, self.place).claim
     }
 
-    /// False: somebody has changed the claim, and the next look decides anew.
+    /// False: somebody has changed the claim, and the next look decides again.
     async fn ask(&self, claim: &ClaimRow) -> Result<bool> {
         let about = || format!("member {}: leaf claim {}", self.leaf.member, claim.place);
         if claim.size().terminating {

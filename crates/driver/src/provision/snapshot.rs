@@ -67,7 +67,7 @@ struct SnapshotCreation<'a> {
     source: &'a str,
     hash: VolumeHash,
     leaf: &'a MemberClient,
-    /// To the host, whatever that knows of it now: it is never cut anew.
+    /// To the host, whatever that knows of it now: it is never cut again.
     given_out: bool,
     deadline: &'a Deadline,
 }

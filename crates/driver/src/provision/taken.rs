@@ -57,7 +57,7 @@ impl Elsewhere {
 pub(crate) const STRIPPED: &str = "it was made by a driver like this one, and its labels were removed: put them back. Remove it there only \
      where no host has its volume";
 
-/// Whose the claim is that has the name, for whoever would have it made anew there. Nobody is told to remove what is another host's.
+/// Whose the claim is that has the name, for whoever would have it recreated there. Nobody is told to remove what is another host's.
 pub(crate) async fn whose(
     host: &Host,
     members: &Registry,

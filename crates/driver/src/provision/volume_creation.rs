@@ -231,7 +231,7 @@ impl VolumeCreation<'_> {
     }
 
     pub(super) fn lost(&self) -> Error {
-        // Never made anew: an empty volume under the name of one that held data is a loss nobody would notice.
+        // Never recreated: an empty volume under the name of one that held data is a loss nobody would notice.
         Error::InProgress(format!(
             "member {}: leaf claim {}/{} has lost its volume; delete the claim here to begin again",
             self.leaf.member, self.place.namespace, self.place.claim
@@ -261,7 +261,7 @@ impl VolumeCreation<'_> {
         }
     }
 
-    /// Gives a leaf of which the host has no volume yet the class that it asks for now: its own may have been made anew while the claim
+    /// Gives a leaf of which the host has no volume yet the class that it asks for now: its own may have been recreated while the claim
     /// waited, and nobody would ask for that later. False: there is nothing to change.
     pub(super) async fn give_attributes(&self, row: &ClaimRow) -> Result<bool> {
         let target = self.spec.attributes.at(&self.leaf.member).filter(|target| differs(target, &row.life.attributes));

@@ -82,7 +82,7 @@ impl MemberBudgets {
     }
 }
 
-/// Of events about the leaves of each member. What stays as it is until a person acts has its own, which leaves that are deleted and made anew
+/// Of events about the leaves of each member. What stays as it is until a person acts has its own, which leaves that are deleted and recreated
 /// take nothing of; and one volume has so many of both.
 #[derive(Debug)]
 pub(super) struct LeafEvents {

@@ -1,4 +1,4 @@
-//! Makes a leaf what the host wants it to be: retained or not, let go, or made anew. It looks at the objects, lets the pure
+//! Makes a leaf what the host wants it to be: retained or not, let go, or recreated. It looks at the objects, lets the pure
 //! plan decide, takes one step, and looks again.
 //!
 //! The host is asked before every step, and its answer is not taken from a watch: DeleteVolume is called only for a volume
@@ -58,8 +58,8 @@ enum Taken {
 
 /// It is brought to its end even where the host has let go meanwhile.
 fn has_begun(row: &Row) -> bool {
-    let anew = row.claim.as_ref().is_some_and(|claim| !claim.former.is_empty() && claim.unusable().is_some());
-    anew || row.volume.as_ref().is_some_and(|volume| volume.healing)
+    let recreated = row.claim.as_ref().is_some_and(|claim| !claim.former.is_empty() && claim.unusable().is_some());
+    recreated || row.volume.as_ref().is_some_and(|volume| volume.healing)
 }
 
 /// Where the leaf claim is, or was.
@@ -251,7 +251,7 @@ async fn take(
             }
         }
         (Healing::Release, _, _, Some(row)) => leaf::claim::release(leaf, &row, repair.hash).await?,
-        (Healing::MakeAnew, _, Some(saved), _) => make_anew(repair, place, saved, wanted).await?,
+        (Healing::Recreate, _, Some(saved), _) => recreate(repair, place, saved, wanted).await?,
         (Healing::TakeRecord, _, Some(saved), Some(row)) => {
             leaf::change::record_published(leaf, &row, repair.hash, &saved.record()).await?;
         }
@@ -302,14 +302,14 @@ async fn wake(repair: &Repair<'_>, row: &ClaimRow) -> Result<Taken> {
 }
 
 /// The claim comes back, where the host's claim of now wants it.
-async fn make_anew(repair: &Repair<'_>, place: &LeafPlace, saved: Saved, wanted: &LiveWish) -> Result<()> {
+async fn recreate(repair: &Repair<'_>, place: &LeafPlace, saved: Saved, wanted: &LiveWish) -> Result<()> {
     let claim = wanted.user.as_ref().and_then(|user| Some((user.claim.as_ref()?, &user.volume)));
     let saved = match claim {
         Some((claim, volume)) => saved.made_for(claim, &volume.claim_uid),
         None => saved,
     };
     let saved = saved.at(place, &repair.handle);
-    if let Made::Taken = leaf::healing::make_anew(repair.leaf, place, &saved).await? {
+    if let Made::Taken = leaf::healing::recreate(repair.leaf, place, &saved).await? {
         // Somebody else has that name: what is there is told by the next look.
     }
     Ok(())

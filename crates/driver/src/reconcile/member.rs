@@ -117,7 +117,7 @@ async fn take_news(
         yield_now().await;
     }
     match leaf.rows.take_changed() {
-        None => round.begin_anew(),
+        None => round.begin_again(),
         Some(changed) => {
             let handles = changed.into_iter().flat_map(|hash| reconciler.volumes.handles_for(&leaf.member, hash));
             look_at_all(reconciler, leaf, &handles.collect::<Vec<_>>(), LAZY, backlog).await;

@@ -33,7 +33,7 @@ use budget::{Budget, LeafEvents};
 use host::{Host, events::News, volume::HostVolume, volumes::HostVolumes};
 use nobodys::ListedHandles;
 
-/// After so long at most, work on a member that has failed is begun anew.
+/// After so long at most, work on a member that has failed is begun again.
 const PAUSE: Duration = Duration::from_secs(2);
 
 /// What the work needs.

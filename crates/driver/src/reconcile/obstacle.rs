@@ -27,8 +27,8 @@ pub(super) const LOST: &str = "or its volume was deleted in the member and the d
 pub(super) fn is_refusal(step: &Healing, error: &Error, looks: u32) -> bool {
     match error {
         Error::NoPlace(_) | Error::Denied(_) => true,
-        Error::Refused(_) => *step == Healing::MakeAnew,
-        Error::InProgress(_) => *step == Healing::MakeAnew && looks >= LOOKS_TO_BE_SURE,
+        Error::Refused(_) => *step == Healing::Recreate,
+        Error::InProgress(_) => *step == Healing::Recreate && looks >= LOOKS_TO_BE_SURE,
         _ => false,
     }
 }

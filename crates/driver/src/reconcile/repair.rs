@@ -108,7 +108,7 @@ impl<'a> Repair<'a> {
 }
 
 /// A volume of each handle that its hash may have: one, but for copies. Where the host has one by the hash alone, that is it, whatever the
-/// leaf says: one that an earlier version made anew at another place says nothing.
+/// leaf says: one that an earlier version recreated at another place says nothing.
 pub(super) fn repairs<'a>(reconciler: &Reconciler, leaf: &'a MemberClient, hash: VolumeHash) -> Vec<Repair<'a>> {
     let hashed = VolumeId { member: leaf.member.clone(), leaf: LeafName::Hashed(hash) };
     if reconciler.volumes.count_with(&hashed.to_string()) > 0 {

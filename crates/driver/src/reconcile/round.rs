@@ -42,7 +42,7 @@ impl Round {
     }
 
     /// Any of them may have changed: all are to be gone by at once. Who has that be so all the time takes no more than his share of it.
-    pub(super) fn begin_anew(&mut self) {
+    pub(super) fn begin_again(&mut self) {
         (self.begun, self.at, self.gone_by) = (None, None, 0);
     }
 
@@ -152,7 +152,7 @@ mod tests {
         assert!((500..=501).contains(&half), "{half}");
         assert_eq!(member.by(begun + ROUND * 3).len(), 1000 - half, "the rest of that round, and no other at once");
         assert!(member.by(begun + ROUND * 3).is_empty());
-        member.round.begin_anew();
+        member.round.begin_again();
         assert_eq!(member.by(begun + ROUND * 3).len(), 1000, "nothing is known of them any more");
     }
 
@@ -162,12 +162,12 @@ mod tests {
         assert!(member.round.is_first());
         let mut gone = 0;
         for tick in 0..60 {
-            member.round.begin_anew();
+            member.round.begin_again();
             gone += member.by(begun + Duration::from_secs(tick)).len();
             assert!(!member.round.is_first());
         }
         assert_eq!(gone, 6 * 1000);
-        member.round.begin_anew();
+        member.round.begin_again();
         assert_eq!(member.by(begun + Duration::from_mins(1)).len(), 1000, "and that is not forgotten");
     }
 

@@ -41,7 +41,7 @@ pub(super) async fn is_refused(repair: &Repair<'_>, pair: &LeafPair, error: &Err
     now.is_ok_and(|now| now.is_as(pair))
 }
 
-/// At the place where the claim is or belongs: of one that is to be made anew, the host's claim says where.
+/// At the place where the claim is or belongs: of one that is to be recreated, the host's claim says where.
 async fn examine(repair: &Repair<'_>, place: &LeafPlace, row: &Row, wanted: &LiveWish) -> Result<LeafPair> {
     let volume = row.volume.as_ref().map(|volume| &*volume.name);
     let pair = leaf::healing::examine(repair.leaf, repair.hash, place, volume).await?;
@@ -53,7 +53,7 @@ async fn examine(repair: &Repair<'_>, place: &LeafPlace, row: &Row, wanted: &Liv
     }
 }
 
-/// A claim that was made for another one of the host's, or is moved, is let go, and made anew where it belongs.
+/// A claim that was made for another one of the host's, or is moved, is let go, and recreated where it belongs.
 pub(super) fn wish_of_this(repair: &Repair<'_>, pair: &LeafPair, wanted: &LiveWish) -> Result<Wish> {
     let ours = pair.ours(repair.leaf, repair.hash).filter(|_| wanted.wish != Wish::Nothing);
     let (Some(claim), Some(volume)) = (ours, &pair.volume) else { return Ok(wanted.wish) };

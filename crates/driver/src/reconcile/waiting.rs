@@ -369,20 +369,20 @@ mod tests {
     async fn claim_is_heard_of_under_the_uid_and_the_volume_that_it_has_now() {
         let now = Instant::now();
         let (mut queue, hashes) = queue(2, now);
-        let mut anew = ClaimRow::new(&<_>::default());
-        anew.uid = "c-0 anew".into();
-        queue.see(vec![(hashes[0], Some((anew, Consumer::Unknown)))], now);
-        assert_eq!(queue.of_claims, BTreeMap::from([("c-0 anew".into(), hashes[0])]), "the other one waits no more");
+        let mut recreated = ClaimRow::new(&<_>::default());
+        recreated.uid = "c-0 again".into();
+        queue.see(vec![(hashes[0], Some((recreated, Consumer::Unknown)))], now);
+        assert_eq!(queue.of_claims, BTreeMap::from([("c-0 again".into(), hashes[0])]), "the other one waits no more");
         queue.hear(word("c-0", "db"));
         queue.hear(word("c-1", "db"));
         assert!(heard(&queue).is_empty());
         queue.see(vec![(hashes[0], None)], now);
-        queue.hear(word("c-0 anew", "db"));
-        assert_eq!(heard(&queue), [(hashes[0], "waits: Failed: c-0 anew".to_owned())]);
+        queue.hear(word("c-0 again", "db"));
+        assert_eq!(heard(&queue), [(hashes[0], "waits: Failed: c-0 again".to_owned())]);
         let mut moved = ClaimRow::new(&<_>::default());
-        moved.uid = "c-0 anew".into();
+        moved.uid = "c-0 again".into();
         queue.see(vec![(hashes[1], Some((moved, Consumer::Unknown)))], now);
-        assert_eq!(queue.of_claims, BTreeMap::from([("c-0 anew".into(), hashes[1])]), "it has other labels");
+        assert_eq!(queue.of_claims, BTreeMap::from([("c-0 again".into(), hashes[1])]), "it has other labels");
     }
 
     #[test]

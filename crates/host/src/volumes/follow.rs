@@ -1,5 +1,5 @@
 //! What feeds the host's volumes: one list, taken volume by volume as it comes, and a watch of what changes from there on. It resumes after
-//! an interruption, and lists anew when it has lost its thread.
+//! an interruption, and lists again when it has lost its thread.
 
 use std::{convert::Infallible, pin::pin};
 

@@ -93,7 +93,7 @@ impl Machines<'_> {
         self.change(&object, vec![named, gone]).await.map(Some)
     }
 
-    /// With the machine's UID: an apply to one that has gone meanwhile would make it anew.
+    /// With the machine's UID: an apply to one that has gone meanwhile would recreate it.
     async fn apply(&self, object: &DynamicObject, disk: &DiskName, spec: Value) -> Result<DynamicObject> {
         let (kind, name) = (self.machine_kind(), object.name_any());
         let mut wanted = json!({"apiVersion": kind.api_version, "kind": kind.kind, "metadata": {"uid": object.uid()}});

@@ -117,7 +117,7 @@ pub async fn look(client: &MemberClient, hash: VolumeHash, home: &LeafPlace, of:
     let labelled = listed.iter().filter_map(ResourceExt::uid).collect();
     let mut volume = volume_of(client, &listed, [yard.as_ref(), home.as_ref()]).await?;
     if volume.is_none() && taken_by.is_none() {
-        // That of a claim that is being made anew.
+        // That of a claim that is being recreated.
         let is_strays = |one: &PersistentVolume| stray.as_ref().is_some_and(|stray| is_bound(one, &stray.claim));
         let of_move = listed.into_iter().filter(|one| !is_strays(one) && is_of(one, of));
         // One that was given up says no more where its claim belongs.

@@ -23,11 +23,11 @@ pub struct VolumeRow {
     pub handle: Box<str>,
     /// UIDs of the claims it belonged to before; empty for nearly all.
     pub former: Box<str>,
-    /// What its handle names, where its claim was made anew at another place than that.
+    /// What its handle names, where its claim was recreated at another place than that.
     pub(crate) alias: Option<Box<Alias>>,
     /// Where its claim belongs, while a move has it.
     pub place: Option<Box<LeafPlace>>,
-    /// It keeps the description of a claim that was let go, or is to be made anew.
+    /// It keeps the description of a claim that was let go, or is to be recreated.
     pub healing: bool,
     /// It is retained because the host's volume is.
     pub follows: bool,
@@ -77,7 +77,7 @@ impl VolumeRow {
         }
     }
 
-    /// Whether it is bound to the claim with this UID, or was before that was made anew.
+    /// Whether it is bound to the claim with this UID, or was before that was recreated.
     pub fn is_or_was_bound_to(&self, claim_uid: &str) -> bool {
         *self.claim_uid == *claim_uid || ownership::is_former(&self.former, claim_uid)
     }

@@ -34,7 +34,7 @@ impl Entries {
     }
 
     /// None, told to the same.
-    pub(super) fn anew(&self) -> Self {
+    pub(super) fn emptied(&self) -> Self {
         Self::told_to(self.sightings.clone())
     }
 

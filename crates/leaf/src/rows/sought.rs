@@ -26,7 +26,7 @@ impl Rows {
         untold.filter_map(|(hash, entry)| Some((*hash, entry.row().claim?))).collect()
     }
 
-    /// Claims that were made anew late: the volume of each is bound to another one.
+    /// Claims that were recreated late: the volume of each is bound to another one.
     pub fn superseded(&self) -> Vec<(VolumeHash, ClaimRow)> {
         let table = self.lock();
         let all = table.rows.iter();
@@ -45,7 +45,7 @@ impl Rows {
         chosen.filter_map(|(hash, entry)| Some((*hash, entry.row().claim?))).collect()
     }
 
-    /// Volumes whose leaf is on its way out, gone before its volume, without it, or being made anew.
+    /// Volumes whose leaf is on its way out, gone before its volume, without it, or being recreated.
     pub fn needs_repair(&self) -> Vec<VolumeHash> {
         self.lock().tally.unwell.iter().copied().collect()
     }

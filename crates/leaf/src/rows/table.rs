@@ -29,7 +29,7 @@ impl Table {
         })
     }
 
-    pub(super) fn count_anew(&mut self, hash: VolumeHash, settled: Option<u64>) -> bool {
+    pub(super) fn count_again(&mut self, hash: VolumeHash, settled: Option<u64>) -> bool {
         self.tally.change(hash, settled, self.rows.get(&hash).map(|entry| &**entry))
     }
 

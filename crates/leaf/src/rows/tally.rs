@@ -14,7 +14,7 @@ pub(super) struct Tally {
     pub(super) unsettled: BTreeSet<VolumeHash>,
     /// Of these, those that have a claim which waits: they are asked for often, and are few.
     pub(super) pending: BTreeSet<VolumeHash>,
-    /// Those of which somebody deletes the leaf, or has, or that are being made anew: so are they.
+    /// Those of which somebody deletes the leaf, or has, or that are being recreated: so are they.
     pub(super) unwell: BTreeSet<VolumeHash>,
 }
 

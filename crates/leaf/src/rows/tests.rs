@@ -129,12 +129,12 @@ fn copy_of_a_leaf_with_its_labels_is_never_taken_for_it() {
 }
 
 #[test]
-fn claim_made_anew_under_its_name_takes_the_place_of_the_old_one() {
+fn claim_recreated_under_its_name_takes_the_place_of_the_old_one() {
     let rows = rows();
     rows.put_claim(&claim("10", "Bound"));
-    let mut anew = claim("11", "Pending");
-    anew.metadata.uid = Some("c-2".to_owned());
-    rows.put_claim(&anew);
+    let mut recreated = claim("11", "Pending");
+    recreated.metadata.uid = Some("c-2".to_owned());
+    rows.put_claim(&recreated);
     assert_eq!(rows.row(hash()).unwrap().claim.unwrap().uid.as_ref(), "c-2");
 }
 
@@ -252,7 +252,7 @@ fn copy_of_a_leaf_volume_is_not_the_one_its_claim_names() {
 }
 
 #[test]
-fn copy_with_a_volume_of_its_own_is_not_taken_for_a_leaf_that_has_gone_or_was_made_anew() {
+fn copy_with_a_volume_of_its_own_is_not_taken_for_a_leaf_that_has_gone_or_was_recreated() {
     let (rows, id) = (rows(), VolumeId::new("m", "shop", &"x".repeat(200), hash()));
     let seen = || {
         let row = rows.find(&id).unwrap().1;
@@ -269,11 +269,11 @@ fn copy_with_a_volume_of_its_own_is_not_taken_for_a_leaf_that_has_gone_or_was_ma
     assert_eq!(seen(), both(CLAIM_UID, "pv-1"));
     rows.drop_claim(hash(), CLAIM_UID, u64::MAX);
     assert_eq!(seen(), (None, Some("pv-1".to_owned())));
-    let mut anew = claim("12", "Pending");
-    anew.metadata.uid = Some("c-3".to_owned());
-    anew.metadata.creation_timestamp = from_value(json!("2026-01-03T00:00:00Z")).unwrap();
-    anew.metadata.annotations = from_value(json!({"kosmos.csi.io/former": CLAIM_UID})).unwrap();
-    rows.put_claim(&anew);
+    let mut recreated = claim("12", "Pending");
+    recreated.metadata.uid = Some("c-3".to_owned());
+    recreated.metadata.creation_timestamp = from_value(json!("2026-01-03T00:00:00Z")).unwrap();
+    recreated.metadata.annotations = from_value(json!({"kosmos.csi.io/former": CLAIM_UID})).unwrap();
+    rows.put_claim(&recreated);
     assert_eq!(seen(), both("c-3", "pv-1"));
 }
 
@@ -281,14 +281,14 @@ fn copy_with_a_volume_of_its_own_is_not_taken_for_a_leaf_that_has_gone_or_was_ma
 fn moved() -> (PersistentVolumeClaim, PersistentVolume, VolumeId) {
     let id = VolumeId::new("m0", "shop", "db", hash());
     let notes = json!({"kosmos.csi.io/handle": id.to_string(), "kosmos.csi.io/former": CLAIM_UID});
-    let mut made_anew = metadata("c-2", "20");
-    made_anew["name"] = json!("again");
-    made_anew["annotations"] = notes.clone();
-    made_anew["creationTimestamp"] = json!("2026-01-02T00:00:00Z");
+    let mut recreated = metadata("c-2", "20");
+    recreated["name"] = json!("again");
+    recreated["annotations"] = notes.clone();
+    recreated["creationTimestamp"] = json!("2026-01-02T00:00:00Z");
     let mut kept = metadata("v-1", "21");
     kept["name"] = json!("pv-1");
     kept["annotations"] = notes;
-    let claim = json!({"metadata": made_anew, "spec": {"volumeName": "pv-1"}, "status": {"phase": "Bound"}});
+    let claim = json!({"metadata": recreated, "spec": {"volumeName": "pv-1"}, "status": {"phase": "Bound"}});
     let volume = json!({"metadata": kept, "spec": {
         "claimRef": {"namespace": "shop", "name": "again", "uid": "c-2"},
         "persistentVolumeReclaimPolicy": "Retain",
@@ -334,7 +334,7 @@ fn copy_at_the_former_place_does_not_hide_the_leaf() {
 }
 
 #[test]
-fn claim_that_was_made_anew_late_waits_in_vain_once_another_one_has_its_volume() {
+fn claim_that_was_recreated_late_waits_in_vain_once_another_one_has_its_volume() {
     let (rows, (moved, volume, _)) = (rows(), moved());
     let mut late = claim("10", "Pending");
     late.metadata.annotations = from_value(json!({"kosmos.csi.io/former": "c-0"})).unwrap();
@@ -345,7 +345,7 @@ fn claim_that_was_made_anew_late_waits_in_vain_once_another_one_has_its_volume()
     let superseded: Vec<_> = rows.superseded().into_iter().map(|(of, claim)| (of, claim.uid.to_string())).collect();
     assert_eq!(superseded, [(hash(), CLAIM_UID.to_owned())]);
     rows.put_claim(&claim("11", "Pending"));
-    assert!(rows.superseded().is_empty(), "nothing says that it was made anew");
+    assert!(rows.superseded().is_empty(), "nothing says that it was recreated");
 }
 
 #[test]

@@ -13,7 +13,7 @@ use super::kinds::VolumeSnapshot;
 use crate::{MemberClient, ownership};
 use cluster::{AFTER_TOO_MUCH, pauses, unmanaged::Unmanaged, with_causes};
 
-/// Before what was lost is listed anew, or a kind that is not served is looked for again.
+/// Before what was lost is listed again, or a kind that is not served is looked for again.
 const PAUSE: Duration = Duration::from_secs(1);
 
 /// Keeps the rows true. Runs until it is dropped.

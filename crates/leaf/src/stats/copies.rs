@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn list_that_is_forgotten_again_before_anything_has_come_or_that_cannot_be_read_begins_anew() {
+    fn list_that_is_forgotten_again_before_anything_has_come_or_that_cannot_be_read_begins_again() {
         for last in [Unread::Forgotten("again".to_owned()), Unread::Other("HTTP 500".to_owned())] {
             let mut listing = Listing::default();
             listing.take(Ok(page_of("of-before", None))).unwrap();

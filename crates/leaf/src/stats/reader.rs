@@ -120,7 +120,7 @@ impl Reader {
         }
     }
 
-    /// All that there is to tell, as JSON in one line, read anew where that was long ago.
+    /// All that there is to tell, as JSON in one line, read again where that was long ago.
     pub async fn line(&self) -> Arc<Vec<u8>> {
         let mut said = self.said.lock().await;
         if said.at.is_none_or(|at| at.elapsed() >= BELIEVED) {

@@ -1,4 +1,4 @@
-//! Where members are named. Every source tells all its members anew whenever one of them changed.
+//! Where members are named. Every source tells all its members again whenever one of them changed.
 
 pub mod clusters;
 pub mod directory;

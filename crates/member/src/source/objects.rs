@@ -48,7 +48,7 @@ pub(super) async fn follow<K>(
         let events = watcher(objects.clone(), which.clone()).backoff(ExponentialBackoff::from(pauses()));
         tokio::select! {
             biased;
-            // The watch of before hears nothing more: all are listed anew, and what is not among them has gone.
+            // The watch of before hears nothing more: all are listed again, and what is not among them has gone.
             Ok(()) = restored.changed() => {}
             () = listen(events, &mut found, &define, words, news) => return,
         }

@@ -169,8 +169,8 @@ fn volume_without_its_claim_is_kept_where_its_data_was_to_outlive_that() {
         ("Retain", None, vec![], true, false),
         ("Delete", None, vec![], true, false),
         ("Delete", Some("u"), vec![], false, false),
-        ("Delete", Some("u"), vec![claim("made-anew")], false, false),
-        ("Retain", Some("u"), vec![claim("made-anew")], true, false),
+        ("Delete", Some("u"), vec![claim("recreated")], false, false),
+        ("Retain", Some("u"), vec![claim("recreated")], true, false),
     ] {
         let (kept, left_out) = of_volume(volume(policy, uid), claims);
         assert_eq!((kept.len() == 1, left_out.is_empty()), (is_kept, is_kept), "{policy} {uid:?}: {left_out:?}");
@@ -209,7 +209,7 @@ fn snapshots_are_kept_as_such_that_are_there_already() {
     let grouped = json!({"snapshotHandle": "x", "volumeGroupSnapshotHandle": "g"});
     let retained = json!({"deletionPolicy": "Retain"});
     let mut another = snapshot();
-    another["metadata"]["uid"] = json!("made-anew");
+    another["metadata"]["uid"] = json!("recreated");
     for (spec, status, snapshots, is_kept) in [
         (json!({}), ready.clone(), vec![snapshot()], true),
         (json!({}), ready.clone(), vec![another], false),

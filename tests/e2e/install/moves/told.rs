@@ -151,7 +151,7 @@ impl Told {
     }
 }
 
-/// The next key that a mover gets in this member, its pod, and what that says until it ends: nothing, where it is made anew before.
+/// The next key that a mover gets in this member, its pod, and what that says until it ends: nothing, where it is recreated before.
 async fn heard(member: &Cluster, known: &[Key]) -> Result<(Key, String, String)> {
     let secrets: Api<Secret> = Api::namespaced(member.client().await?, YARD);
     let secrets = watcher(secrets, watcher::Config::default()).default_backoff().applied_objects();

@@ -25,7 +25,7 @@ fn deleted(uid: &str) -> SeenClaim {
     SeenClaim { terminating: true, ..claim(uid) }
 }
 
-fn anew(bound: bool) -> SeenClaim {
+fn recreated(bound: bool) -> SeenClaim {
     SeenClaim { bound, former: vec!["a".to_owned()], ..claim("b") }
 }
 
@@ -39,21 +39,21 @@ fn steps_follow_one_another() {
         (Some(deleted("a")), volume("a", Some("a"), false), Healing::Keep),
         (Some(deleted("a")), volume("a", Some("a"), true), Healing::Release),
         (Some(released), volume("a", Some("a"), true), Healing::AwaitClaim),
-        (None, volume("a", Some("a"), true), Healing::MakeAnew),
-        (Some(anew(false)), volume("a", Some("a"), true), Healing::GiveVolume),
-        (Some(anew(false)), SeenVolume { left: true, ..volume("c", Some("a"), true) }, Healing::GiveVolume),
-        (Some(anew(false)), volume("c", Some("a"), true), Healing::Nothing),
-        (Some(anew(false)), volume("b", Some("a"), true), Healing::AwaitBond),
-        (Some(anew(true)), volume("b", Some("a"), true), Healing::PutPolicyBack),
-        (Some(anew(true)), volume("b", None, false), Healing::Nothing),
+        (None, volume("a", Some("a"), true), Healing::Recreate),
+        (Some(recreated(false)), volume("a", Some("a"), true), Healing::GiveVolume),
+        (Some(recreated(false)), SeenVolume { left: true, ..volume("c", Some("a"), true) }, Healing::GiveVolume),
+        (Some(recreated(false)), volume("c", Some("a"), true), Healing::Nothing),
+        (Some(recreated(false)), volume("b", Some("a"), true), Healing::AwaitBond),
+        (Some(recreated(true)), volume("b", Some("a"), true), Healing::PutPolicyBack),
+        (Some(recreated(true)), volume("b", None, false), Healing::Nothing),
     ] {
         assert_eq!(decide(USED, claim.as_ref(), Some(&volume)), expected, "{claim:?} {volume:?}");
     }
 }
 
 #[test]
-fn claim_that_was_made_anew_late_goes_where_its_volume_was_another_ones_since() {
-    let late = anew(false);
+fn claim_that_was_recreated_late_goes_where_its_volume_was_another_ones_since() {
+    let late = recreated(false);
     let since = SeenVolume { left: true, ..volume("c", Some("c"), true) };
     for (wish, claim, volume, expected) in [
         (USED, late.clone(), since.clone(), Healing::RemoveLate),
@@ -71,7 +71,7 @@ fn claim_that_was_made_anew_late_goes_where_its_volume_was_another_ones_since() 
     }
     let going = SeenClaim { terminating: true, ..late };
     assert_eq!(decide(USED, Some(&going), Some(&since)), Healing::Release);
-    assert_eq!(decide(USED, None, Some(&since)), Healing::MakeAnew);
+    assert_eq!(decide(USED, None, Some(&since)), Healing::Recreate);
 }
 
 /// People of the member have given it away.
@@ -103,16 +103,16 @@ fn removal_of_what_the_host_wants_again_is_called_off_before_anything_else() {
 
 #[test]
 fn healed_claim_that_is_deleted_again_is_healed_again() {
-    let again = SeenClaim { terminating: true, ..anew(true) };
+    let again = SeenClaim { terminating: true, ..recreated(true) };
     assert_eq!(decide(USED, Some(&again), Some(&volume("b", None, false))), Healing::Keep);
-    let early = SeenClaim { terminating: true, ..anew(false) };
+    let early = SeenClaim { terminating: true, ..recreated(false) };
     assert_eq!(decide(USED, Some(&early), Some(&volume("a", Some("a"), true))), Healing::Release);
     assert_eq!(decide(USED, Some(&early), Some(&volume("b", Some("a"), true))), Healing::Keep);
 }
 
 #[test]
 fn nothing_is_held_back_from_a_removal_that_the_host_has_asked_for() {
-    let claims = [None, Some(deleted("a")), Some(anew(false))];
+    let claims = [None, Some(deleted("a")), Some(recreated(false))];
     let volumes = [volume("a", None, false), volume("a", Some("a"), true), volume("a", None, true)];
     for claim in &claims {
         for volume in &volumes {
@@ -144,11 +144,11 @@ fn leaf_that_a_move_has_isolated_is_let_go_though_virtual_nodes_are_on_its_recor
 
 #[test]
 fn what_was_made_for_a_volume_that_has_gone_is_taken_back() {
-    assert_eq!(decide(Wish::Nothing, Some(&anew(false)), None), Healing::TakeBack);
-    let going = SeenClaim { terminating: true, ..anew(false) };
+    assert_eq!(decide(Wish::Nothing, Some(&recreated(false)), None), Healing::TakeBack);
+    let going = SeenClaim { terminating: true, ..recreated(false) };
     assert_eq!(decide(Wish::Nothing, Some(&going), None), Healing::Release);
-    assert_eq!(decide(USED, Some(&anew(false)), None), Healing::Lost, "and stays while the host wants it");
-    assert_eq!(decide(Wish::Nothing, Some(&claim("a")), None), Healing::Nothing, "never one that was not made anew");
+    assert_eq!(decide(USED, Some(&recreated(false)), None), Healing::Lost, "and stays while the host wants it");
+    assert_eq!(decide(Wish::Nothing, Some(&claim("a")), None), Healing::Nothing, "never one that was not recreated");
 }
 
 #[test]
@@ -212,7 +212,7 @@ fn leaf_volume_stays_where_the_hosts_does_and_only_as_long_as_its_claim_holds_it
     }
     let kept = following(volume("a", Some("a"), true));
     for wish in [USED, RETAINED] {
-        assert_eq!(decide(wish, None, Some(&kept)), Healing::MakeAnew, "{wish:?}: never the policy first");
+        assert_eq!(decide(wish, None, Some(&kept)), Healing::Recreate, "{wish:?}: never the policy first");
     }
 }
 
@@ -246,10 +246,10 @@ fn record_of_nodes_is_kept_as_it_was_last_and_comes_back_so() {
         (on(deleted("a")), kept_on("a"), Healing::Release),
         (on(deleted("a")), kept.clone(), Healing::Keep),
         (deleted("a"), kept_on("a"), Healing::Keep),
-        (on(anew(false)), kept_on("a"), Healing::GiveVolume),
-        (on(anew(false)), kept, Healing::TakeRecord),
-        (anew(false), kept_on("a"), Healing::TakeRecord),
-        (anew(true), kept_on("b"), Healing::PutPolicyBack),
+        (on(recreated(false)), kept_on("a"), Healing::GiveVolume),
+        (on(recreated(false)), kept, Healing::TakeRecord),
+        (recreated(false), kept_on("a"), Healing::TakeRecord),
+        (recreated(true), kept_on("b"), Healing::PutPolicyBack),
     ] {
         assert_eq!(decide(USED, Some(&claim), Some(&volume)), expected, "{claim:?} {volume:?}");
     }
@@ -259,9 +259,9 @@ fn record_of_nodes_is_kept_as_it_was_last_and_comes_back_so() {
 fn whoever_changes_his_mind_meets_every_step_halfway() {
     let kept = volume("a", Some("a"), true);
     assert_eq!(decide(USED, Some(&claim("a")), Some(&kept)), Healing::PutPolicyBack, "wanted again before it went");
-    assert_eq!(decide(Wish::Keep, Some(&anew(false)), Some(&kept)), Healing::LetGo, "let go before it had its volume");
-    assert_eq!(decide(Wish::Keep, Some(&anew(false)), Some(&volume("b", Some("a"), true))), Healing::AwaitBond);
-    assert_eq!(decide(Wish::Keep, Some(&anew(true)), Some(&volume("b", Some("a"), true))), Healing::PutPolicyBack);
+    assert_eq!(decide(Wish::Keep, Some(&recreated(false)), Some(&kept)), Healing::LetGo, "it had no volume yet");
+    assert_eq!(decide(Wish::Keep, Some(&recreated(false)), Some(&volume("b", Some("a"), true))), Healing::AwaitBond);
+    assert_eq!(decide(Wish::Keep, Some(&recreated(true)), Some(&volume("b", Some("a"), true))), Healing::PutPolicyBack);
 }
 
 #[test]

@@ -30,7 +30,7 @@ pub struct SeenLeaf {
     pub home: bool,
     /// Its claim is in the yard.
     pub yard: bool,
-    /// The claim is bound to its volume, and nobody makes it anew.
+    /// The claim is bound to its volume, and nobody recreates it.
     pub whole: bool,
     /// Somebody has deleted its claim in the yard, which is still there.
     pub leaving: bool,

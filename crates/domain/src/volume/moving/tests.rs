@@ -227,7 +227,7 @@ fn leaf_that_may_be_all_there_is_of_the_data_is_told_by_what_is_seen_of_the_othe
     }
 }
 
-/// Else nobody would let go of that claim, and it could not be made anew.
+/// Else nobody would let go of that claim, and it could not be recreated.
 #[test]
 fn mover_that_keeps_a_claim_which_somebody_deletes_is_ended() {
     let well = SeenLeaf { yard: true, whole: true, end: End::Ready, volume: Some(KEPT), ..SeenLeaf::default() };
@@ -293,7 +293,7 @@ fn copy_that_has_lost_its_volume_is_never_given_out_and_a_person_is_asked_to_act
 
 /// Nobody would give its claim another one.
 #[test]
-fn copy_that_loses_its_volume_before_anything_is_in_it_is_begun_anew() {
+fn copy_that_loses_its_volume_before_anything_is_in_it_is_begun_again() {
     let lost = SeenLeaf { yard: true, lost: true, ..SeenLeaf::default() };
     for (copy, expected) in [
         (SeenLeaf { end: End::Ready, ..lost }, Moving::RemoveEnds),

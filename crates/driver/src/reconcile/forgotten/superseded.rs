@@ -1,4 +1,4 @@
-//! Leaf claims that were made anew late. The volume of each was given to the claim of another place meanwhile, to which the same handle
+//! Leaf claims that were recreated late. The volume of each was given to the claim of another place meanwhile, to which the same handle
 //! leads: so no look at that volume finds it, and it would keep its name from others for as long as the volume is there.
 
 use super::Waiting;

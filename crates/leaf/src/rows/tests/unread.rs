@@ -8,7 +8,7 @@ fn another() -> VolumeHash {
     VolumeHash::new(&HostId("h".to_owned()), "pvc-2")
 }
 
-/// Both volumes have a claim; then all is listed anew, and neither claim is on the list as it can be read.
+/// Both volumes have a claim; then all is listed again, and neither claim is on the list as it can be read.
 fn listed(unread: Option<VolumeHash>) -> Rows {
     let rows = rows();
     rows.put_claim(&claim("10", "Bound"));

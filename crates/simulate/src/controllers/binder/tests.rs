@@ -154,7 +154,7 @@ async fn a_claim_whose_volume_vanished_or_belongs_to_another_is_lost() {
 async fn claim_that_names_its_volume_hears_of_it_when_it_is_changed_itself_or_after_a_while() {
     for is_changed in [true, false] {
         let cluster = cluster();
-        // All the while: one that is started anew looks at everything.
+        // All the while: one that is restarted looks at everything.
         let running = tokio::spawn(crate::controllers::run(cluster.clone()));
         let time = |seconds| tokio::time::sleep(std::time::Duration::from_secs(seconds));
         cluster.create(CLAIMS, claim("data", "now")).unwrap();

@@ -99,7 +99,7 @@ async fn take_over(
     Ok((told.concat(), is_done))
 }
 
-/// By a driver that was not started anew yet.
+/// By a driver that was not restarted yet.
 fn was_made_as(cluster: &str, volume: &HostVolume) -> bool {
     let hash = VolumeHash::new(&HostId(cluster.to_owned()), &volume.name);
     VolumeId::parse(&volume.handle).is_some_and(|id| id.names(hash))
@@ -153,7 +153,7 @@ async fn pin(records: &[Host], backup: &Backup) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// From now on this cluster is the host of the backup, unless it always was. What was started anew for that.
+/// From now on this cluster is the host of the backup, unless it always was. What was restarted for that.
 async fn be(host: &Host, records: &[Host], backup: &Backup) -> anyhow::Result<Vec<String>> {
     if *host.cluster == *backup.host {
         return Ok(Vec::new());
@@ -164,7 +164,7 @@ async fn be(host: &Host, records: &[Host], backup: &Backup) -> anyhow::Result<Ve
     restart(records, &backup.host).await
 }
 
-/// Who the host is, controller and agent read as they start. They are started anew once, as by `kubectl rollout restart`.
+/// Who the host is, controller and agent read as they start. They are restarted once, as by `kubectl rollout restart`.
 async fn restart(records: &[Host], former: &str) -> anyhow::Result<Vec<String>> {
     let mut restarted = Vec::new();
     for Host { client, namespace, .. } in records {

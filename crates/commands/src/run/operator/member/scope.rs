@@ -48,7 +48,7 @@ impl Scope {
         }
         let said = text.as_deref().map(rules::namespaces);
         let has_agents = !secret::of_member(agents, &flags.name).await?.is_empty();
-        // What cannot be read is written anew by what the bindings say: it means no more.
+        // What cannot be read is written again by what the bindings say: it means no more.
         let before = before(admin, host, said.clone().and_then(Result::ok), has_agents).await?;
         let Some(before) = before else {
             if let Some(Err(reason)) = said {

@@ -117,7 +117,7 @@ impl World {
 
     /// As they were, with nothing, or as a backup has them. Another cluster under the name of one counts as one that is forgotten.
     fn members_are_there_again(&self, note: &mut impl FnMut(String, Self)) {
-        let anew = |leaf: &Leaf, seen: SeenLeaf, content: u8| {
+        let recreated = |leaf: &Leaf, seen: SeenLeaf, content: u8| {
             let keyless = leaf.keyless && seen.end != End::None;
             Leaf { seen, keyless, claim: leaf.claim + 1, version: leaf.version + 1, content, ..*leaf }
         };
@@ -125,21 +125,21 @@ impl World {
             let again = Self { source_is_forgotten: false, came_back: Some(Part::Source), ..*self };
             note("the source's member is there again, as it was".to_owned(), again);
             let again = Self { is_another: true, ..again };
-            let source = anew(&self.source, SeenLeaf::default(), self.source.content);
+            let source = recreated(&self.source, SeenLeaf::default(), self.source.content);
             note("the source's member is there again, with nothing".to_owned(), Self { source, ..again });
             let before = SeenLeaf { home: true, volume: Some(NEW), ..SeenLeaf::default() };
-            let source = anew(&self.source, before, (self.source.content + 1) % CONTENTS);
+            let source = recreated(&self.source, before, (self.source.content + 1) % CONTENTS);
             note("the source's member is there again, as it was before".to_owned(), Self { source, ..again });
             if let Some(volume) = self.source.seen.volume.filter(|volume| volume.lent) {
                 let remade = SeenLeaf { volume: Some(SeenVolume { remade: true, ..volume }), ..self.source.seen };
-                let source = anew(&self.source, remade, (self.source.content + 1) % CONTENTS);
+                let source = recreated(&self.source, remade, (self.source.content + 1) % CONTENTS);
                 note("the source's member is there again, with another volume".to_owned(), Self { source, ..again });
             }
         }
         if self.copy_is_forgotten {
             let again = Self { copy_is_forgotten: false, came_back: Some(Part::Copy), ..*self };
             note("the copy's member is there again, as it was".to_owned(), again);
-            let copy = anew(&self.copy, SeenLeaf::default(), 0);
+            let copy = recreated(&self.copy, SeenLeaf::default(), 0);
             let nothing = Self { copy, is_another: true, ..again };
             note("the copy's member is there again, with nothing".to_owned(), nothing);
         }

@@ -319,7 +319,7 @@ fn what_cannot_be_is_refused_by_its_code() {
         let made = create("a", &handle).await.unwrap().snapshot.unwrap();
         assert_eq!(create("a", &part.handle(1)).await.unwrap_err(), Code::AlreadyExists);
         // A volume's handle names no snapshot, and a snapshot's no volume.
-        part.unsnapshot(&handle).await;
+        part.delete_snapshot(&handle).await;
         assert!(part.bench.members[0].get("persistentvolumeclaims", SHOP, "data").is_some());
         assert_eq!(create("b", &made.snapshot_id).await.unwrap_err(), Code::NotFound);
         for kind in [SNAPSHOTS, CONTENTS, CLASSES] {
@@ -338,12 +338,12 @@ fn what_cannot_be_is_refused_by_its_code() {
         let refused = call.await.unwrap_err();
         assert_eq!(refused.code(), Code::FailedPrecondition);
         assert!(refused.message().contains("m0, m1"), "{refused}");
-        part.unsnapshot(&made.snapshot_id).await;
+        part.delete_snapshot(&made.snapshot_id).await;
     });
 }
 
 impl Stage {
-    async fn unsnapshot(&self, id: &str) {
+    async fn delete_snapshot(&self, id: &str) {
         let request = v1::DeleteSnapshotRequest { snapshot_id: id.to_owned(), ..Default::default() };
         self.bench.call(|driver| async move { driver.delete_snapshot(with_deadline(request)).await }).await.unwrap();
     }

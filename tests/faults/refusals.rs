@@ -454,7 +454,7 @@ fn claim_of_another_driver_is_not_waited_for() {
 
 /// One claim of a pod found no room: the other one must not keep the pod in the member.
 #[test]
-fn claim_whose_companion_found_no_room_goes_with_it() {
+fn claim_whose_sibling_found_no_room_goes_with_it() {
     virtual_time::run(1, async {
         let bench = bench(&fixture::tight(Duration::from_secs(1))).await;
         let script = |name: &str| Script {

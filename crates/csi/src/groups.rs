@@ -38,7 +38,7 @@ impl group_controller_server::GroupController for Controller {
         &self,
         request: Request<v1::DeleteVolumeGroupSnapshotRequest>,
     ) -> Answer<v1::DeleteVolumeGroupSnapshotResponse> {
-        answer(ungroup(&self, request).await)
+        answer(delete_group(&self, request).await)
     }
 
     async fn get_volume_group_snapshot(
@@ -65,7 +65,7 @@ async fn group(
     Ok(v1::CreateVolumeGroupSnapshotResponse { group_snapshot: Some(convert::group(group)) })
 }
 
-async fn ungroup(
+async fn delete_group(
     controller: &Controller,
     request: Request<v1::DeleteVolumeGroupSnapshotRequest>,
 ) -> Result<v1::DeleteVolumeGroupSnapshotResponse> {

@@ -18,7 +18,7 @@ use tokio::{
     task::{JoinSet, spawn_blocking},
 };
 
-use super::host::overtaken;
+use super::host::ignore_conflict;
 use domain::volume::moving::YARD;
 use mover::{
     compare::{Sum, compare},
@@ -136,7 +136,7 @@ impl End {
             }
         };
         let name = text(&self.pod, "/metadata/name");
-        overtaken("the end of a mover", self.member.change("pods", YARD, name, edit));
+        ignore_conflict("the end of a mover", self.member.change("pods", YARD, name, edit));
     }
 }
 

@@ -88,7 +88,7 @@ pub struct Movers {
 
 /// One move, as long as this process drives it.
 #[derive(Debug)]
-struct Job {
+struct RunningMove {
     movers: Movers,
     of: VolumeMove,
     /// For who begins, and for who has a copy made.
@@ -161,7 +161,7 @@ impl Movers {
         loop {
             told.mark_unchanged();
             for (uid, of) in self.known.under_way_but(&driven) {
-                let job = Job::new(self.clone(), of, places.clone());
+                let job = RunningMove::new(self.clone(), of, places.clone());
                 of_jobs.insert(jobs.spawn(Writes::of_this(job.drive())).id(), uid.clone());
                 driven.insert(uid);
             }
@@ -181,7 +181,7 @@ impl Movers {
     }
 }
 
-impl Job {
+impl RunningMove {
     fn new(movers: Movers, of: VolumeMove, places: Places) -> Self {
         Self {
             movers,

@@ -101,7 +101,7 @@ pub fn owned_claims(host: &Host) -> impl Stream<Item = OwnedClaim> + Send + use<
 }
 
 /// Written only over the version that was seen; where that has changed, news of it is on its way.
-pub async fn shield(host: &Host, claim: &OwnedClaim) -> Result<()> {
+pub async fn protect(host: &Host, claim: &OwnedClaim) -> Result<()> {
     let Some(owners) = with_us_first(claim.owners.as_deref()) else { return Ok(()) };
     let change = json!({"metadata": {"resourceVersion": claim.version, "annotations": {OWNERS: owners}}});
     let claims = Api::<OwnersClaim>::namespaced(host.client.clone(), &claim.namespace);

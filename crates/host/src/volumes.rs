@@ -3,9 +3,9 @@
 //! It says where to look, and never what to do: before a leaf is removed, kept or recreated, the host is asked itself. But whether that is
 //! needed before a removal that was asked for just now, it tells as well ([`SharedHandles`](super::shared_handles::SharedHandles)).
 
+mod compact;
 mod follow;
 mod news;
-mod packed;
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
@@ -18,13 +18,13 @@ use tokio::{sync::watch, time::Instant};
 
 use super::volume::HostVolume;
 use cluster::{Relist, Unread};
+pub(crate) use compact::member_of;
+use compact::{CompactVolume, Key};
 use domain::{
     compact_text::CompactText,
     volume::{VolumeHash, VolumeId},
 };
 use news::Listeners;
-pub(crate) use packed::member_of;
-use packed::{Key, PackedVolume};
 
 pub use follow::keep;
 pub use news::MemberNews;
@@ -43,7 +43,7 @@ pub struct HostVolumes {
 #[derive(Debug, Default)]
 struct Table {
     /// By member.
-    volumes: BTreeMap<Box<str>, BTreeMap<Key, Box<PackedVolume>>>,
+    volumes: BTreeMap<Box<str>, BTreeMap<Key, Box<CompactVolume>>>,
     /// By name.
     handles: HashMap<CompactText, Arc<str>>,
     relist: Relist<CompactText>,
@@ -79,7 +79,7 @@ impl HostVolumes {
     /// The volumes with this handle, by their names.
     pub fn with(&self, handle: &str) -> Vec<HostVolume> {
         let table = self.lock();
-        let mut found: Vec<HostVolume> = table.with(handle).map(|(key, packed)| packed.volume(key)).collect();
+        let mut found: Vec<HostVolume> = table.with(handle).map(|(key, compact)| compact.volume(key)).collect();
         found.sort_by(|one, other| one.name.cmp(&other.name));
         found
     }
@@ -92,8 +92,8 @@ impl HostVolumes {
     /// Those whose claim has gone, and that are to go with it.
     pub fn to_be_reclaimed(&self) -> Vec<HostVolume> {
         let table = self.lock();
-        let all = table.volumes.values().flatten().filter(|(_, packed)| packed.is_to_be_reclaimed());
-        all.map(|(key, packed)| packed.volume(key)).collect()
+        let all = table.volumes.values().flatten().filter(|(_, compact)| compact.is_to_be_reclaimed());
+        all.map(|(key, compact)| compact.volume(key)).collect()
     }
 
     /// Of these hashes, those that a handle names, in whatever member.
@@ -121,7 +121,7 @@ impl HostVolumes {
     /// How many may have the leaf of this one, by whichever name of its member, and in whichever form, their handles say it.
     pub fn count_like(&self, id: &VolumeId) -> usize {
         let (table, first) = (self.lock(), *id.hashes().start());
-        let like = |volumes: &BTreeMap<Key, Box<PackedVolume>>| {
+        let like = |volumes: &BTreeMap<Key, Box<CompactVolume>>| {
             volumes.range(Key::before_all_of(first)..).take_while(|(key, _)| key.may_be_of(first)).count()
         };
         table.volumes.values().map(like).sum()
@@ -162,17 +162,17 @@ impl HostVolumes {
     /// Takes in a volume as it is now.
     pub fn put(&self, volume: &PersistentVolume) {
         let Some(new) = HostVolume::new(volume) else { return };
-        let (key, packed) = (Key::of(&new), PackedVolume::of(&new));
+        let (key, compact) = (Key::of(&new), CompactVolume::of(&new));
         let mut table = self.lock();
         table.relist.tell(&key.name);
-        if table.get(&key) == Some(&packed) {
+        if table.get(&key) == Some(&compact) {
             return;
         }
         if let Some(before) = table.forget(&key.name).filter(|before| *before != key.handle) {
             table.listeners.tell(&before);
         }
         table.listeners.tell(&key.handle);
-        table.insert(key, packed);
+        table.insert(key, compact);
     }
 
     /// One is there that cannot be read. False where that is known already.
@@ -232,19 +232,19 @@ impl HostVolumes {
 }
 
 impl Table {
-    fn with(&self, handle: &str) -> impl Iterator<Item = (&Key, &PackedVolume)> {
+    fn with(&self, handle: &str) -> impl Iterator<Item = (&Key, &CompactVolume)> {
         let volumes = self.volumes.get(member_of(handle)).into_iter();
         let there = volumes.flat_map(move |volumes| volumes.range(Key::before(handle)..Key::after(handle)));
-        there.map(|(key, packed)| (key, &**packed))
+        there.map(|(key, compact)| (key, &**compact))
     }
 
-    fn get(&self, key: &Key) -> Option<&PackedVolume> {
-        self.volumes.get(member_of(&key.handle))?.get(key).map(|packed| &**packed)
+    fn get(&self, key: &Key) -> Option<&CompactVolume> {
+        self.volumes.get(member_of(&key.handle))?.get(key).map(|compact| &**compact)
     }
 
-    fn insert(&mut self, key: Key, packed: PackedVolume) {
+    fn insert(&mut self, key: Key, compact: CompactVolume) {
         self.handles.insert(key.name.clone(), Arc::clone(&key.handle));
-        self.volumes.entry(member_of(&key.handle).into()).or_default().insert(key, Box::new(packed));
+        self.volumes.entry(member_of(&key.handle).into()).or_default().insert(key, Box::new(compact));
     }
 
     /// Its handle, where it was known.

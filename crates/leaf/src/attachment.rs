@@ -21,7 +21,7 @@ use super::{
     MemberClient,
     marks::withdrawn_mark,
     ownership,
-    single::{self, Watched},
+    single::{self, WatchOutcome},
 };
 use cluster::json_patch;
 use domain::{
@@ -186,7 +186,7 @@ pub async fn delete(client: &MemberClient, seen: &LeafAttachment) -> Result<Opti
 }
 
 /// Until it is another in what counts, or until a moment.
-pub async fn wait(client: &MemberClient, seen: &LeafAttachment, moment: Instant) -> Watched<LeafAttachment> {
+pub async fn wait(client: &MemberClient, seen: &LeafAttachment, moment: Instant) -> WatchOutcome<LeafAttachment> {
     let at = (seen.name.as_str(), seen.version.as_str());
     let news = |one: &VolumeAttachment| {
         let attached = one.status.as_ref().is_some_and(|status| status.attached);
@@ -196,8 +196,8 @@ pub async fn wait(client: &MemberClient, seen: &LeafAttachment, moment: Instant)
             || trouble(one) != seen.trouble
     };
     match single::until(&attachments(client), at, moment, news).await {
-        Watched::There(attachment) => Watched::There(seen_attachment(client, attachment)),
-        Watched::Gone => Watched::Gone,
-        Watched::Nothing => Watched::Nothing,
+        WatchOutcome::There(attachment) => WatchOutcome::There(seen_attachment(client, attachment)),
+        WatchOutcome::Gone => WatchOutcome::Gone,
+        WatchOutcome::Nothing => WatchOutcome::Nothing,
     }
 }

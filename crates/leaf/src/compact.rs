@@ -257,7 +257,7 @@ impl CompactClaim {
     }
 
     /// On its way out, or recreated and not bound yet, or without its volume.
-    pub(super) fn is_unwell(&self) -> bool {
+    pub(super) fn needs_repair(&self) -> bool {
         let is_recreated = !Past::former(self.past.as_deref()).is_empty();
         self.terminating || self.phase == Phase::Lost || is_recreated && self.phase != Phase::Bound
     }
@@ -286,7 +286,7 @@ impl CompactVolume {
     }
 
     /// It keeps what its claim was, or is being removed.
-    pub(super) fn is_unwell(&self) -> bool {
+    pub(super) fn needs_repair(&self) -> bool {
         self.healing || self.removal || self.terminating
     }
 

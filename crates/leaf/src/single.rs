@@ -15,7 +15,7 @@ const REFUSED: Duration = Duration::from_millis(500);
 
 /// What a watch has shown.
 #[derive(Debug)]
-pub enum Watched<K> {
+pub enum WatchOutcome<K> {
     There(K),
     Gone,
     /// Nothing of what was waited for: look again.
@@ -28,7 +28,7 @@ pub(super) async fn until<K>(
     (name, version): (&str, &str),
     moment: Instant,
     wanted: impl Fn(&K) -> bool,
-) -> Watched<K>
+) -> WatchOutcome<K>
 where
     K: Resource + Clone + Debug + DeserializeOwned,
 {
@@ -38,9 +38,9 @@ where
         while let Some(event) = events.try_next().await.ok()? {
             match event {
                 WatchEvent::Added(object) | WatchEvent::Modified(object) if wanted(&object) => {
-                    return Some(Watched::There(object));
+                    return Some(WatchOutcome::There(object));
                 }
-                WatchEvent::Deleted(_) => return Some(Watched::Gone),
+                WatchEvent::Deleted(_) => return Some(WatchOutcome::Gone),
                 WatchEvent::Error(_) => return None,
                 _ => {}
             }
@@ -51,8 +51,8 @@ where
         Ok(Some(seen)) => seen,
         Ok(None) => {
             sleep_until(moment.min(Instant::now() + REFUSED)).await;
-            Watched::Nothing
+            WatchOutcome::Nothing
         }
-        Err(_) => Watched::Nothing,
+        Err(_) => WatchOutcome::Nothing,
     }
 }

@@ -64,7 +64,7 @@ pub async fn label(client: &MemberClient, name: &str, hash: VolumeHash, claim_ui
 /// Puts them beside the labels that are there, and leaves those of another leaf as they are.
 async fn label_beside_others(client: &MemberClient, name: &str, hash: VolumeHash, claim_uid: &str) -> Result<Labelled> {
     let missing = || Error::NotFound(format!("member {}: volume {name} is gone", client.member));
-    let read = read_lean(client, name).await?.ok_or_else(missing)?;
+    let read = read_trimmed(client, name).await?.ok_or_else(missing)?;
     let volume = VolumeRow::new(&read);
     let owner = identity::other_owner(&read.metadata, &client.host, hash);
     if let Some(owner) = owner.filter(|_| *volume.claim_uid == *claim_uid) {
@@ -136,7 +136,7 @@ async fn change_observed(
             client.rows.drop_volume(hash, &volume.uid);
             Ok(true)
         }
-        Err(refused @ Error::Refused(_)) => match read_lean(client, &volume.name).await? {
+        Err(refused @ Error::Refused(_)) => match read_trimmed(client, &volume.name).await? {
             Some(now) if !identity::is_leaf_of(&now.metadata, &client.host, hash) => {
                 // A write that arrived late has taken them off, and no watch tells of it.
                 client.rows.drop_volume(hash, &volume.uid);
@@ -154,10 +154,10 @@ async fn change_observed(
 
 /// A quorum read, whatever labels it carries.
 pub async fn read(client: &MemberClient, name: &str) -> Result<Option<VolumeRow>> {
-    Ok(read_lean(client, name).await?.map(|volume| VolumeRow::new(&volume)))
+    Ok(read_trimmed(client, name).await?.map(|volume| VolumeRow::new(&volume)))
 }
 
-async fn read_lean(client: &MemberClient, name: &str) -> Result<Option<Trimmed<PersistentVolume>>> {
+async fn read_trimmed(client: &MemberClient, name: &str) -> Result<Option<Trimmed<PersistentVolume>>> {
     let answer = volumes(client).get(name).await;
     let found = cluster::read(answer, name).map_err(|error| client.outcome(&format!("get volume {name}"), &error))?;
     Ok(found.inspect(|volume| client.rows.put_volume(volume)))

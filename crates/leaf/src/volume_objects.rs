@@ -281,11 +281,11 @@ impl VolumeObjects {
     }
 
     /// Somebody deletes the leaf, or has, or it is being recreated.
-    pub(super) fn is_unwell(&self) -> bool {
+    pub(super) fn needs_repair(&self) -> bool {
         let left_alone = self.claims.is_empty() && self.volumes.iter().any(CompactVolume::is_kept);
         left_alone
-            || self.claims.iter().any(CompactClaim::is_unwell)
-            || self.volumes.iter().any(CompactVolume::is_unwell)
+            || self.claims.iter().any(CompactClaim::needs_repair)
+            || self.volumes.iter().any(CompactVolume::needs_repair)
     }
 
     pub(super) fn is_empty(&self) -> bool {

@@ -68,7 +68,7 @@ enum Change<K> {
 
 /// What is watched at once: a kind, in one namespace or in all.
 #[derive(Clone, Copy)]
-struct Watched<'a> {
+struct WatchedKind<'a> {
     cluster: &'a MemberClient,
     kind: Kind,
     namespace: Option<&'a str>,
@@ -80,7 +80,7 @@ where
     K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned,
 {
     let namespaces = if kind == Kind::Claims { cluster.namespaces.each() } else { vec![None] };
-    let all: Vec<_> = namespaces.iter().map(|&namespace| Watched { cluster, kind, namespace, selector }).collect();
+    let all: Vec<_> = namespaces.iter().map(|&namespace| WatchedKind { cluster, kind, namespace, selector }).collect();
     let mut pauses = pauses().build();
     let versions = loop {
         match list_all(cluster, kind, &all, &take).await {
@@ -123,7 +123,7 @@ async fn too_much(cluster: &MemberClient, kind: Kind, reason: String) {
 async fn list_all<K>(
     cluster: &MemberClient,
     kind: Kind,
-    all: &[Watched<'_>],
+    all: &[WatchedKind<'_>],
     take: &impl Fn(Change<K>),
 ) -> Result<Vec<String>, Stopped>
 where
@@ -146,7 +146,7 @@ enum Ended {
     TooMuch(String),
 }
 
-impl Watched<'_> {
+impl WatchedKind<'_> {
     /// One list, consistent, taken object by object as it comes.
     async fn list<K>(self, in_pages: bool, count: &mut usize, take: &impl Fn(Change<K>)) -> Result<String, Stopped>
     where

@@ -29,7 +29,7 @@ const SOME_SECOND: usize = 6;
 
 /// What is under way while the driver dies.
 #[derive(Clone, Copy, Debug)]
-enum Course {
+enum Scenario {
     Whole,
     CalledOff(&'static str),
 }
@@ -73,7 +73,7 @@ pub(super) async fn story_among(members: usize, phase: &str) -> Story {
     story
 }
 
-impl Course {
+impl Scenario {
     /// All that comes before.
     async fn story(self) -> Story {
         match self {
@@ -97,9 +97,9 @@ impl Course {
     }
 }
 
-fn play(course: Course, kills: Kills) -> Shown {
+fn play(scenario: Scenario, kills: Kills) -> Shown {
     virtual_time::run(1, async {
-        let story = course.story().await;
+        let story = scenario.story().await;
         let (bench, writes) = (Arc::clone(&story.bench), Arc::new(AtomicU64::new(0)));
         let (sent, counted) = (bench.guard.sent(), Arc::clone(&writes));
         let killer = tokio::spawn(async move {
@@ -117,7 +117,7 @@ fn play(course: Course, kills: Kills) -> Shown {
                 Action::Pass
             });
         });
-        let wrong = course.ends(&story).await;
+        let wrong = scenario.ends(&story).await;
         let all = story.bench.guard.sent();
         story.bench.guard.heal();
         killer.abort();
@@ -126,58 +126,58 @@ fn play(course: Course, kills: Kills) -> Shown {
     })
 }
 
-fn complaint(course: Course, kills: Kills) -> Option<String> {
-    let told = format!("{course:?} {kills:?}");
-    let wrong = play(course, kills).wrong;
+fn complaint(scenario: Scenario, kills: Kills) -> Option<String> {
+    let told = format!("{scenario:?} {kills:?}");
+    let wrong = play(scenario, kills).wrong;
     (!wrong.is_empty()).then(|| format!("{told}: {}", wrong.join("\n")))
 }
 
 #[test]
 fn move_that_is_called_off_is_undone_wherever_the_driver_is_killed() {
     for phase in PHASES {
-        let course = Course::CalledOff(phase);
-        let shown = play(course, Kills::None);
+        let scenario = Scenario::CalledOff(phase);
+        let shown = play(scenario, Kills::None);
         assert!(shown.wrong.is_empty() && shown.requests >= 10, "{phase} {} {:#?}", shown.requests, shown.wrong);
         none_is_wrong(&virtual_time::each(virtual_time::THREADS, drawn(points(shown.requests), SOME), |point| {
-            complaint(course, Kills::AtRequests(vec![point]))
+            complaint(scenario, Kills::AtRequests(vec![point]))
         }));
     }
 }
 
 /// The second one may also strike while the driver starts. All pairs where the environment asks for them; else some, each with
 /// another first point.
-fn ends_wherever_the_driver_is_killed_twice(course: Course) {
-    let shown = play(course, Kills::None);
-    assert!(shown.wrong.is_empty() && shown.writes >= 5, "{course:?} {} {:#?}", shown.writes, shown.wrong);
+fn ends_wherever_the_driver_is_killed_twice(scenario: Scenario) {
+    let shown = play(scenario, Kills::None);
+    assert!(shown.wrong.is_empty() && shown.writes >= 5, "{scenario:?} {} {:#?}", shown.writes, shown.wrong);
     let mut chance = Rng::with_seed(1);
     let firsts =
         drawn(after_writes(shown.writes), SOME_FIRST).into_iter().map(|first| (first, chance.fork())).collect();
     let bad = virtual_time::each(virtual_time::THREADS, firsts, |(first, mut chance)| {
-        let after = play(course, Kills::AtWrites(vec![first])).writes;
+        let after = play(scenario, Kills::AtWrites(vec![first])).writes;
         let seconds: Vec<Point> = after_writes(after).collect();
         let seconds = if is_thorough() { seconds } else { chance.choice(seconds).into_iter().collect() };
-        seconds.into_iter().find_map(|second| complaint(course, Kills::AtWrites(vec![first, second])))
+        seconds.into_iter().find_map(|second| complaint(scenario, Kills::AtWrites(vec![first, second])))
     });
     none_is_wrong(&bad);
 }
 
 #[test]
 fn volume_moves_wherever_the_driver_is_killed_twice() {
-    ends_wherever_the_driver_is_killed_twice(Course::Whole);
+    ends_wherever_the_driver_is_killed_twice(Scenario::Whole);
 }
 
 #[test]
 fn move_that_is_called_off_is_undone_wherever_the_driver_is_killed_twice() {
     for phase in PHASES {
-        ends_wherever_the_driver_is_killed_twice(Course::CalledOff(phase));
+        ends_wherever_the_driver_is_killed_twice(Scenario::CalledOff(phase));
     }
 }
 
 /// At reads as well: they find what others have done since the last write, as movers and the member's own controllers. Each first point
 /// where the environment asks for them, with some second ones, or a tenth of the first points with all second ones; else a few pairs.
-fn ends_wherever_the_driver_is_killed_twice_before_any_request(course: Course) {
-    let shown = play(course, Kills::None);
-    assert!(shown.wrong.is_empty() && shown.requests >= 10, "{course:?} {} {:#?}", shown.requests, shown.wrong);
+fn ends_wherever_the_driver_is_killed_twice_before_any_request(scenario: Scenario) {
+    let shown = play(scenario, Kills::None);
+    assert!(shown.wrong.is_empty() && shown.requests >= 10, "{scenario:?} {} {:#?}", shown.requests, shown.wrong);
     let (all, mut chance) = (before_requests(shown.requests), Rng::with_seed(2));
     let firsts: Vec<Point> = match tenth() {
         Some(tenth) => all.skip(tenth).step_by(10).collect(),
@@ -186,26 +186,26 @@ fn ends_wherever_the_driver_is_killed_twice_before_any_request(course: Course) {
     let firsts = firsts.into_iter().map(|first| (first, chance.fork())).collect();
     let played = AtomicU64::new(0);
     let bad = virtual_time::each(virtual_time::THREADS, firsts, |(first, mut chance)| {
-        let mut seconds: Vec<Point> = before_requests(play(course, Kills::AtRequests(vec![first])).since).collect();
+        let mut seconds: Vec<Point> = before_requests(play(scenario, Kills::AtRequests(vec![first])).since).collect();
         if tenth().is_none() {
             chance.shuffle(&mut seconds);
             seconds.truncate(if is_thorough() { SOME_SECOND } else { 1 });
         }
         played.fetch_add(seconds.len() as u64, Ordering::Relaxed);
-        seconds.into_iter().find_map(|second| complaint(course, Kills::AtRequests(vec![first, second])))
+        seconds.into_iter().find_map(|second| complaint(scenario, Kills::AtRequests(vec![first, second])))
     });
     none_is_wrong(&bad);
-    eprintln!("figure: {} pairs of kills before requests, {course:?}", played.into_inner());
+    eprintln!("figure: {} pairs of kills before requests, {scenario:?}", played.into_inner());
 }
 
 #[test]
 fn volume_moves_wherever_the_driver_is_killed_twice_before_any_request() {
-    ends_wherever_the_driver_is_killed_twice_before_any_request(Course::Whole);
+    ends_wherever_the_driver_is_killed_twice_before_any_request(Scenario::Whole);
 }
 
 #[test]
 fn move_that_is_called_off_is_undone_wherever_the_driver_is_killed_twice_before_any_request() {
     for phase in PHASES {
-        ends_wherever_the_driver_is_killed_twice_before_any_request(Course::CalledOff(phase));
+        ends_wherever_the_driver_is_killed_twice_before_any_request(Scenario::CalledOff(phase));
     }
 }

@@ -88,7 +88,7 @@ struct Known {
 
 /// A connection, and the port to which it was made.
 #[derive(Clone, Copy, Debug)]
-struct Way {
+struct ConnectionInfo {
     from: SocketAddr,
     port: u16,
 }
@@ -131,7 +131,7 @@ impl Server {
                             tracing::info!(%from, "a connection was closed: too many of them say nothing");
                             continue;
                         };
-                        let way = Way { from, port };
+                        let way = ConnectionInfo { from, port };
                         connections.spawn(Arc::clone(&self).connection(stream, entering, way, Arc::clone(&known)));
                     }
                     Err(error) => {
@@ -143,7 +143,13 @@ impl Server {
         }
     }
 
-    async fn connection(self: Arc<Self>, stream: TcpStream, entering: Entering, way: Way, known: Arc<Known>) {
+    async fn connection(
+        self: Arc<Self>,
+        stream: TcpStream,
+        entering: Entering,
+        way: ConnectionInfo,
+        known: Arc<Known>,
+    ) {
         let from = way.from;
         let stream = match self.handshake(stream).await {
             Ok(stream) => stream,
@@ -163,13 +169,13 @@ impl Server {
             return tracing::warn!(%from, user = caller.user, "a connection was closed: {CONNECTIONS} are open");
         };
         drop(entering);
-        let guest = AuthenticatedCaller {
+        let who = AuthenticatedCaller {
             caller: Arc::new(caller),
             place: Arc::new(place),
             conversations: Arc::clone(&known.conversations),
             stop: known.stop.clone(),
         };
-        let service = service_fn(|request| self.answer(&guest, way, request));
+        let service = service_fn(|request| self.answer(&who, way, request));
         let serving = http1::Builder::new()
             .timer(TokioTimer::new())
             .header_read_timeout(HEAD)
@@ -182,7 +188,7 @@ impl Server {
     }
 
     /// Whoever shows no certificate goes with his answer.
-    async fn answer_once(&self, stream: TlsStream<TcpStream>, way: Way, known: &Known, _asking: Entering) {
+    async fn answer_once(&self, stream: TlsStream<TcpStream>, way: ConnectionInfo, known: &Known, _asking: Entering) {
         let service = service_fn(|request: Request<Incoming>| async move {
             let path = request.uri().path().to_owned();
             let answer = self.page_by_token(&request, way, &known.tokens).await;
@@ -211,23 +217,23 @@ impl Server {
 
     async fn answer(
         &self,
-        guest: &AuthenticatedCaller,
-        way: Way,
+        who: &AuthenticatedCaller,
+        way: ConnectionInfo,
         request: Request<Incoming>,
     ) -> Result<Response<Answer>, std::convert::Infallible> {
         let (method, path) = (request.method().clone(), request.uri().path().to_owned());
-        let answer = self.try_answer(guest, way, request).await;
-        Ok(told(answer, &guest.caller.user, &method, &path))
+        let answer = self.try_answer(who, way, request).await;
+        Ok(told(answer, &who.caller.user, &method, &path))
     }
 
     async fn try_answer(
         &self,
-        guest: &AuthenticatedCaller,
-        way: Way,
+        who: &AuthenticatedCaller,
+        way: ConnectionInfo,
         request: Request<Incoming>,
     ) -> Result<Response<Answer>, HttpError> {
         if let Some((usage, page)) = self.page_of(&request)? {
-            self.check_right(guest, "get", page.subresource()).await?;
+            self.check_right(who, "get", page.subresource()).await?;
             return self.page(usage, page, way).await;
         }
         let asked = Asked::parse(request.uri().path()).ok_or_else(|| {
@@ -239,28 +245,28 @@ impl Server {
         check_method(&asked, &request)?;
         let refused = || too_many(&asked.namespace);
         // Before the host is asked: who begins again and again takes a place for as long as that takes.
-        if !guest.conversations.has_room(&asked.namespace) {
+        if !who.conversations.has_room(&asked.namespace) {
             return Err(refused());
         }
         // Logs are read; the others do something, whatever the method says.
-        self.check_right(guest, if asked.what.upgrades() { "create" } else { "get" }, "proxy").await?;
-        let conversation = guest.conversations.begin(&asked.namespace).ok_or_else(refused)?;
+        self.check_right(who, if asked.what.upgrades() { "create" } else { "get" }, "proxy").await?;
+        let conversation = who.conversations.begin(&asked.namespace).ok_or_else(refused)?;
         let member = self.member_of(&asked).await?;
         let target = asked.target(request.uri().query().unwrap_or_default());
-        tunnel::pass(&member.unbounded()?, request, &target, guest, conversation).await
+        tunnel::pass(&member.unbounded()?, request, &target, who, conversation).await
     }
 
-    async fn check_right(&self, guest: &AuthenticatedCaller, verb: &str, subresource: &str) -> Result<(), HttpError> {
-        if host::access::lets_reach_kubelets(&self.host, &guest.caller, verb, subresource).await? {
+    async fn check_right(&self, who: &AuthenticatedCaller, verb: &str, subresource: &str) -> Result<(), HttpError> {
+        if host::access::lets_reach_kubelets(&self.host, &who.caller, verb, subresource).await? {
             return Ok(());
         }
-        Err(denied(&guest.caller.user, verb, subresource))
+        Err(denied(&who.caller.user, verb, subresource))
     }
 
     async fn page_by_token(
         &self,
         request: &Request<Incoming>,
-        way: Way,
+        way: ConnectionInfo,
         tokens: &Tokens,
     ) -> Result<Response<Answer>, HttpError> {
         let unknown = || HttpError::new(StatusCode::UNAUTHORIZED, "neither a certificate nor a token says who asks");
@@ -284,7 +290,7 @@ impl Server {
         Ok(page)
     }
 
-    async fn page(&self, usage: &Usage, page: Page, way: Way) -> Result<Response<Answer>, HttpError> {
+    async fn page(&self, usage: &Usage, page: Page, way: ConnectionInfo) -> Result<Response<Answer>, HttpError> {
         let text = usage.page(page, &self.members, &self.host.id, way.port).await?;
         let mut answer = Response::new(Answer::from(Body::from(text.into_bytes())));
         answer.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(page.content_type()));

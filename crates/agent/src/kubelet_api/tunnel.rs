@@ -59,7 +59,7 @@ pub(super) async fn pass(
     client: &Client,
     mut request: Request<Incoming>,
     target: &str,
-    guest: &AuthenticatedCaller,
+    who: &AuthenticatedCaller,
     conversation: Conversation,
 ) -> Result<Response<Answer>, HttpError> {
     let conversation = Arc::new(conversation);
@@ -78,7 +78,7 @@ pub(super) async fn pass(
         Some(here) if answer.status() == StatusCode::SWITCHING_PROTOCOLS => {
             pass_headers(FROM_MEMBER, answer.headers(), passed.headers_mut());
             let joined = join(here, hyper::upgrade::on(&mut answer));
-            let (stop, kept) = (guest.stop.clone(), (guest.place.clone(), Arc::clone(&conversation)));
+            let (stop, kept) = (who.stop.clone(), (who.place.clone(), Arc::clone(&conversation)));
             tokio::spawn(async move {
                 stop.run_until_cancelled_owned(joined).await;
                 drop(kept);

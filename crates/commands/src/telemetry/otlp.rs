@@ -56,7 +56,11 @@ where
     let has_ended = Arc::<AtomicBool>::default();
     let provider = SdkTracerProvider::builder()
         .with_resource(process(role))
-        .with_batch_exporter(Teller { exporter, fails: AtomicBool::new(false), has_ended: Arc::clone(&has_ended) })
+        .with_batch_exporter(LoggedExporter {
+            exporter,
+            fails: AtomicBool::new(false),
+            has_ended: Arc::clone(&has_ended),
+        })
         .build();
     let layer = tracing_opentelemetry::layer()
         .with_tracer(provider.tracer("kosmos-csi"))
@@ -97,14 +101,14 @@ fn process(role: &str) -> Resource {
 
 /// Says once that traces cannot be sent, and once that they can again.
 #[derive(Debug)]
-struct Teller<E> {
+struct LoggedExporter<E> {
     exporter: E,
     fails: AtomicBool,
     /// What is still under way then is cut off with the process, and says nothing of the collector.
     has_ended: Arc<AtomicBool>,
 }
 
-impl<E: SpanExporter> SpanExporter for Teller<E> {
+impl<E: SpanExporter> SpanExporter for LoggedExporter<E> {
     async fn export(&self, batch: Vec<SpanData>) -> OTelSdkResult {
         let sent = self.exporter.export(batch.into_iter().map(as_traces_have_it).collect()).await;
         match (&sent, self.fails.swap(sent.is_err(), Ordering::Relaxed)) {

@@ -101,7 +101,7 @@ impl controller_server::Controller for Controller {
     }
 
     async fn delete_snapshot(&self, request: Request<v1::DeleteSnapshotRequest>) -> Answer<v1::DeleteSnapshotResponse> {
-        answer(snapshots::unsnapshot(&self, request).await)
+        answer(snapshots::delete_snapshot(&self, request).await)
     }
 
     async fn list_snapshots(&self, request: Request<v1::ListSnapshotsRequest>) -> Answer<v1::ListSnapshotsResponse> {

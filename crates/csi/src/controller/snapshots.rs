@@ -30,7 +30,7 @@ pub(super) async fn snapshot(
     Ok(v1::CreateSnapshotResponse { snapshot: Some(convert::snapshots::snapshot(snapshot)) })
 }
 
-pub(super) async fn unsnapshot(
+pub(super) async fn delete_snapshot(
     controller: &Controller,
     request: Request<v1::DeleteSnapshotRequest>,
 ) -> Result<v1::DeleteSnapshotResponse> {

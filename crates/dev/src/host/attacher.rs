@@ -11,7 +11,7 @@ use tokio::{
 };
 
 use super::{
-    create, overtaken,
+    create, ignore_conflict,
     provisioner::{Attempts, PATIENCE, capabilities},
     workloads::ephemeral::claim_name,
 };
@@ -99,7 +99,7 @@ impl Attacher {
         let wanted = wanted(&self.host);
         for (name, wanted) in &wanted {
             if self.host.get(ATTACHMENTS, "", name).is_none() {
-                overtaken("an attachment", create(&self.host, ATTACHMENTS, manifest(name, wanted)));
+                ignore_conflict("an attachment", create(&self.host, ATTACHMENTS, manifest(name, wanted)));
             }
         }
         let attachments = self.host.list(ATTACHMENTS);
@@ -110,7 +110,7 @@ impl Attacher {
             match step(attachment, wanted.contains_key(name)) {
                 AttachStep::Nothing => {}
                 AttachStep::Delete if self.is_in_use(attachment) => {}
-                AttachStep::Delete => drop(overtaken("a detachment", self.host.delete(ATTACHMENTS, "", name))),
+                AttachStep::Delete => drop(ignore_conflict("a detachment", self.host.delete(ATTACHMENTS, "", name))),
                 step => self.ask(step, name, attachment, now),
             }
         }
@@ -143,7 +143,7 @@ impl Attacher {
             let now = attached.remove(name).unwrap_or_default();
             if node["status"]["volumesAttached"].as_array().map_or(0, Vec::len) + now.len() > 0 {
                 let tell = |node: &mut Value| node["status"]["volumesAttached"] = json!(now);
-                overtaken("what is attached to a node", self.host.change(NODES, "", name, tell));
+                ignore_conflict("what is attached to a node", self.host.change(NODES, "", name, tell));
             }
         }
     }
@@ -201,12 +201,12 @@ impl Attacher {
 
     fn tell(&self, name: &str, status: &Value) {
         let change = |attachment: &mut Value| attachment["status"] = status.clone();
-        overtaken("the state of an attachment", self.host.change(ATTACHMENTS, "", name, change));
+        ignore_conflict("the state of an attachment", self.host.change(ATTACHMENTS, "", name, change));
     }
 
     fn let_go(&self, name: &str) {
         let release = |attachment: &mut Value| attachment["metadata"]["finalizers"] = json!([]);
-        overtaken("the end of an attachment", self.host.change(ATTACHMENTS, "", name, release));
+        ignore_conflict("the end of an attachment", self.host.change(ATTACHMENTS, "", name, release));
     }
 }
 

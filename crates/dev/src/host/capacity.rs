@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use tokio::time::{sleep, timeout};
 
 use super::{
-    all, overtaken,
+    all, ignore_conflict,
     provisioner::topology::{Nodes, Place},
 };
 use crate::objects::DRIVER_NAMESPACE;
@@ -71,7 +71,7 @@ async fn publish(host: &Cluster, driver: &Client) -> bool {
     for object in host.list(CAPACITIES) {
         let (namespace, name) = (text(&object, "/metadata/namespace"), text(&object, "/metadata/name"));
         if namespace == DRIVER_NAMESPACE && !wanted.contains(name) {
-            overtaken("the end of a capacity", host.delete(CAPACITIES, namespace, name));
+            ignore_conflict("the end of a capacity", host.delete(CAPACITIES, namespace, name));
         }
     }
     whole
@@ -89,7 +89,7 @@ async fn ask(driver: &Client, class: &StorageClass, place: &Place) -> Result<Get
 fn tell(host: &Cluster, class: &StorageClass, place: &Place, capacity: &GetCapacityResponse) {
     let (name, object) = (name(class, place), object(class, place, capacity));
     if host.get(CAPACITIES, DRIVER_NAMESPACE, &name).is_none() {
-        overtaken("a capacity", host.create(CAPACITIES, object));
+        ignore_conflict("a capacity", host.create(CAPACITIES, object));
         return;
     }
     let edit = |live: &mut Value| {
@@ -100,7 +100,7 @@ fn tell(host: &Cluster, class: &StorageClass, place: &Place, capacity: &GetCapac
             }
         }
     };
-    overtaken("a capacity", host.change(CAPACITIES, DRIVER_NAMESPACE, &name, edit));
+    ignore_conflict("a capacity", host.change(CAPACITIES, DRIVER_NAMESPACE, &name, edit));
 }
 
 fn name(class: &StorageClass, place: &Place) -> String {

@@ -86,7 +86,7 @@ fn drop_nulls(value: &mut Value) {
 }
 
 /// What was decided may be overtaken by another hand: then the next look decides again.
-pub(super) fn overtaken<T, E: std::fmt::Display>(doing: &str, done: Result<T, E>) -> Option<T> {
+pub(super) fn ignore_conflict<T, E: std::fmt::Display>(doing: &str, done: Result<T, E>) -> Option<T> {
     done.inspect_err(|error| tracing::debug!(%error, "{doing} was refused")).ok()
 }
 

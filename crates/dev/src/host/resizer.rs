@@ -14,7 +14,7 @@ use tokio::{
 use super::{
     all,
     events::{Kind, Speaker},
-    overtaken,
+    ignore_conflict,
     provisioner::{Attempts, PATIENCE, capabilities},
 };
 use csi::{
@@ -120,9 +120,9 @@ impl Resizer {
         let size = json!(quantity::print(bytes));
         let Some(claim) = self.host.get(CLAIMS, namespace, name) else { return };
         let volume = |volume: &mut Value| volume["spec"]["capacity"]["storage"] = size.clone();
-        overtaken("a size", self.host.change(VOLUMES, "", text(&claim, "/spec/volumeName"), volume));
+        ignore_conflict("a size", self.host.change(VOLUMES, "", text(&claim, "/spec/volumeName"), volume));
         let claim = |claim: &mut Value| claim["status"]["capacity"]["storage"] = size.clone();
-        overtaken("a size", self.host.change(CLAIMS, namespace, name, claim));
+        ignore_conflict("a size", self.host.change(CLAIMS, namespace, name, claim));
     }
 
     fn tell(&self, (namespace, name): &Key, kind: Kind, reason: &str, message: &str) {

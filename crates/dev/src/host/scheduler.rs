@@ -17,7 +17,7 @@ use super::{
     capacity::CAPACITIES,
     conditions::{self, Condition},
     events::{Kind, Speaker},
-    fit, overtaken, whenever_changed,
+    fit, ignore_conflict, whenever_changed,
     workloads::ephemeral::claim_name,
 };
 use domain::volume::quantity;
@@ -250,7 +250,7 @@ fn act(host: &Cluster, pod: &Pod, decision: &Decision) {
     match decision {
         Decision::Bind { node } => {
             let edit = |pod: &mut Value| pod["spec"]["nodeName"] = json!(node);
-            if overtaken("a binding", host.change("pods", &namespace, &pod.name_any(), edit)).is_some() {
+            if ignore_conflict("a binding", host.change("pods", &namespace, &pod.name_any(), edit)).is_some() {
                 say(host, pod, true, "", "");
                 let message = format!("bound to node {node}");
                 SPEAKER.tell(host, pod.object_ref(&()), Kind::Normal, "Scheduled", &message);
@@ -264,7 +264,7 @@ fn act(host: &Cluster, pod: &Pod, decision: &Decision) {
                         annotations[SELECTED_NODE] = json!(node);
                     }
                 };
-                overtaken("a selection", host.change("persistentvolumeclaims", &namespace, claim, edit));
+                ignore_conflict("a selection", host.change("persistentvolumeclaims", &namespace, claim, edit));
             }
         }
         Decision::Prepare { node, claims } => {
@@ -292,7 +292,7 @@ fn say(host: &Cluster, pod: &Pod, holds: bool, reason: &str, message: &str) -> b
         );
         news = pod["status"]["conditions"] != before;
     };
-    overtaken("a status", host.change("pods", &pod.namespace().unwrap_or_default(), &pod.name_any(), edit));
+    ignore_conflict("a status", host.change("pods", &pod.namespace().unwrap_or_default(), &pod.name_any(), edit));
     news
 }
 

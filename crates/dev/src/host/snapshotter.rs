@@ -13,7 +13,7 @@ use tokio::{
     time::{Instant, sleep_until},
 };
 
-use super::{create, overtaken};
+use super::{create, ignore_conflict};
 use csi::{
     client::{CallError, Client, Code},
     v1,
@@ -105,14 +105,14 @@ impl Snapshotter {
     fn bind(&self, snapshot: &Value) {
         let (namespace, name) = (text(snapshot, "/metadata/namespace"), text(snapshot, "/metadata/name"));
         let edit = |edit: &dyn Fn(&mut Value)| {
-            overtaken("a change of a snapshot", self.host.change(SNAPSHOTS, namespace, name, edit));
+            ignore_conflict("a change of a snapshot", self.host.change(SNAPSHOTS, namespace, name, edit));
         };
         let content = self.host.get(CONTENTS, "", objects::content_of(snapshot));
         let content = content.filter(|content| objects::is_of(content, snapshot));
         let leaving = snapshot.pointer("/metadata/deletionTimestamp").is_some();
         match content {
             Some(content) if leaving && objects::deletes(&content) => {
-                overtaken("a deletion", self.host.delete(CONTENTS, "", text(&content, "/metadata/name")));
+                ignore_conflict("a deletion", self.host.delete(CONTENTS, "", text(&content, "/metadata/name")));
             }
             _ if leaving => edit(&objects::release),
             Some(content) if objects::is_ready(&content) => {
@@ -124,7 +124,7 @@ impl Snapshotter {
                 let made = objects::content(snapshot, &class, &volume);
                 let content = text(&made, "/metadata/name").to_owned();
                 edit(&|snapshot| objects::begin(snapshot, text(&class, "/metadata/name")));
-                overtaken("a content", create(&self.host, CONTENTS, made));
+                ignore_conflict("a content", create(&self.host, CONTENTS, made));
                 edit(&|snapshot| objects::bind(snapshot, &content));
             }
             _ => {}
@@ -165,7 +165,7 @@ impl Snapshotter {
             match step(content, attempts.open) {
                 SnapshotStep::Nothing => {}
                 SnapshotStep::LetGo => {
-                    overtaken(
+                    ignore_conflict(
                         "a change of finalizers",
                         self.host.change(CONTENTS, "", &name, objects::release_content),
                     );
@@ -208,7 +208,7 @@ impl Snapshotter {
             Answer::Made(Ok(made)) => {
                 (attempts.open, attempts.due) =
                     (false, if made.ready_to_use { now } else { now + Duration::from_secs(1) });
-                overtaken(
+                ignore_conflict(
                     "a content's status",
                     self.host.change(CONTENTS, "", name, |content| tell_made(content, &made)),
                 );
@@ -216,7 +216,10 @@ impl Snapshotter {
             }
             Answer::Removed(Ok(())) => {
                 self.work.remove(name);
-                overtaken("a change of finalizers", self.host.change(CONTENTS, "", name, objects::release_content));
+                ignore_conflict(
+                    "a change of finalizers",
+                    self.host.change(CONTENTS, "", name, objects::release_content),
+                );
                 return;
             }
             Answer::Made(Err(refusal)) => {

@@ -3,7 +3,7 @@
 use tokio::time::Instant;
 
 use super::{
-    Job, OTHERS_COPY, Went, begin, ends,
+    OTHERS_COPY, RunningMove, Went, begin, ends,
     look::{Half, Looked},
     sources, switch,
     tell::Told,
@@ -18,7 +18,7 @@ use leaf::{
     row::VolumeRow,
 };
 
-pub(super) async fn take(job: &mut Job, step: Moving, looked: &mut Looked) -> Result<Went> {
+pub(super) async fn take(job: &mut RunningMove, step: Moving, looked: &mut Looked) -> Result<Went> {
     match step {
         // Its pods go on until then.
         Moving::CloseSource => {
@@ -72,7 +72,7 @@ pub(super) async fn take(job: &mut Job, step: Moving, looked: &mut Looked) -> Re
 }
 
 /// What the copy is, is on record before anybody has to stop for it.
-fn entered(job: &Job, phase: Phase, looked: &Looked) -> StatusChange {
+fn entered(job: &RunningMove, phase: Phase, looked: &Looked) -> StatusChange {
     let volume = looked.copy.as_ref().ok().and_then(|half| half.sight.volume.as_ref());
     match volume.filter(|_| phase == Phase::Closing) {
         Some(volume) => moves::prepared(&job.of, &begin::pinned(&VolumeRow::new(volume))),
@@ -80,7 +80,7 @@ fn entered(job: &Job, phase: Phase, looked: &Looked) -> StatusChange {
     }
 }
 
-async fn note_verified(job: &mut Job, looked: &Looked) -> Result<Went> {
+async fn note_verified(job: &mut RunningMove, looked: &Looked) -> Result<Went> {
     let said = |half: &Half| match half.movers.first().map(|mover| &mover.state) {
         Some(State::Ended(Some(Outcome::Copied(sum)))) => Some(sum.clone()),
         _ => None,
@@ -94,7 +94,7 @@ async fn note_verified(job: &mut Job, looked: &Looked) -> Result<Went> {
     Ok(went)
 }
 
-async fn change(job: &Job, step: Moving, looked: &mut Looked, part: Part) -> Result<Went> {
+async fn change(job: &RunningMove, step: Moving, looked: &mut Looked, part: Part) -> Result<Went> {
     let half = if part == Part::Copy { &mut looked.copy } else { &mut looked.source };
     let half = half.as_mut().map_err(|error| error.clone())?;
     let handle = looked.status.to.as_ref().map(|to| to.handle.as_str()).unwrap_or_default();

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{Job, Went};
+use super::{RunningMove, Went};
 use crate::provision::modify::check_class;
 use domain::{
     error::{Error, Result},
@@ -39,7 +39,7 @@ struct Plan {
     to: Side,
 }
 
-pub(super) async fn begin(job: &mut Job) -> Result<Went> {
+pub(super) async fn begin(job: &mut RunningMove) -> Result<Went> {
     if job.of.metadata.deletion_timestamp.is_some() {
         job.of = moves::release(&job.movers.host, &job.of).await?;
         return Ok(Went::Over);
@@ -61,7 +61,7 @@ pub(super) async fn begin(job: &mut Job) -> Result<Went> {
     }
 }
 
-async fn plan(job: &Job) -> Result<Plan> {
+async fn plan(job: &RunningMove) -> Result<Plan> {
     let (host, claim) = (&job.movers.host, moves::claim_of(&job.of));
     let refuse = |why: &str| Error::Refused(format!("claim {claim} {why}"));
     // What a user has written may be anything, and is to become a part of a request's path.
@@ -85,7 +85,7 @@ async fn plan(job: &Job) -> Result<Plan> {
     let to = destination(job, &from).await?;
     let (volume, uid) = (subject.volume_name().unwrap_or_default(), subject.volume_uid().unwrap_or_default());
     let hash = VolumeHash::new(&host.id, &volume);
-    let (home, source) = source_at(job, &from, &id, hash).await?;
+    let (home, source) = Box::pin(source_at(job, &from, &id, hash)).await?;
     let members = job.movers.members.all()?;
     let is_from = |name: &str| serving(&members, name) == from.name;
     if let Some(other) = host::volume::another_with(host, &volume, &id, is_from).await? {
@@ -116,7 +116,7 @@ async fn plan(job: &Job) -> Result<Plan> {
     })
 }
 
-async fn destination(job: &Job, from: &Member) -> Result<std::sync::Arc<Member>> {
+async fn destination(job: &RunningMove, from: &Member) -> Result<std::sync::Arc<Member>> {
     let name = &job.of.spec.to.member;
     let to = job.movers.members.get_for_new(name).await?;
     if to.name == from.name {
@@ -132,7 +132,12 @@ async fn destination(job: &Job, from: &Member) -> Result<std::sync::Arc<Member>>
 }
 
 /// Where the leaf is, and whether it can be moved.
-async fn source_at(job: &Job, from: &Member, id: &VolumeId, hash: VolumeHash) -> Result<(LeafPlace, PinnedLeaf)> {
+async fn source_at(
+    job: &RunningMove,
+    from: &Member,
+    id: &VolumeId,
+    hash: VolumeHash,
+) -> Result<(LeafPlace, PinnedLeaf)> {
     let leaf = from.leaf()?;
     let known = leaf.rows.find(id).and_then(|(_, row)| row.claim).map(|claim| claim.place);
     let missing = || {
@@ -182,7 +187,7 @@ pub(super) fn pinned(volume: &VolumeRow) -> PinnedLeaf {
 }
 
 /// The class of the host's volume, where that lets it be in this member.
-pub(super) async fn class_of(job: &Job, subject: &Subject, member: &str) -> Result<HostClass> {
+pub(super) async fn class_of(job: &RunningMove, subject: &Subject, member: &str) -> Result<HostClass> {
     let name = subject.class().unwrap_or_default();
     let class = class::read(&job.movers.host, name).await?;
     let class = class.ok_or_else(|| {
@@ -215,7 +220,7 @@ async fn try_out(
     writes::try_claim(leaf, &leaf_spec(spec, hash, place, &class, leaf, subject)).await
 }
 
-pub(super) async fn make_copy(job: &mut Job, looked: &Looked) -> Result<Went> {
+pub(super) async fn make_copy(job: &mut RunningMove, looked: &Looked) -> Result<Went> {
     let half = looked.copy.as_ref().map_err(Clone::clone)?;
     let leaf = half.member.leaf()?;
     let Some(subject) = &looked.subject else { return Ok(Went::Waits("the host's claim is there".to_owned())) };
@@ -265,7 +270,12 @@ fn side(member: &Member, handle: String, home: &LeafPlace) -> Result<Side> {
 }
 
 /// As if it were made new, with the size that it has.
-pub(super) async fn spec_of(job: &Job, subject: &Subject, class: &HostClass, volume: &str) -> Result<VolumeSpec> {
+pub(super) async fn spec_of(
+    job: &RunningMove,
+    subject: &Subject,
+    class: &HostClass,
+    volume: &str,
+) -> Result<VolumeSpec> {
     let attributes = match subject.attributes_class() {
         Some(name) => read_attributes_class(&job.movers.host, name).await?.ok_or_else(|| {
             Error::Refused(format!(

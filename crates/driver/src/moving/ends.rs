@@ -5,7 +5,7 @@ use std::{mem::replace, time::Duration};
 use tokio::time::Instant;
 
 use super::{
-    Job, OTHERS_COPY, Went,
+    OTHERS_COPY, RunningMove, Went,
     look::{Half, Looked},
 };
 use domain::{
@@ -45,7 +45,7 @@ impl Looked {
     }
 }
 
-impl Job {
+impl RunningMove {
     fn pause(&mut self, after: u32) {
         let pause = FIRST_PAUSE * 2_u32.pow(after.min(9));
         self.not_before = Some(Instant::now() + pause.min(LONGEST_PAUSE));
@@ -82,7 +82,7 @@ fn still_there(half: &Half, mover: &Mover) -> String {
     )
 }
 
-pub(super) async fn start_receiver(job: &mut Job, looked: &Looked) -> Result<Went> {
+pub(super) async fn start_receiver(job: &mut RunningMove, looked: &Looked) -> Result<Went> {
     if job.not_before.is_some_and(|then| then > Instant::now()) {
         // Others go on meanwhile.
         job.slot = None;
@@ -102,7 +102,7 @@ pub(super) async fn start_receiver(job: &mut Job, looked: &Looked) -> Result<Wen
 }
 
 /// The receiver knows the sender by a key that only this process has, or one that is no more.
-pub(super) async fn start_sender(job: &mut Job, looked: &Looked) -> Result<Went> {
+pub(super) async fn start_sender(job: &mut RunningMove, looked: &Looked) -> Result<Went> {
     let Some(keys) = job.keys.take().filter(|keys| keys.attempt == looked.status.attempt) else {
         return remove(job, looked).await;
     };
@@ -122,7 +122,7 @@ pub(super) async fn start_sender(job: &mut Job, looked: &Looked) -> Result<Went>
 }
 
 /// Somebody has made a pod and did not come to its keys. Whether he did, nobody can read: where it has some, these are not taken.
-pub(super) async fn see_to_keys(job: &mut Job, looked: &Looked) -> Result<Option<Went>> {
+pub(super) async fn see_to_keys(job: &mut RunningMove, looked: &Looked) -> Result<Option<Went>> {
     let attempt = looked.status.attempt;
     if let Some(failure) = job.finds_stranded(looked) {
         tracing::warn!(of = job.name(), failure, "a mover is recreated");
@@ -149,7 +149,7 @@ pub(super) async fn see_to_keys(job: &mut Job, looked: &Looked) -> Result<Option
     Ok(None)
 }
 
-fn wanted<'a>(job: &'a Job, looked: &'a Looked, role: Role) -> Result<WantedMover<'a>> {
+fn wanted<'a>(job: &'a RunningMove, looked: &'a Looked, role: Role) -> Result<WantedMover<'a>> {
     let half = looked.half(role)?;
     let missing = || Error::InProgress(format!("member {}: no claim is in the yard", half.side.member));
     Ok(WantedMover {
@@ -165,7 +165,7 @@ fn wanted<'a>(job: &'a Job, looked: &'a Looked, role: Role) -> Result<WantedMove
 }
 
 /// What comes late of the attempt before is of no use from then on.
-pub(super) async fn remove(job: &mut Job, looked: &Looked) -> Result<Went> {
+pub(super) async fn remove(job: &mut RunningMove, looked: &Looked) -> Result<Went> {
     let there = looked.halves().flat_map(|half| half.movers.iter().map(move |mover| (half, mover)));
     let there: Vec<_> = there.filter(|(_, mover)| !mover.is_leaving).collect();
     if there.is_empty() {
@@ -184,7 +184,7 @@ pub(super) async fn remove(job: &mut Job, looked: &Looked) -> Result<Went> {
     Ok(Went::On)
 }
 
-async fn next_attempt(job: &mut Job, attempt: u32) -> Result<Went> {
+async fn next_attempt(job: &mut RunningMove, attempt: u32) -> Result<Went> {
     (job.keys, job.has_sent_keys) = (None, None);
     job.write(moves::attempt(attempt.saturating_add(1))).await
 }

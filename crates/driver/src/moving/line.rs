@@ -16,7 +16,7 @@ use tokio::{
 };
 
 use super::{
-    Job, LATE,
+    LATE, RunningMove,
     look::{Half, Looked},
     refused::told_of,
 };
@@ -65,7 +65,7 @@ impl Drop for Line {
 }
 
 /// There is one while both movers run.
-pub(super) fn see_to(job: &mut Job, looked: &Looked) -> Result<()> {
+pub(super) fn see_to(job: &mut RunningMove, looked: &Looked) -> Result<()> {
     let attempt = looked.status.attempt;
     let (Some(sender), Some(receiver)) = (runs(&looked.source, attempt), runs(&looked.copy, attempt)) else {
         // It tells still what it has carried.

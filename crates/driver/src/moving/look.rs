@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use tokio::time::Instant;
 
-use super::Job;
+use super::RunningMove;
 use domain::{
     error::{Error, Result},
     volume::{
@@ -164,7 +164,7 @@ impl Looked {
     }
 }
 
-pub(super) async fn look(job: &mut Job) -> Result<Looked> {
+pub(super) async fn look(job: &mut RunningMove) -> Result<Looked> {
     let known = std::mem::take(&mut job.reusable);
     let status = job.of.status.clone().unwrap_or_default();
     let (Some(pinned), Some(from), Some(to), Some(phase)) =
@@ -213,7 +213,7 @@ pub(super) async fn look(job: &mut Job) -> Result<Looked> {
 /// The host's claim, where it is the one that is moved, and what has become of its volume if that is no more what it was. From the switch on
 /// the move goes by neither.
 async fn subject(
-    job: &mut Job,
+    job: &mut RunningMove,
     phase: Phase,
     pinned: &PinnedVolume,
     known: Option<Subject>,
@@ -264,7 +264,7 @@ async fn users_of(seen: &mut Seen, halves: [&Result<Box<Half>>; 2]) -> Result<Us
 /// While pods are waited for, nobody asks the member of the copy again and again. But where the watches know of no volume there any more whose
 /// claim belongs into the yard, or of another one alone, or there is no such member, it is looked at: its user is told before his pods have
 /// ended for nothing.
-fn may_be_lost(job: &Job, status: &MoveStatus, side: &Side, hash: VolumeHash) -> bool {
+fn may_be_lost(job: &RunningMove, status: &MoveStatus, side: &Side, hash: VolumeHash) -> bool {
     let is_unread = matches!(status.phase, Some(Phase::Waiting | Phase::Isolating));
     let Some(members) = job.movers.members.all().ok().filter(|_| is_unread) else { return false };
     let id = VolumeId { member: side.member.clone(), leaf: LeafName::Hashed(hash) };
@@ -279,7 +279,7 @@ fn may_be_lost(job: &Job, status: &MoveStatus, side: &Side, hash: VolumeHash) ->
 
 /// Not looked at where what is next does not go by it.
 async fn half(
-    job: &Job,
+    job: &RunningMove,
     side: &Side,
     hash: VolumeHash,
     part: Option<Part>,
@@ -301,7 +301,7 @@ async fn half(
 }
 
 /// None: it was to be looked at, and its member does not answer.
-fn seen_of(job: &Job, half: &Result<Box<Half>>, is_wanted: bool) -> Option<SeenLeaf> {
+fn seen_of(job: &RunningMove, half: &Result<Box<Half>>, is_wanted: bool) -> Option<SeenLeaf> {
     match half {
         Ok(half) => Some(half.sight.seen(&half.side.home(), &moves::mark(&job.of, Part::Source))),
         Err(_) if is_wanted => None,
@@ -321,11 +321,11 @@ fn compare(leaf: Option<&mut SeenLeaf>, half: &Result<Box<Half>>, pinned: Option
 }
 
 /// Others are not found for other reasons.
-async fn is_forgotten(job: &Job, side: &Side, half: &Result<Box<Half>>) -> bool {
+async fn is_forgotten(job: &RunningMove, side: &Side, half: &Result<Box<Half>>) -> bool {
     matches!(half, Err(Error::NotFound(_))) && job.movers.members.is_forgotten(&side.member, &side.cluster).await
 }
 
-async fn is_switched(job: &Job, status: &MoveStatus, pinned: &PinnedVolume) -> Result<bool> {
+async fn is_switched(job: &RunningMove, status: &MoveStatus, pinned: &PinnedVolume) -> Result<bool> {
     match replacing(job, status, pinned) {
         Some(replacing) => replacing.is_done(&job.movers.host).await,
         None => Ok(false),
@@ -333,7 +333,7 @@ async fn is_switched(job: &Job, status: &MoveStatus, pinned: &PinnedVolume) -> R
 }
 
 /// What the host's volume is to be, once that is decided.
-pub(super) fn replacing(job: &Job, status: &MoveStatus, pinned: &PinnedVolume) -> Option<Replacing> {
+pub(super) fn replacing(job: &RunningMove, status: &MoveStatus, pinned: &PinnedVolume) -> Option<Replacing> {
     Some(Replacing {
         replaced: pinned.uid.clone(),
         claim: moves::claim_of(&job.of),

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, time::Duration};
 
 use tokio::time::{Instant, timeout};
 
-use super::{Job, LATE, Movers, ROUND, look::Looked, tell};
+use super::{LATE, Movers, ROUND, RunningMove, look::Looked, tell};
 use domain::{
     error::{Error, Result},
     volume::{VolumeHash, VolumeId, moving::Phase},
@@ -103,7 +103,7 @@ async fn settle(movers: &Movers, of: &VolumeMove) -> Result<()> {
 }
 
 /// A move ends without its source's member, of which the host was told that it is gone for good: it says what is there.
-pub(super) async fn note_forgotten(job: &mut Job, looked: &Looked) -> Result<()> {
+pub(super) async fn note_forgotten(job: &mut RunningMove, looked: &Looked) -> Result<()> {
     if looked.seen.source.is_some() || !looked.seen.source_forgotten {
         return Ok(());
     }

@@ -3,7 +3,7 @@
 use tokio::time::{Duration, Instant};
 
 use super::{
-    Job, Went, begin,
+    RunningMove, Went, begin,
     look::{self, Half, Looked},
     tell::Told,
 };
@@ -23,7 +23,7 @@ use leaf::row::{ClaimRow, VolumeRow};
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// All that is not in the plan is looked at once more; then the status says what the host's volume is to be.
-pub(super) async fn decide(job: &mut Job, looked: &Looked) -> Result<Went> {
+pub(super) async fn decide(job: &mut RunningMove, looked: &Looked) -> Result<Went> {
     // From then on the move alone knows what the host's volume has to be.
     if !moves::is_held(&job.of) {
         job.of = moves::hold(&job.movers.host, &job.of).await?;
@@ -42,7 +42,7 @@ pub(super) async fn decide(job: &mut Job, looked: &Looked) -> Result<Went> {
 
 /// Whether the host would take the volume that leads to the copy, while pods still have the former. The copy's claim is in the yard then, and
 /// another one at the end.
-pub(super) async fn try_out(job: &Job, looked: &Looked) -> Result<()> {
+pub(super) async fn try_out(job: &RunningMove, looked: &Looked) -> Result<()> {
     if looked.seen.copy.is_none_or(|copy| !copy.whole) {
         return Ok(());
     }
@@ -53,7 +53,7 @@ pub(super) async fn try_out(job: &Job, looked: &Looked) -> Result<()> {
     }
 }
 
-pub(super) async fn replace(job: &mut Job, looked: &Looked) -> Result<Went> {
+pub(super) async fn replace(job: &mut RunningMove, looked: &Looked) -> Result<Went> {
     let missing = || Error::Refused("the status does not say what the host's volume is to be".to_owned());
     let replacing = look::replacing(job, &looked.status, &looked.pinned).ok_or_else(missing)?;
     match replacing.replace(&job.movers.host, Instant::now() + PATIENCE).await {
@@ -68,7 +68,7 @@ pub(super) async fn replace(job: &mut Job, looked: &Looked) -> Result<Went> {
 }
 
 /// Attachments of before, which nobody else takes away, and the choice on record.
-pub(super) async fn settle_in_host(job: &Job, looked: &Looked) -> Result<()> {
+pub(super) async fn settle_in_host(job: &RunningMove, looked: &Looked) -> Result<()> {
     let host = &job.movers.host;
     let (Some(replacing), Some(to)) = (look::replacing(job, &looked.status, &looked.pinned), &looked.status.to) else {
         return Ok(());
@@ -88,7 +88,7 @@ pub(super) async fn settle_in_host(job: &Job, looked: &Looked) -> Result<()> {
 }
 
 /// None where something of it is not as it was pinned, or not as it has to be.
-async fn led_to(job: &Job, looked: &Looked, half: &Half) -> Result<Option<Replacing>> {
+async fn led_to(job: &RunningMove, looked: &Looked, half: &Half) -> Result<Option<Replacing>> {
     let (Some(subject), Some(claim), Some(volume)) = (&looked.subject, half.sight.claim(), &half.sight.volume) else {
         return Ok(None);
     };
@@ -129,7 +129,7 @@ async fn led_to(job: &Job, looked: &Looked, half: &Half) -> Result<Option<Replac
 
 /// The one node of the member from which it is reached, where nodes of the host stand for such. The former may say none, as it was reached
 /// from all of its member.
-async fn node_of<'a>(job: &Job, subject: &Subject, member: &str, node: &'a str) -> Result<Option<&'a str>> {
+async fn node_of<'a>(job: &RunningMove, subject: &Subject, member: &str, node: &'a str) -> Result<Option<&'a str>> {
     if node.is_empty() {
         return Ok(None);
     }

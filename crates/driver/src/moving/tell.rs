@@ -3,7 +3,7 @@
 use tokio::time::Instant;
 
 use super::{
-    Job, MEMBER_REFUSES, MEMBER_UNREACHABLE,
+    MEMBER_REFUSES, MEMBER_UNREACHABLE, RunningMove,
     ends::LONG,
     line::Line,
     look::{Looked, Users},
@@ -148,7 +148,7 @@ impl Looked {
     }
 }
 
-impl Job {
+impl RunningMove {
     /// Waiting is no trouble, but where movers fail again and again. What is waited for stands in the condition.
     pub(super) async fn tell_of_waiting(&mut self, why: &str) {
         let (reason, message) = match &self.failure {

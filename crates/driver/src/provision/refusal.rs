@@ -37,13 +37,18 @@ impl VolumeCreation<'_> {
         }
         self.look_again().await?;
         match self.row() {
-            Some(row) if is_unbound(&row) => self.look_for_lack(&row, binder, attempt).await,
+            Some(row) if is_unbound(&row) => self.look_for_no_capacity(&row, binder, attempt).await,
             _ => Ok(None),
         }
     }
 
     /// Why it waits, if that is for want of room.
-    async fn look_for_lack(&self, row: &ClaimRow, binder: Binder, attempt: &mut Attempt) -> Result<Option<NoCapacity>> {
+    async fn look_for_no_capacity(
+        &self,
+        row: &ClaimRow,
+        binder: Binder,
+        attempt: &mut Attempt,
+    ) -> Result<Option<NoCapacity>> {
         let node = self.only_node();
         if binder == Binder::Consumer {
             let pod = leaf::consumer::look_at(self.leaf, &row.place.namespace, self.hash).await?;

@@ -26,7 +26,7 @@ const LONGEST: Duration = Duration::from_secs(5);
 const PAUSE: Duration = Duration::from_millis(300);
 
 /// Another claim of the same host pod.
-enum Companion {
+enum Sibling {
     Here(Consumed),
     /// On its way, as this volume.
     Coming(VolumeHash),
@@ -47,13 +47,13 @@ pub(super) async fn consume(provisioner: &Provisioner, job: &VolumeCreation<'_>,
     wishes.node = job.only_node();
     let mut claims = vec![consumed(row)];
     if let (Some(pod), Some(claim)) = (&pod, &job.spec.claim) {
-        claims.extend(companions(provisioner, job, claim, pod, row).await?);
+        claims.extend(siblings(provisioner, job, claim, pod, row).await?);
     }
     let until = job.deadline.next();
     leaf::consumer::ensure(job.leaf, &row.place.namespace, job.hash, &claims, &wishes, until).await
 }
 
-async fn companions(
+async fn siblings(
     provisioner: &Provisioner,
     job: &VolumeCreation<'_>,
     claim: &Claim,
@@ -68,10 +68,10 @@ async fn companions(
         let (mut still_open, mut hashes) = (Vec::new(), Vec::new());
         for name in open {
             let other = Claim { namespace: claim.namespace.clone(), name: name.clone() };
-            match companion(provisioner, job, &other, &row.place.namespace).await? {
-                Companion::Here(consumed) => here.push(consumed),
-                Companion::Apart => {}
-                Companion::Coming(hash) => {
+            match sibling(provisioner, job, &other, &row.place.namespace).await? {
+                Sibling::Here(consumed) => here.push(consumed),
+                Sibling::Apart => {}
+                Sibling::Coming(hash) => {
                     still_open.push(name);
                     hashes.push(hash);
                 }
@@ -88,13 +88,13 @@ async fn companions(
     }
 }
 
-async fn companion(
+async fn sibling(
     provisioner: &Provisioner,
     job: &VolumeCreation<'_>,
     claim: &Claim,
     namespace: &str,
-) -> Result<Companion> {
-    let Some(found) = host::claim::read(&provisioner.host, claim, "").await? else { return Ok(Companion::Apart) };
+) -> Result<Sibling> {
+    let Some(found) = host::claim::read(&provisioner.host, claim, "").await? else { return Ok(Sibling::Apart) };
     let hash = VolumeHash::new(&provisioner.host.id, &format!("pvc-{}", found.uid));
     let mut leaf = job.leaf.rows.row(hash).and_then(|row| row.claim);
     if let (None, Some(volume)) = (&leaf, &found.volume) {
@@ -107,7 +107,7 @@ async fn companion(
     }
     if let Some(leaf) = leaf {
         let mountable = leaf.place.namespace == namespace && !leaf.observed().terminating;
-        return Ok(if mountable { Companion::Here(consumed(&leaf)) } else { Companion::Apart });
+        return Ok(if mountable { Sibling::Here(consumed(&leaf)) } else { Sibling::Apart });
     }
     let ours = match found.provisioner.as_deref() {
         Some(provisioner) => provisioner == DRIVER,
@@ -116,7 +116,7 @@ async fn companion(
     };
     let elsewhere = found.member.as_ref().is_some_and(|member| *member != job.leaf.member);
     let coming = ours && found.volume.is_none() && (job.node_selected() || !elsewhere);
-    Ok(if coming { Companion::Coming(hash) } else { Companion::Apart })
+    Ok(if coming { Sibling::Coming(hash) } else { Sibling::Apart })
 }
 
 fn is_there(rows: &leaf::Rows, hash: VolumeHash) -> bool {

@@ -34,7 +34,7 @@ async fn shield_all(reconciler: &Reconciler, beside: &BTreeSet<String>) {
         if !meant {
             continue;
         }
-        if let Err(error) = host::owners::shield(&reconciler.host, &claim).await {
+        if let Err(error) = host::owners::protect(&reconciler.host, &claim).await {
             tracing::warn!(%error, "a claim is not kept from clustertree yet");
             return;
         }

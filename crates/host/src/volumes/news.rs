@@ -8,7 +8,7 @@ use std::{
 
 use tokio::sync::Notify;
 
-use super::packed::member_of;
+use super::compact::member_of;
 
 /// Of which volumes of one member there was news since somebody looked at them.
 #[derive(Debug, Default)]

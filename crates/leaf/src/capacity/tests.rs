@@ -14,10 +14,10 @@ fn on(node: &str) -> Value {
     json!({"matchLabels": {"topology.example.org/node": node}})
 }
 
-fn stock(objects: Vec<CSIStorageCapacity>) -> CapacityCache {
-    let stock = CapacityCache::default();
-    stock.hear(by_class(objects));
-    stock
+fn cache(objects: Vec<CSIStorageCapacity>) -> CapacityCache {
+    let cache = CapacityCache::default();
+    cache.hear(by_class(objects));
+    cache
 }
 
 fn room(free: u64, largest: u64) -> Room {
@@ -28,24 +28,24 @@ fn room(free: u64, largest: u64) -> Room {
 async fn member_that_says_nothing_of_a_class_has_no_limit() {
     let silent = Room { free: UNLIMITED, largest: None };
     assert_eq!(CapacityCache::default().room("fast", None), silent);
-    assert_eq!(stock(vec![object("slow", &on("n1"), "1Gi", None)]).room("fast", Some("n1")), silent);
+    assert_eq!(cache(vec![object("slow", &on("n1"), "1Gi", None)]).room("fast", Some("n1")), silent);
 }
 
 #[tokio::test]
 async fn room_on_nodes_adds_up_and_the_largest_piece_is_told() {
     let two = vec![object("fast", &on("n1"), "10Gi", None), object("fast", &on("n2"), "6Gi", Some("4Gi"))];
-    let stock = stock(two);
-    assert_eq!(stock.room("fast", None), room(16, 10));
-    assert_eq!(stock.room("fast", Some("n2")), room(6, 4));
-    assert_eq!(stock.room("fast", Some("n3")), room(0, 0));
+    let cache = cache(two);
+    assert_eq!(cache.room("fast", None), room(16, 10));
+    assert_eq!(cache.room("fast", Some("n2")), room(6, 4));
+    assert_eq!(cache.room("fast", Some("n3")), room(0, 0));
 }
 
 #[tokio::test]
 async fn room_of_a_zone_counts_for_every_node() {
     let zone = json!({"matchLabels": {"topology.kubernetes.io/zone": "z"}});
-    let stock = stock(vec![object("net", &zone, "8Gi", None)]);
-    assert_eq!(stock.room("net", Some("n1")), room(8, 8));
-    assert_eq!(stock.nodes("net", GIB), None);
+    let cache = cache(vec![object("net", &zone, "8Gi", None)]);
+    assert_eq!(cache.room("net", Some("n1")), room(8, 8));
+    assert_eq!(cache.nodes("net", GIB), None);
 }
 
 #[tokio::test]
@@ -53,30 +53,30 @@ async fn what_no_node_can_use_and_what_is_not_known_is_left_out() {
     let unreachable = object("fast", &Value::Null, "10Gi", None);
     let unknown: CSIStorageCapacity =
         from_value(json!({"metadata": {}, "storageClassName": "fast", "nodeTopology": {}})).unwrap();
-    assert_eq!(stock(vec![unreachable, unknown]).room("fast", None).free, UNLIMITED);
+    assert_eq!(cache(vec![unreachable, unknown]).room("fast", None).free, UNLIMITED);
 }
 
 #[tokio::test]
 async fn while_a_refusal_is_remembered_less_than_its_size_is_told() {
-    let stock = stock(vec![object("fast", &on("n1"), "10Gi", None)]);
-    stock.refuse("fast", None, 5 * GIB);
-    assert_eq!(stock.room("fast", None), Room { free: 5 * GIB - 1, largest: Some(5 * GIB - 1) });
-    assert_eq!(stock.room("other", None).free, UNLIMITED);
-    stock.refuse("other", None, 5 * GIB);
-    assert_eq!(stock.room("other", None).fits(), 5 * GIB - 1, "also where the member says nothing");
-    stock.forget_refusals();
-    assert_eq!(stock.room("fast", None), room(10, 10));
+    let cache = cache(vec![object("fast", &on("n1"), "10Gi", None)]);
+    cache.refuse("fast", None, 5 * GIB);
+    assert_eq!(cache.room("fast", None), Room { free: 5 * GIB - 1, largest: Some(5 * GIB - 1) });
+    assert_eq!(cache.room("other", None).free, UNLIMITED);
+    cache.refuse("other", None, 5 * GIB);
+    assert_eq!(cache.room("other", None).fits(), 5 * GIB - 1, "also where the member says nothing");
+    cache.forget_refusals();
+    assert_eq!(cache.room("fast", None), room(10, 10));
 }
 
 #[tokio::test]
 async fn nodes_with_room_are_named_the_roomiest_first() {
     let all = ["n1", "n2", "n3", "n4"].iter().zip(["3Gi", "9Gi", "6Gi", "1Gi"]);
-    let stock = stock(all.map(|(node, free)| object("fast", &on(node), free, None)).collect());
-    assert_eq!(stock.nodes("fast", 2 * GIB).unwrap(), ["n2", "n3", "n1"]);
-    stock.refuse("fast", Some("n2"), 2 * GIB);
-    assert_eq!(stock.nodes("fast", 2 * GIB).unwrap(), ["n3", "n1"]);
-    assert_eq!(stock.nodes("fast", GIB).unwrap(), ["n2", "n3", "n1", "n4"], "a smaller one was not refused");
-    assert_eq!(stock.nodes("fast", 20 * GIB).unwrap(), Vec::<String>::new());
+    let cache = cache(all.map(|(node, free)| object("fast", &on(node), free, None)).collect());
+    assert_eq!(cache.nodes("fast", 2 * GIB).unwrap(), ["n2", "n3", "n1"]);
+    cache.refuse("fast", Some("n2"), 2 * GIB);
+    assert_eq!(cache.nodes("fast", 2 * GIB).unwrap(), ["n3", "n1"]);
+    assert_eq!(cache.nodes("fast", GIB).unwrap(), ["n2", "n3", "n1", "n4"], "a smaller one was not refused");
+    assert_eq!(cache.nodes("fast", 20 * GIB).unwrap(), Vec::<String>::new());
 }
 
 #[test]

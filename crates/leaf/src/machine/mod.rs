@@ -14,7 +14,7 @@ use tokio::time::Instant;
 
 use super::{
     MemberClient,
-    single::{self, Watched},
+    single::{self, WatchOutcome},
 };
 use cluster::unmanaged::Unmanaged;
 use disk::{Disk, DiskName};
@@ -221,12 +221,12 @@ impl Machines<'_> {
     }
 
     /// Until the disk stands otherwise, or until a moment. Gone is what has to be read again.
-    pub async fn next(&self, machine: &Machine, disk: &DiskName, moment: Instant) -> Watched<Machine> {
+    pub async fn next(&self, machine: &Machine, disk: &DiskName, moment: Instant) -> WatchOutcome<Machine> {
         let (kind, object) = match (&machine.instance, self.instance_kind()) {
             (Some(instance), Some(kind)) => (kind, instance),
             _ => match &machine.object {
                 Some(object) => (self.machine_kind(), object),
-                None => return Watched::Nothing,
+                None => return WatchOutcome::Nothing,
             },
         };
         let version = object.resource_version().unwrap_or_default();
@@ -240,11 +240,11 @@ impl Machines<'_> {
         };
         let seen = single::until(&self.api(&kind), (&machine.name, &version), moment, news).await;
         match seen {
-            Watched::Nothing => Watched::Nothing,
+            WatchOutcome::Nothing => WatchOutcome::Nothing,
             // Where two objects tell of a machine, the other one has most often changed as well.
-            _ if by_instance => Watched::Gone,
-            Watched::There(object) => Watched::There(Machine { object: Some(object), ..machine.clone() }),
-            Watched::Gone => Watched::Gone,
+            _ if by_instance => WatchOutcome::Gone,
+            WatchOutcome::There(object) => WatchOutcome::There(Machine { object: Some(object), ..machine.clone() }),
+            WatchOutcome::Gone => WatchOutcome::Gone,
         }
     }
 }

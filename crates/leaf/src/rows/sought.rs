@@ -47,7 +47,7 @@ impl Rows {
 
     /// Volumes whose leaf is on its way out, gone before its volume, without it, or being recreated.
     pub fn needs_repair(&self) -> Vec<VolumeHash> {
-        self.lock().tally.unwell.iter().copied().collect()
+        self.lock().tally.to_repair.iter().copied().collect()
     }
 
     /// Volumes that say that a move has them.

@@ -22,7 +22,7 @@ pub(super) struct Sight {
 impl Table {
     pub(super) fn sight_of(&self, hash: VolumeHash) -> Sight {
         self.rows.get(&hash).map_or_else(Sight::default, |entry| Sight {
-            is_remarkable: entry.is_unwell() || entry.follows() || entry.is_moving(),
+            is_remarkable: entry.needs_repair() || entry.follows() || entry.is_moving(),
             versions: entry.versions(),
             extent: entry.extent(),
             settled: entry.settled(),

@@ -15,7 +15,7 @@ pub(super) struct Tally {
     /// Of these, those that have a claim which waits: they are asked for often, and are few.
     pub(super) pending: BTreeSet<VolumeHash>,
     /// Those of which somebody deletes the leaf, or has, or that are being recreated: so are they.
-    pub(super) unwell: BTreeSet<VolumeHash>,
+    pub(super) to_repair: BTreeSet<VolumeHash>,
 }
 
 impl Tally {
@@ -32,7 +32,7 @@ impl Tally {
         let bound = entry.and_then(VolumeObjects::settled);
         self.bound = (self.bound + bound.unwrap_or_default()).saturating_sub(before.unwrap_or_default());
         put(&mut self.unsettled, hash, entry.is_some() && bound.is_none());
-        put(&mut self.unwell, hash, entry.is_some_and(VolumeObjects::is_unwell));
+        put(&mut self.to_repair, hash, entry.is_some_and(VolumeObjects::needs_repair));
         let waits = entry.is_some_and(VolumeObjects::is_pending);
         put(&mut self.pending, hash, waits);
         waits

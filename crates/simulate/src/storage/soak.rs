@@ -50,7 +50,7 @@ fn act(cluster: &Cluster, chance: &Chance) {
 }
 
 /// What is there in the end, as versions tell it.
-async fn course(seed: u64) -> Vec<(String, String, u64)> {
+async fn end_of(seed: u64) -> Vec<(String, String, u64)> {
     let cluster = Cluster::new("a", seed);
     add_snapshots(&cluster);
     let storage = Storage::new(cluster.clone(), settings());
@@ -82,13 +82,13 @@ async fn course(seed: u64) -> Vec<(String, String, u64)> {
 #[tokio::test(start_paused = true)]
 async fn whatever_is_done_in_whatever_order_nothing_is_left_behind() {
     for seed in 0..8 {
-        course(seed).await;
+        end_of(seed).await;
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn one_seed_has_one_course() {
-    let (one, other) = (course(7).await, course(7).await);
+    let (one, other) = (end_of(7).await, end_of(7).await);
     let parted = one.iter().zip(&other).find(|(one, other)| one != other);
     assert!(one.len() == other.len() && parted.is_none(), "{parted:?}");
 }

@@ -32,7 +32,7 @@ const QUESTION: &[u8] = b"GET /icon.svg HTTP/1.1\r\nHost: localhost\r\nConnectio
 
 /// The pod behind the page: another one, once that one leads no more and has gone.
 #[derive(Clone)]
-struct Way {
+struct ForwardedPod {
     client: Client,
     namespace: String,
     pod: Arc<Mutex<String>>,
@@ -50,7 +50,7 @@ pub(super) async fn ui(flags: &Ui, dial: &Dial) -> anyhow::Result<Report> {
         Some(pod) => pod.clone(),
         None => patiently("asking the host who leads", leader(&client, &namespace)).await?,
     };
-    let way = Way { client, namespace, pod: Arc::new(Mutex::new(pod)), is_fixed: flags.pod.is_some() };
+    let way = ForwardedPod { client, namespace, pod: Arc::new(Mutex::new(pod)), is_fixed: flags.pod.is_some() };
     patiently("connecting to the controller", way.is_there()).await?;
     out(&format!(
         "http://{}/ shows what controller {} knows of members and volumes, for as long as this goes on (Ctrl-C ends it)\n",
@@ -63,7 +63,7 @@ pub(super) async fn ui(flags: &Ui, dial: &Dial) -> anyhow::Result<Report> {
     }
 }
 
-async fn serve(listener: &TcpListener, way: &Way) -> std::convert::Infallible {
+async fn serve(listener: &TcpListener, way: &ForwardedPod) -> std::convert::Infallible {
     loop {
         let Ok((stream, _)) = listener.accept().await else {
             tokio::time::sleep(PAUSE).await;
@@ -99,7 +99,7 @@ async fn leader(client: &Client, namespace: &str) -> anyhow::Result<String> {
     })
 }
 
-impl Way {
+impl ForwardedPod {
     fn pod(&self) -> String {
         self.pod.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }

@@ -17,7 +17,7 @@ use super::{
     topology::{self, Nodes, Trouble},
     volume,
 };
-use crate::host::{all, create, events::Kind, overtaken, scheduler::SELECTED_NODE};
+use crate::host::{all, create, events::Kind, ignore_conflict, scheduler::SELECTED_NODE};
 use csi::{
     client::{CallError, Client},
     v1::{self, CreateVolumeRequest},
@@ -171,7 +171,7 @@ impl Creations {
         match answer {
             Ok(made) => {
                 let manifest = volume::manifest(&work.claim, &work.class, &made);
-                overtaken("a volume", create(&self.host, "persistentvolumes", manifest));
+                ignore_conflict("a volume", create(&self.host, "persistentvolumes", manifest));
                 let message = format!("the driver has made volume {name}: {}", made.volume_id);
                 SPEAKER.tell(&self.host, work.claim.object_ref(&()), Kind::Normal, "ProvisioningSucceeded", &message);
             }
@@ -196,7 +196,10 @@ impl Creations {
                     annotations.remove(SELECTED_NODE);
                 }
             };
-            overtaken("giving the claim back", self.host.change("persistentvolumeclaims", &namespace, &name, unselect));
+            ignore_conflict(
+                "giving the claim back",
+                self.host.change("persistentvolumeclaims", &namespace, &name, unselect),
+            );
         }
     }
 }

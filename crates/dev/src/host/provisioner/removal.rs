@@ -12,7 +12,7 @@ use super::{
     answer::Next,
     volume::{FINALIZER, PROVISIONED_BY},
 };
-use crate::host::{all, attacher::ATTACHMENTS, events::Kind, overtaken};
+use crate::host::{all, attacher::ATTACHMENTS, events::Kind, ignore_conflict};
 use csi::client::{CallError, Client};
 use domain::volume::DRIVER;
 use simulate::{Cluster, text};
@@ -89,7 +89,7 @@ impl Removals {
         match answer {
             Ok(()) => {
                 self.work.remove(name);
-                overtaken("a deletion", self.host.delete("persistentvolumes", "", name));
+                ignore_conflict("a deletion", self.host.delete("persistentvolumes", "", name));
                 self.let_go(name);
             }
             Err(refusal) => {
@@ -109,7 +109,7 @@ impl Removals {
                 list.retain(|finalizer| finalizer != FINALIZER);
             }
         };
-        overtaken("a change of finalizers", self.host.change("persistentvolumes", "", name, edit));
+        ignore_conflict("a change of finalizers", self.host.change("persistentvolumes", "", name, edit));
     }
 }
 

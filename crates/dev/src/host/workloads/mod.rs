@@ -23,7 +23,7 @@ use super::{
     conditions::{self, Condition},
     create,
     events::{Kind, Speaker},
-    overtaken, whenever_changed,
+    ignore_conflict, whenever_changed,
 };
 use simulate::{Cluster, text};
 
@@ -85,7 +85,7 @@ fn carry_out_deployment(host: &Cluster, deployment: &Deployment, plan: deploymen
     let tell =
         |message: &str| SPEAKER.tell(host, deployment.object_ref(&()), Kind::Normal, "ScalingReplicaSet", message);
     if let Some(set) = plan.create {
-        let made = overtaken("a ReplicaSet", create(host, REPLICA_SETS, set));
+        let made = ignore_conflict("a ReplicaSet", create(host, REPLICA_SETS, set));
         if let Some(set) = made {
             let message =
                 format!("made ReplicaSet {} for {} pods", text(&set, "/metadata/name"), set["spec"]["replicas"]);
@@ -94,7 +94,7 @@ fn carry_out_deployment(host: &Cluster, deployment: &Deployment, plan: deploymen
     }
     for (name, replicas) in plan.scale {
         let edit = |set: &mut Value| set["spec"]["replicas"] = json!(replicas);
-        if overtaken("a size", host.change(REPLICA_SETS, &namespace, &name, edit)).is_some() {
+        if ignore_conflict("a size", host.change(REPLICA_SETS, &namespace, &name, edit)).is_some() {
             let message = format!("ReplicaSet {name} shall have {replicas} pods");
             tell(&message);
         }
@@ -102,8 +102,8 @@ fn carry_out_deployment(host: &Cluster, deployment: &Deployment, plan: deploymen
     let (set, revision) = plan.revision;
     let edit =
         |object: &mut Value| object["metadata"]["annotations"][deployment::REVISION] = json!(revision.to_string());
-    overtaken("a revision", host.change(REPLICA_SETS, &namespace, &set, edit));
-    overtaken("a revision", host.change(DEPLOYMENTS, &namespace, &deployment.name_any(), edit));
+    ignore_conflict("a revision", host.change(REPLICA_SETS, &namespace, &set, edit));
+    ignore_conflict("a revision", host.change(DEPLOYMENTS, &namespace, &deployment.name_any(), edit));
     put_status(host, DEPLOYMENTS, deployment, &plan.status);
 }
 
@@ -112,7 +112,7 @@ fn make_claims(host: &Cluster, claims: Vec<Value>) {
         let (namespace, name) =
             (text(&claim, "/metadata/namespace").to_owned(), text(&claim, "/metadata/name").to_owned());
         if host.get("persistentvolumeclaims", &namespace, &name).is_none() {
-            overtaken("a claim", create(host, "persistentvolumeclaims", claim));
+            ignore_conflict("a claim", create(host, "persistentvolumeclaims", claim));
         }
     }
 }
@@ -130,7 +130,7 @@ fn make_and_delete<K: Resource<DynamicType = ()>>(host: &Cluster, owner: &K, pod
     }
     for name in delete {
         let namespace = owner.meta().namespace.as_deref().unwrap_or_default();
-        if overtaken("a deletion", host.delete("pods", namespace, name)).is_some() {
+        if ignore_conflict("a deletion", host.delete("pods", namespace, name)).is_some() {
             tell(Kind::Normal, "SuccessfulDelete", &format!("deleted pod {name}"));
         }
     }
@@ -161,7 +161,7 @@ fn put_status<K: Resource>(host: &Cluster, resource: &str, object: &K, status: &
         }
     };
     let namespace = object.meta().namespace.as_deref().unwrap_or_default();
-    overtaken("a status", host.change(resource, namespace, &object.name_any(), edit));
+    ignore_conflict("a status", host.change(resource, namespace, &object.name_any(), edit));
 }
 
 /// A number that changes with a text: FNV-1a, the same in every run.

@@ -28,24 +28,24 @@ const KEPT: SeenVolume = SeenVolume {
 };
 
 /// All states that are reached. Only the hash of each is kept, and which step of which other one led to it: they are many millions.
-struct Course {
+struct Search {
     bounds: Bounds,
     from: Vec<(u32, u8)>,
 }
 
-impl Course {
+impl Search {
     /// All from the first state on, and how so many of them end, undone and done.
     fn play(bounds: Bounds) -> (usize, [usize; 2]) {
-        let (first, mut course) = (World::default(), Self { bounds, from: vec![(0, 0)] });
+        let (first, mut search) = (World::default(), Self { bounds, from: vec![(0, 0)] });
         let (mut known, mut next_ones) = (HashSet::from([hash(&first)]), VecDeque::from([first]));
         let (mut ends, mut at) = ([0, 0], 0);
         while let Some(world) = next_ones.pop_front() {
             let judged = world.check().and_then(|()| world.left_alone(STEPS));
-            let (succeeded, _) = judged.unwrap_or_else(|broken| panic!("{broken}\n{}", course.told(at)));
+            let (succeeded, _) = judged.unwrap_or_else(|broken| panic!("{broken}\n{}", search.told(at)));
             ends[usize::from(succeeded)] += 1;
             for (which, (_, next)) in world.moves(bounds).into_iter().enumerate() {
                 if known.insert(hash(&next)) {
-                    course.from.push((u32::try_from(at).unwrap(), u8::try_from(which).unwrap()));
+                    search.from.push((u32::try_from(at).unwrap(), u8::try_from(which).unwrap()));
                     next_ones.push_back(next);
                 }
             }
@@ -123,7 +123,7 @@ fn every_course_keeps_what_is_promised_and_comes_to_an_end() {
     let thorough = [bounds(1, 0, 1), bounds(0, 3, 1), bounds(0, 0, 2)];
     let played = if std::env::var_os("KOSMOS_CSI_THOROUGH").is_some() { &thorough[..] } else { &[bounds(0, 0, 1)] };
     for bounds in played {
-        let (states, ends) = Course::play(*bounds);
+        let (states, ends) = Search::play(*bounds);
         assert!(states > 10_000 && ends.iter().all(|count| *count > 1_000), "{ends:?}");
     }
 }
@@ -133,7 +133,7 @@ fn every_course_keeps_what_is_promised_and_comes_to_an_end() {
 #[test]
 fn every_course_in_which_a_member_is_forgotten_keeps_what_is_promised_and_comes_to_an_end() {
     let bounds = Bounds { failures: 0, claims: 0, moves: 1, is_used: false, forgets: true };
-    let (_, ends) = Course::play(bounds);
+    let (_, ends) = Search::play(bounds);
     assert!(ends.iter().all(|count| *count > 1_000), "{ends:?}");
 }
 

@@ -16,7 +16,7 @@ use leaf::{
     attachment::{LeafAttachment, WantedAttachment},
     backing::LeafVolume,
     ownership,
-    single::Watched,
+    single::WatchOutcome,
 };
 
 pub(super) struct AttachCall<'a> {
@@ -206,9 +206,9 @@ async fn next(
 ) -> Result<Option<LeafAttachment>> {
     let seen = watch(deadline, |moment| leaf::attachment::wait(leaf, attachment, moment), late).await?;
     match seen {
-        Watched::There(attachment) => Ok(Some(attachment)),
-        Watched::Gone => Ok(None),
-        Watched::Nothing => leaf::attachment::read(leaf, &attachment.name).await,
+        WatchOutcome::There(attachment) => Ok(Some(attachment)),
+        WatchOutcome::Gone => Ok(None),
+        WatchOutcome::Nothing => leaf::attachment::read(leaf, &attachment.name).await,
     }
 }
 

@@ -16,7 +16,7 @@ use leaf::{
         Machine, Machines,
         disk::{Attaching, Detaching, DiskName},
     },
-    single::Watched,
+    single::WatchOutcome,
 };
 
 /// Which disk goes to which machine.
@@ -210,8 +210,8 @@ async fn next(
 ) -> Result<Machine> {
     let seen = watch(deadline, |moment| machines.next(machine, disk, moment), late).await?;
     match seen {
-        Watched::There(machine) => Ok(machine),
-        Watched::Gone | Watched::Nothing => machines.read(&machine.name).await,
+        WatchOutcome::There(machine) => Ok(machine),
+        WatchOutcome::Gone | WatchOutcome::Nothing => machines.read(&machine.name).await,
     }
 }
 

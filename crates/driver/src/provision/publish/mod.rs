@@ -29,7 +29,7 @@ use domain::{
     },
 };
 use host::volume::GivenOut;
-use leaf::{MemberClient, single::Watched};
+use leaf::{MemberClient, single::WatchOutcome};
 pub(super) use machine::wants_block;
 
 /// A volume that is wanted on a node.
@@ -213,18 +213,18 @@ async fn fence(found: &FoundLeaf, wanted: &Publishing, attached: Option<Attachme
 }
 
 /// What a watch of one object shows, within what is left of the call.
-async fn watch<K, W: Future<Output = Watched<K>>>(
+async fn watch<K, W: Future<Output = WatchOutcome<K>>>(
     deadline: &Deadline,
     look: impl FnOnce(Instant) -> W,
     late: impl Fn() -> Error,
-) -> Result<Watched<K>> {
-    let mut seen = Watched::Nothing;
+) -> Result<WatchOutcome<K>> {
+    let mut seen = WatchOutcome::Nothing;
     let shown = &mut seen;
     let come = move |moment| {
         let looking = look(moment);
         async move {
             *shown = looking.await;
-            !matches!(shown, Watched::Nothing)
+            !matches!(shown, WatchOutcome::Nothing)
         }
     };
     wait_for(deadline, come, async move || late()).await?;

@@ -112,7 +112,7 @@ async fn missed(host: &Host, admin: Option<&Admin>) -> anyhow::Result<Option<Str
 }
 
 /// By whom the member is looked at.
-struct Way {
+struct Viewer {
     leaf: MemberClient,
     /// An account of a folder of members may be the driver's, whoever is asked for.
     is_certain: bool,
@@ -126,11 +126,11 @@ async fn way(
     admin: Option<&Admin>,
     account: Account,
     dial: &Dial,
-) -> anyhow::Result<Option<Result<Way, String>>> {
+) -> anyhow::Result<Option<Result<Viewer, String>>> {
     let name = &flags.name;
     if let Some(admin) = admin {
         let leaf = MemberClient::new(name, host.id.clone(), admin.client.clone());
-        return Ok(Some(Ok(Way { leaf, is_certain: true })));
+        return Ok(Some(Ok(Viewer { leaf, is_certain: true })));
     }
     let named = connect::members_as(host, &flags.members, account).await?;
     let Some(definition) = named.get(name) else { return Ok(None) };
@@ -138,7 +138,7 @@ async fn way(
     let mut record = pins::pins(agents).await?;
     record.extend(pins::pins(host).await?);
     let known = connect::known(host, name, definition, &record, dial).await;
-    Ok(Some(known.map(|known| Way { leaf: known.leaf, is_certain: definition.secret.is_some() })))
+    Ok(Some(known.map(|known| Viewer { leaf: known.leaf, is_certain: definition.secret.is_some() })))
 }
 
 /// Whether an agent may have an account there. The administrator looks there also where none has.
@@ -150,7 +150,7 @@ async fn has_agent(flags: &Remove, host: &Host, admin: Option<&Admin>) -> anyhow
     Ok(named.contains_key(&flags.name))
 }
 
-async fn running(way: Result<Way, String>, has_agent: bool) -> Option<String> {
+async fn running(way: Result<Viewer, String>, has_agent: bool) -> Option<String> {
     let there = match way {
         Ok(way) => copies::there(&way.leaf, way.is_certain).await,
         Err(why) => Err(why),

@@ -52,7 +52,7 @@ impl Key {
 /// All else that is known of a volume.
 #[derive(Debug, PartialEq, Eq)]
 #[expect(clippy::struct_excessive_bools, reason = "each is an observation of its own")]
-pub(super) struct PackedVolume {
+pub(super) struct CompactVolume {
     uid: CompactText,
     claim_uid: CompactText,
     /// Its claim is called as the leaf claim that the handle names.
@@ -66,7 +66,7 @@ pub(super) struct PackedVolume {
     terminating: bool,
 }
 
-impl PackedVolume {
+impl CompactVolume {
     pub(super) fn of(volume: &HostVolume) -> Self {
         let claim_as_in_handle = volume.claim.is_some() && volume.claim.as_deref() == claim_in(&volume.handle);
         Self {
@@ -150,7 +150,7 @@ mod tests {
             for claim in [None, Some("shop/db"), Some("bank/db"), Some(""), Some("/")] {
                 for name in [format!("pvc-{UID}"), "by-hand".to_owned()] {
                     let volume = volume(&name, handle, claim);
-                    assert_eq!(PackedVolume::of(&volume).volume(&Key::of(&volume)), volume);
+                    assert_eq!(CompactVolume::of(&volume).volume(&Key::of(&volume)), volume);
                 }
             }
         }
@@ -158,8 +158,8 @@ mod tests {
 
     #[test]
     fn claim_that_is_called_as_its_leaf_claim_takes_no_room() {
-        let packed = PackedVolume::of(&volume("a", "m/shop/db/0123456789abcdef", Some("shop/db")));
-        assert!(packed.claim_as_in_handle && packed.claim.is_none());
+        let compact = CompactVolume::of(&volume("a", "m/shop/db/0123456789abcdef", Some("shop/db")));
+        assert!(compact.claim_as_in_handle && compact.claim.is_none());
     }
 
     #[test]

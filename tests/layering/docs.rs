@@ -224,8 +224,12 @@ fn every_reason_that_is_told_of_a_pod_a_claim_a_volume_or_a_move_has_a_row_for_w
     for known in ["NameTaken", "VolumeMoved", "LeafPending", "LeafStuck", "MoveCancelled", "SourceKept"] {
         assert!(said.contains(known), "{known} is not found in the code");
     }
-    let lacking: Vec<&String> = said.iter().filter(|reason| !told.contains(reason.as_str())).collect();
-    assert!(lacking.is_empty(), "docs/troubleshooting.md has no row for {lacking:?}");
+    let development = fs::read_to_string(root().join("docs/development.md")).unwrap();
+    let placed: BTreeSet<&str> = quoted(development.split("## Where words are").nth(1).unwrap()).collect();
+    for (page, named) in [("troubleshooting", &told), ("development", &placed)] {
+        let lacking: Vec<&String> = said.iter().filter(|reason| !named.contains(reason.as_str())).collect();
+        assert!(lacking.is_empty(), "docs/{page}.md has no row for {lacking:?}");
+    }
 }
 
 /// What stands in backticks.

@@ -10,6 +10,9 @@ use std::{
 
 use super::options::Flags;
 
+/// Where the kernel says what a process has mounted.
+pub const MOUNTINFO: &str = "/proc/self/mountinfo";
+
 pub trait Kernel {
     /// The mounts of this process, as the kernel writes them.
     fn mountinfo(&self) -> Called<String>;

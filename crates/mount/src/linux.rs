@@ -28,7 +28,7 @@ use nix::{
 };
 
 use super::{
-    kernel::{Called, Ended, Failure, Filled, HEAD, Kernel, Kind, Left, NewMount, Number, Point, Seen},
+    kernel::{Called, Ended, Failure, Filled, HEAD, Kernel, Kind, Left, MOUNTINFO, NewMount, Number, Point, Seen},
     options::{Flag, Flags},
 };
 
@@ -41,7 +41,7 @@ pub struct Linux;
 impl Kernel for Linux {
     fn mountinfo(&self) -> Called<String> {
         // Bytes that are no text stand for themselves in no path of ours.
-        Ok(String::from_utf8_lossy(&fs::read("/proc/self/mountinfo").map_err(told)?).into_owned())
+        Ok(String::from_utf8_lossy(&fs::read(MOUNTINFO).map_err(told)?).into_owned())
     }
 
     fn resolve(&self, path: &Path) -> Called<PathBuf> {

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use super::{
     Kernel, Machine, Trouble,
-    kernel::{Failure, Kind, Point},
+    kernel::{Failure, Kind, MOUNTINFO, Point},
     options::{Flags, OF_A_MOUNT, flags_of},
     paths::failed,
     records::Record,
@@ -28,7 +28,7 @@ pub(super) fn real_kubelet_dir<K: Kernel>(machine: &Machine<K>) -> Result<PathBu
 }
 
 pub(super) fn table<K: Kernel>(machine: &Machine<K>) -> Result<Table> {
-    Table::parse(&machine.kernel.mountinfo().map_err(failed("reading", Path::new("/proc/machine/mountinfo")))?)
+    Table::parse(&machine.kernel.mountinfo().map_err(failed("reading", Path::new(MOUNTINFO)))?)
 }
 
 /// The folder in which a mount point lies is there, and reached without a link.

@@ -179,18 +179,29 @@ fn alerts_fire_where_somebody_has_to_act_and_nowhere_else() {
     assert_eq!(fired, all, "each has a situation in which it fires");
 }
 
+/// As the page calls them.
+fn metrics_in(text: &str) -> impl Iterator<Item = &str> {
+    let is_part = |letter: char| letter.is_ascii_lowercase() || letter == '_';
+    let names = text.split(move |letter| !is_part(letter)).filter(|word| word.starts_with("kosmos_csi_"));
+    names.map(|name| ["_total", "_info"].iter().find_map(|end| name.strip_suffix(end)).unwrap_or(name))
+}
+
 #[test]
 fn alerts_go_by_metrics_that_there_are_and_the_page_names_them_all() {
     let page = fs::read_to_string(checkout().join("docs/metrics.md")).unwrap();
     let text = fs::read_to_string(rules()).unwrap();
-    let is_part = |letter: char| letter.is_ascii_lowercase() || letter == '_';
-    let metrics = text.split(|letter| !is_part(letter)).filter(|word| word.starts_with("kosmos_csi_"));
-    for metric in metrics {
-        let base = ["_total", "_info"].iter().find_map(|end| metric.strip_suffix(end)).unwrap_or(metric);
-        assert!([format!("`{base}{{"), format!("`{base}`")].iter().any(|word| page.contains(word)), "{metric}");
+    let described: Vec<&str> =
+        page.lines().filter_map(|line| line.strip_prefix("| `")?.split(['`', '{']).next()).collect();
+    for metric in metrics_in(&text) {
+        assert!(described.contains(&metric), "{metric}");
     }
-    for alert in text.lines().filter_map(|line| line.trim().strip_prefix("- alert: ")) {
-        assert!(page.contains(&format!("| `{alert}` |")), "{alert}");
+    for alert in text.split("- alert: ").skip(1) {
+        let (name, rule) = alert.split_once('\n').unwrap();
+        let row = page.lines().find(|line| line.starts_with(&format!("| `{name}` |"))).unwrap();
+        let expression = rule.split("annotations:").next().unwrap();
+        for metric in metrics_in(expression) {
+            assert!(row.contains(&format!("`{metric}`")), "{name} goes by {metric}");
+        }
     }
 }
 

@@ -23,6 +23,7 @@ pub mod machine;
 pub mod marks;
 pub mod member_events;
 pub mod moving;
+mod notices;
 pub mod ownership;
 pub mod progress;
 mod rejected_sizes;

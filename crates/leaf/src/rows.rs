@@ -16,7 +16,7 @@ use tokio::{sync::Notify, time::Instant};
 use super::{
     class_row::ClassRow,
     limits::Extent,
-    ownership,
+    notices, ownership,
     row::{ClaimRow, Consumer, VolumeRow},
     sightings::Sightings,
 };
@@ -319,17 +319,7 @@ impl Rows {
 
     /// Waits until what is known of a volume satisfies a condition; false when the deadline came first.
     pub async fn until(&self, hash: VolumeHash, deadline: Instant, mut holds: impl FnMut(&Self) -> bool) -> bool {
-        loop {
-            let mut changed = std::pin::pin!(self.news_of(hash).notified());
-            // Heard from here on, before the look.
-            changed.as_mut().enable();
-            if holds(self) {
-                return true;
-            }
-            if tokio::time::timeout_at(deadline, changed).await.is_err() {
-                return holds(self);
-            }
-        }
+        notices::until(self.news_of(hash), deadline, || holds(self)).await
     }
 
     /// A change that concerns one volume.

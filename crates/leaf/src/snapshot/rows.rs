@@ -12,7 +12,7 @@ use tokio::{
 };
 
 use super::{kinds::VolumeSnapshot, row::SnapshotRow};
-use crate::limits::Extent;
+use crate::{limits::Extent, notices};
 use cluster::Relist;
 use domain::volume::{HostId, VolumeHash, VolumeId};
 
@@ -230,17 +230,7 @@ impl Snapshots {
 
     /// Waits until the rows satisfy a condition; false when the deadline came first.
     pub async fn until(&self, deadline: Instant, mut holds: impl FnMut(&Self) -> bool) -> bool {
-        loop {
-            let mut changed = std::pin::pin!(self.changed.notified());
-            // Heard from here on, before the look.
-            changed.as_mut().enable();
-            if holds(self) {
-                return true;
-            }
-            if tokio::time::timeout_at(deadline, changed).await.is_err() {
-                return holds(self);
-            }
-        }
+        notices::until(&self.changed, deadline, || holds(self)).await
     }
 
     fn write<T>(&self, change: impl FnOnce(&mut Table) -> T) -> T {

@@ -10,7 +10,7 @@ use super::{
     big::reached,
     discard, kept,
     many::{claim_of, ended, pod},
-    object,
+    object, photograph,
 };
 use crate::{
     clusters::{Cluster, Fleet, wait_for},
@@ -75,12 +75,7 @@ async fn grows(host: &Cluster, to: &Cluster) -> Result<()> {
 }
 
 async fn is_photographed_and_restored(host: &Cluster) -> Result<()> {
-    let photo = json!({"apiVersion": "snapshot.storage.k8s.io/v1", "kind": "VolumeSnapshot",
-        "metadata": {"name": PHOTO, "namespace": NAMESPACE},
-        "spec": {"volumeSnapshotClassName": "photos", "source": {"persistentVolumeClaimName": CLAIM}}});
-    host.apply(&photo.to_string()).await?;
-    let photo = format!("volumesnapshot/{PHOTO}");
-    until(host, NAMESPACE, &photo, "--for=jsonpath={.status.readyToUse}=true").await?;
+    photograph(host, CLAIM, PHOTO).await?;
     let mut restored = claim_of(RESTORED, CLASS, "128Mi");
     restored["spec"]["dataSource"] =
         json!({"apiGroup": "snapshot.storage.k8s.io", "kind": "VolumeSnapshot", "name": PHOTO});
@@ -88,5 +83,5 @@ async fn is_photographed_and_restored(host: &Cluster) -> Result<()> {
     host.apply(&json!({"apiVersion": "v1", "kind": "List", "items": items}).to_string()).await?;
     let said = ended(host, RESTORED).await?;
     ensure!(said.trim() == WRITTEN, "the restored volume has {said:?}");
-    host.kubectl(&["-n", NAMESPACE, "delete", &photo, "--timeout=90s"]).await.map(drop)
+    host.kubectl(&["-n", NAMESPACE, "delete", "volumesnapshot", PHOTO, "--timeout=90s"]).await.map(drop)
 }

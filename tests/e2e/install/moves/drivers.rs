@@ -15,16 +15,13 @@ use super::{
     big::reached,
     claim, end,
     many::{claim_of, ended, pod},
-    nothing_is_lost, other_than, running, said,
+    nothing_is_lost, other_than, photograph, running, said,
     told::Told,
     waits_for_pods, writer,
 };
 use crate::{
     clusters::{AuditEntry, AuditMark, Cluster, Fleet, member_driver::DRIVER, wait_for},
-    install::{
-        release::PATIENCE,
-        volumes::{GROWING, until},
-    },
+    install::{release::PATIENCE, volumes::GROWING},
     lost::lost_while,
 };
 
@@ -136,12 +133,7 @@ async fn is_held(fleet: &Fleet, member: &str) -> Result<()> {
 /// What was acknowledged before it was taken.
 async fn photo(host: &Cluster) -> Result<usize> {
     let acknowledged = said(host).await?;
-    let photo = json!({"apiVersion": "snapshot.storage.k8s.io/v1", "kind": "VolumeSnapshot",
-        "metadata": {"name": PHOTO, "namespace": NAMESPACE},
-        "spec": {"volumeSnapshotClassName": "photos", "source": {"persistentVolumeClaimName": CLAIM}}});
-    host.apply(&photo.to_string()).await?;
-    let photo = format!("volumesnapshot/{PHOTO}");
-    until(host, NAMESPACE, &photo, "--for=jsonpath={.status.readyToUse}=true").await?;
+    photograph(host, CLAIM, PHOTO).await?;
     Ok(acknowledged)
 }
 

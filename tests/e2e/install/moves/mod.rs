@@ -19,7 +19,7 @@ use anyhow::{Context, Result, bail, ensure};
 use kube::Api;
 use serde_json::{Value, json};
 
-use super::{examples, release::PATIENCE};
+use super::{examples, release::PATIENCE, volumes::until};
 use crate::{
     clusters::{Cluster, Fleet, wait_for},
     lost::{MOST, lost_while},
@@ -53,6 +53,15 @@ const MOST_TRIPS: usize = 40;
 /// Of Pod Security (label).
 const LEVEL: &str = "pod-security.kubernetes.io/enforce";
 const MOVED: Duration = Duration::from_mins(5);
+
+/// A snapshot of a claim, once it can be used.
+async fn photograph(host: &Cluster, claim: &str, name: &str) -> Result<()> {
+    let photo = json!({"apiVersion": "snapshot.storage.k8s.io/v1", "kind": "VolumeSnapshot",
+        "metadata": {"name": name, "namespace": NAMESPACE},
+        "spec": {"volumeSnapshotClassName": "photos", "source": {"persistentVolumeClaimName": claim}}});
+    host.apply(&photo.to_string()).await?;
+    until(host, NAMESPACE, &format!("volumesnapshot/{name}"), "--for=jsonpath={.status.readyToUse}=true").await
+}
 
 /// The move whose source is not kept.
 const FIRST: &str = "trip-1";

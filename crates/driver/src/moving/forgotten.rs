@@ -180,21 +180,8 @@ impl Forgotten<'_> {
     /// One look and one write. False: there is nothing to be done now.
     async fn step(&self, movers: &Movers, known: &Known) -> Result<bool> {
         let sight = writes::look(self.leaf, self.hash, &self.place, None).await?;
-        let has_it = |mark: Option<&MoveMark>| known.have(&movers.host.id, mark, self.hash);
-        // At home, others than the driver may have written that on the leaf of a move that is under way.
-        let is_had = has_it(sight.mark().as_ref()) || sight.yard.is_none() && has_it(None);
-        match sight.of_nobody() {
-            _ if is_had => return Ok(false),
-            // It may have been made since all were listed.
-            _ if self.is_there(movers, &sight).await? => return Ok(false),
-            // Pods may have had a leaf at home.
-            Some(Moving::RemoveCopy) if sight.yard.is_none() && !self.is_needless(movers, &sight).await? => {
-                return Ok(false);
-            }
-            Some(step) => return self.write(step, &sight, &self.place, &nobody(), "").await,
-            // Whoever may write claims anywhere in the member may write such a one.
-            None if !sight.is_volume_bound() => return Ok(false),
-            None => {}
+        if let Some(done) = self.at_sight(movers, known, &sight).await? {
+            return Ok(done);
         }
         let Some((live, saved)) = self.host_volume(movers, &sight).await? else { return Ok(false) };
         let volume = sight.volume.as_ref().map(VolumeRow::new);
@@ -241,6 +228,26 @@ impl Forgotten<'_> {
             return Ok(false);
         }
         self.write(step, &sight, &home, &of, &live.volume.handle).await
+    }
+
+    /// Whether anything was done, where that needs no look at the host's volume. None: it does.
+    async fn at_sight(&self, movers: &Movers, known: &Known, sight: &Sight) -> Result<Option<bool>> {
+        let has_it = |mark: Option<&MoveMark>| known.have(&movers.host.id, mark, self.hash);
+        // At home, others than the driver may have written that on the leaf of a move that is under way.
+        let is_had = has_it(sight.mark().as_ref()) || sight.yard.is_none() && has_it(None);
+        match sight.of_nobody() {
+            _ if is_had => Ok(Some(false)),
+            // It may have been made since all were listed.
+            _ if self.is_there(movers, sight).await? => Ok(Some(false)),
+            // Pods may have had a leaf at home.
+            Some(Moving::RemoveCopy) if sight.yard.is_none() && !self.is_needless(movers, sight).await? => {
+                Ok(Some(false))
+            }
+            Some(step) => self.write(step, sight, &self.place, &nobody(), "").await.map(Some),
+            // Whoever may write claims anywhere in the member may write such a one.
+            None if !sight.is_volume_bound() => Ok(Some(false)),
+            None => Ok(None),
+        }
     }
 
     /// The host has led to it, and pods may have written on it since: it was restored from what was kept of it before.

@@ -112,12 +112,7 @@ async fn settle(provisioner: &Provisioner, job: &VolumeCreation<'_>) -> Result<V
     let (mut before, mut attempt) = (None, Attempt::default());
     loop {
         let row = job.row();
-        if let Some(claim) = &row {
-            claim.stands_still(&job.leaf.member)?;
-        }
-        if row.as_ref().is_none_or(|claim| claim.place != job.place) {
-            kept::is_not_awaited_elsewhere(job)?;
-        }
+        may_go_on(job, row.as_ref())?;
         let binder = match job.binder(row.as_ref()) {
             Err(error) if error.is_final() => {
                 job.refuse(error).await?;
@@ -169,6 +164,17 @@ async fn settle(provisioner: &Provisioner, job: &VolumeCreation<'_>) -> Result<V
         }
         before = Some(step);
     }
+}
+
+/// A leaf that a move has stands still, and nothing is made here while what it was is awaited elsewhere.
+fn may_go_on(job: &VolumeCreation<'_>, row: Option<&ClaimRow>) -> Result<()> {
+    if let Some(claim) = row {
+        claim.stands_still(&job.leaf.member)?;
+    }
+    if row.is_none_or(|claim| claim.place != job.place) {
+        kept::is_not_awaited_elsewhere(job)?;
+    }
+    Ok(())
 }
 
 /// A volume that the host has had a leaf, whatever is seen of that now: no empty one is made in its place. Where nothing

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::{
     Deadline, Provisioner, find, imported,
-    last_seen::{LastSeen, astray, decide, is_nobody_elses, left_untouched, stripped},
+    last_seen::{LastSeen, astray, decide, is_nobody_elses, left_untouched, of_another_host, stripped},
     order::Order,
     wait,
 };
@@ -187,13 +187,7 @@ async fn remove_seen(
 ) -> Result<()> {
     let mut before = None;
     loop {
-        let there = leaf.rows.row_at(hash, place);
-        if let Some(volume) = seen.taken(&there) {
-            let given_out = host::volume::leaf_of(&provisioner.host, &order.handle).await?;
-            return Err(astray(leaf, volume, given_out.as_ref()));
-        }
-        let row = seen.only_mine(there);
-        stands_still(leaf, &row)?;
+        let row = still_there(provisioner, leaf, order, &seen, leaf.rows.row_at(hash, place)).await?;
         let step = decide(&row, seen.no_volume);
         tracing::debug!(member = leaf.member, claim = %place, step = ?step, "next step of DeleteVolume");
         seen.note(&row);
@@ -210,17 +204,7 @@ async fn remove_seen(
             (Removal::Label { volume, claim_uid }, _) => seen.label(leaf, volume, hash, claim_uid).await?,
             (Removal::Announce(volume), _) => leaf::volume::announce_removal(leaf, volume, hash).await?,
             (Removal::MakeDeletable(volume), _) => leaf::volume::make_deletable(leaf, volume, hash).await?,
-            (Removal::DeleteClaim, Some(claim)) => {
-                if seen.volume.is_none() {
-                    leaf::consumer::remove(leaf, &claim.place.namespace, hash).await?;
-                }
-                // A replica whose watch is behind may know of no node: what it knows is tested by the member.
-                attach::is_unpublished(leaf, hash, claim).await?;
-                match leaf::claim::delete(leaf, claim, hash).await {
-                    Err(Error::InProgress(_)) => drop(leaf::claim::read(leaf, place).await?),
-                    deleted => deleted?,
-                }
-            }
+            (Removal::DeleteClaim, Some(claim)) => delete_claim(leaf, hash, place, claim, &seen).await?,
             (Removal::ReleaseClaim, Some(claim)) => leaf::claim::release(leaf, claim, hash).await?,
             (Removal::HandBack(volume), _) => {
                 seen.handed_back = leaf::volume::hand_back(leaf, volume, hash).await?;
@@ -244,6 +228,41 @@ async fn remove_seen(
             _ => {}
         }
         before = Some(step);
+    }
+}
+
+/// What is there of what was seen first.
+async fn still_there(
+    provisioner: &Provisioner,
+    leaf: &MemberClient,
+    order: &Order,
+    seen: &LastSeen,
+    there: Row,
+) -> Result<Row> {
+    if let Some(volume) = seen.taken(&there) {
+        let given_out = host::volume::leaf_of(&provisioner.host, &order.handle).await?;
+        return Err(astray(leaf, volume, given_out.as_ref()));
+    }
+    let row = seen.only_mine(there);
+    stands_still(leaf, &row)?;
+    Ok(row)
+}
+
+async fn delete_claim(
+    leaf: &MemberClient,
+    hash: VolumeHash,
+    place: &LeafPlace,
+    claim: &ClaimRow,
+    seen: &LastSeen,
+) -> Result<()> {
+    if seen.volume.is_none() {
+        leaf::consumer::remove(leaf, &claim.place.namespace, hash).await?;
+    }
+    // A replica whose watch is behind may know of no node: what it knows is tested by the member.
+    attach::is_unpublished(leaf, hash, claim).await?;
+    match leaf::claim::delete(leaf, claim, hash).await {
+        Err(Error::InProgress(_)) => leaf::claim::read(leaf, place).await.map(drop),
+        deleted => deleted,
     }
 }
 
@@ -354,15 +373,6 @@ async fn look_again(leaf: &MemberClient, hash: VolumeHash, place: &LeafPlace, ro
         leaf.rows.drop_volume(hash, &volume.uid);
     }
     Ok(())
-}
-
-/// Somebody has written the handle of another host's leaf, with all that stands beside it, into a volume of this one.
-fn of_another_host(leaf: &MemberClient, place: &LeafPlace, whose: &str) -> Error {
-    Error::Refused(format!(
-        "member {}: the handle leads to claim {place}, and {whose}: nothing is removed. Give this volume the policy Retain, and then \
-         delete it here by hand",
-        leaf.member
-    ))
 }
 
 fn late(leaf: &MemberClient, place: &LeafPlace, step: &Removal) -> Error {

@@ -171,6 +171,15 @@ fn would_take_along(leaf: &MemberClient, volume: &VolumeRow, owner: &str) -> Err
     ))
 }
 
+/// Somebody has written the handle of another host's leaf, with all that stands beside it, into a volume of this one.
+pub(super) fn of_another_host(leaf: &MemberClient, place: &LeafPlace, whose: &str) -> Error {
+    Error::Refused(format!(
+        "member {}: the handle leads to claim {place}, and {whose}: nothing is removed. Give this volume the policy Retain, and then \
+         delete it here by hand",
+        leaf.member
+    ))
+}
+
 pub(super) fn stripped(leaf: &MemberClient, place: &LeafPlace) -> Error {
     Error::Refused(format!(
         "member {}: claim {}/{} is the leaf of a volume and its labels were removed: put back {}, or delete it there",

@@ -132,10 +132,8 @@ pub(super) async fn heal(
     for _ in 0..STEPS {
         let (row, mut wanted) = (repair.row(), wanted(reconciler, repair).await?);
         let Some(place) = place_of(&row) else { return Ok(()) };
-        if wanted.wish == Wish::Nothing && !has_begun(&row) && !is_cut_off(&row) {
-            return Ok(());
-        }
-        if wanted.user.is_none() && !repair.is_the_leaf(&row) {
+        let has_rest = wanted.wish == Wish::Nothing && !has_begun(&row) && !is_cut_off(&row);
+        if has_rest || wanted.user.is_none() && !repair.is_the_leaf(&row) {
             return Ok(());
         }
         let mut pair = Box::pin(look(reconciler, repair, &place, &row, &wanted, looks)).await?;
@@ -230,12 +228,10 @@ async fn take(
         }
         (Healing::CallOff, Some(volume), ..) => leaf::retention::call_off_removal(leaf, volume, repair.hash).await?,
         (Healing::Follow, Some(volume), ..) => {
-            leaf::retention::follow_host(leaf, volume, repair.hash).await?;
-            return Ok(Taken::Rests);
+            return leaf::retention::follow_host(leaf, volume, repair.hash).await.map(|()| Taken::Rests);
         }
         (Healing::Unfollow, Some(volume), _, Some(row)) => {
-            leaf::retention::unfollow_host(leaf, volume, &row).await?;
-            return Ok(Taken::Rests);
+            return leaf::retention::unfollow_host(leaf, volume, &row).await.map(|()| Taken::Rests);
         }
         (Healing::Keep, Some(volume), ..) => {
             let saved = saved_of(&reconciler.host.id, repair, pair, wanted).await?;
@@ -269,21 +265,19 @@ async fn take(
             leaf::claim::delete(leaf, &row, repair.hash).await?;
         }
         (Healing::AwaitBond, _, _, Some(row)) => return wake(repair, &row).await,
-        (Healing::AwaitClaim, ..) => {
-            end_late_consumer(repair, place).await;
-            return Ok(Taken::Blocked);
-        }
+        (Healing::AwaitClaim, ..) => return Ok(end_late_consumer(repair, place).await),
         _ => return Ok(Taken::Blocked),
     }
     Ok(Taken::Done)
 }
 
 /// One of ours that was made late would hold the claim, and nobody else knows that it may go.
-async fn end_late_consumer(repair: &Repair<'_>, place: &LeafPlace) {
+async fn end_late_consumer(repair: &Repair<'_>, place: &LeafPlace) -> Taken {
     let leaf = repair.leaf;
     if let Err(error) = leaf::consumer::end(leaf, &place.namespace, repair.hash).await {
         tracing::debug!(member = leaf.member, claim = %place, %error, "whether a consumer pod holds a leaf claim is not known");
     }
+    Taken::Blocked
 }
 
 /// The claim is pointed out to the member's controller, which takes a moment to bind it then.

@@ -107,8 +107,8 @@ impl Nodes {
     ) {
         let names = std::iter::once(member).chain(state.aliases.iter().map(String::as_str));
         let of_name = |name| self.view.nodes.of(name).into_iter().filter(move |node| is_of_clustertree(node, name));
-        let guests: Vec<_> = names.flat_map(of_name).collect();
-        let ours = guests.is_empty() && !state.clustertree;
+        let of_clustertree: Vec<_> = names.flat_map(of_name).collect();
+        let ours = of_clustertree.is_empty() && !state.clustertree;
         let mut virtual_nodes = if ours { virtual_nodes(member, mode, state) } else { Vec::new() };
         let has_node = |one: &VirtualNodeId| self.has_node_of(one);
         if let Some(message) = plan::ambiguous(&state.longer_names, &mut virtual_nodes, has_node) {
@@ -117,8 +117,8 @@ impl Nodes {
         if let Some(message) = plan::limit(member, &mut virtual_nodes) {
             self.tell_of_all("TooManyNodes", message, &virtual_nodes).await;
         }
-        for guest in guests {
-            let name = text(&guest, "/metadata/name").to_owned();
+        for theirs in of_clustertree {
+            let name = text(&theirs, "/metadata/name").to_owned();
             let node = (mode == NodeMode::Node).then(|| name.clone());
             let virtual_node = VirtualNodeId { member: member.to_owned(), node };
             let ended = self.converge(&virtual_node, &name, state, None, self.view.node_with_csi_node(&name)).await;
@@ -233,7 +233,7 @@ impl Nodes {
     ) -> kube::Result<Option<Arc<Value>>> {
         let decide = |node: Option<&Value>, csi_node: Option<&Value>| match (architecture, node) {
             (Some(architecture), node) => plan::step(virtual_node, architecture, node, csi_node),
-            (None, Some(node)) => plan::guest_step(virtual_node, node, csi_node),
+            (None, Some(node)) => plan::clustertree_step(virtual_node, node, csi_node),
             (None, None) => NodeStep::Wait,
         };
         if decide(node.as_deref(), csi_node.as_deref()) == NodeStep::Done {

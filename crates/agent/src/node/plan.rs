@@ -77,7 +77,7 @@ fn foreign(virtual_node: &VirtualNodeId, kept_for: Option<&VirtualNodeId>) -> St
 }
 
 /// The same for a node that clustertree keeps: only what it lacks is added.
-pub(super) fn guest_step(virtual_node: &VirtualNodeId, node: &Value, csi_node: Option<&Value>) -> NodeStep {
+pub(super) fn clustertree_step(virtual_node: &VirtualNodeId, node: &Value, csi_node: Option<&Value>) -> NodeStep {
     if is_leaving(node) {
         return NodeStep::Wait;
     }

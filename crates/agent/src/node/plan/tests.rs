@@ -182,7 +182,7 @@ fn node_of_clustertree_gets_only_what_it_lacks() {
     let mut csi_node = None;
     let mut told = Vec::new();
     while told.len() < 5 {
-        match guest_step(&virtual_node(), &node, csi_node.as_ref()) {
+        match clustertree_step(&virtual_node(), &node, csi_node.as_ref()) {
             NodeStep::PatchNode(patch) => {
                 told.push(patch["metadata"].as_object().unwrap().keys().next().unwrap().clone());
                 merge(&mut node, &patch);

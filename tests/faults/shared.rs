@@ -240,6 +240,34 @@ fn removal_for_one_volume_waits_for_the_other_one_also_where_the_leaders_watch_h
     }
 }
 
+/// It goes on telling, of a while ago: that the one is to go, and not yet that there is the other one.
+#[test]
+fn removal_for_one_volume_waits_for_the_other_one_also_where_the_leaders_watch_is_behind() {
+    virtual_time::run(1, async {
+        let bench = Bench::new(1, 1, &fixture::steady(Duration::from_millis(100))).await;
+        bench.guard.set_fate(|_, at, asked| {
+            let is_watch = at == 0 && asked.verb == Verb::Watch && asked.resource == VOLUMES;
+            if is_watch { Action::Lag(Duration::from_secs(8)) } else { Action::Pass }
+        });
+        bench.start();
+        bench.serves().await;
+        sleep(Duration::from_secs(1)).await;
+        let caller = provisioned(&bench, Script::new(CLAIM)).await;
+        release(&bench, &caller).await;
+        sleep(Duration::from_secs(6)).await;
+        make_twin(&bench, &caller);
+        let is_bound = || phase(bench.host.get(VOLUMES, "", TWIN)) == "Bound";
+        until(&bench, SETTLED, "the other one has its claim", is_bound).await;
+        sleep(Duration::from_secs(3)).await;
+        let refused = caller.delete(caller.handle().unwrap()).await.unwrap_err();
+        assert_eq!(refused.code(), Code::Aborted, "{refused}");
+        assert!(refused.message().contains("PersistentVolume twin"), "{refused}");
+        let claim = leaf(&bench, CLAIM).unwrap();
+        assert!(claim["metadata"]["deletionTimestamp"].is_null(), "{claim}");
+        assert_eq!(bench.guard.wrong(), Vec::<String>::new());
+    });
+}
+
 /// It has told that the one is to go, and dies before there is the other one. What was asked for first, the member has refused.
 #[test]
 fn removal_that_is_asked_for_again_waits_for_a_volume_that_was_made_since_the_leaders_watch_has_died() {

@@ -26,7 +26,7 @@ use tokio::{
     time::{Instant, sleep, sleep_until, timeout, timeout_at},
 };
 
-use crate::{Versions, Writes, bounds::ANSWER, read, with_causes};
+use crate::{Recent, Versions, Writes, bounds::ANSWER, read, with_causes};
 
 /// For what the controller does in the background.
 pub const CONTROLLER: &str = "kosmos-csi-leader";
@@ -55,6 +55,7 @@ pub struct Lease {
     held: Mutex<Option<String>>,
     /// As every process reads them that waits for the lease or holds it.
     versions: Mutex<Versions>,
+    recent: watch::Sender<Recent>,
     restored: watch::Sender<()>,
     leads: watch::Sender<bool>,
     /// Of the work.
@@ -87,6 +88,7 @@ impl Lease {
             holder,
             held: Mutex::default(),
             versions: Mutex::default(),
+            recent: watch::Sender::default(),
             restored: watch::Sender::default(),
             leads: watch::Sender::default(),
             writes: Writes::default(),
@@ -97,6 +99,11 @@ impl Lease {
     /// there is to be listed again.
     pub fn restored(&self) -> watch::Receiver<()> {
         self.restored.subscribe()
+    }
+
+    /// Its versions as they were read last, by which a watch of the host can be seen to be behind.
+    pub fn recent(&self) -> watch::Receiver<Recent> {
+        self.recent.subscribe()
     }
 
     /// Whether this process does the work.
@@ -245,6 +252,7 @@ impl Lease {
     /// Whether the host was restored since the lease was read or written before.
     fn note(&self, lease: &Object) -> bool {
         let version = lease.resource_version().unwrap_or_default();
+        self.recent.send_modify(|recent| recent.note(&version));
         let goes_back = self.versions.lock().unwrap_or_else(PoisonError::into_inner).go_back(&version);
         if goes_back {
             tracing::warn!(

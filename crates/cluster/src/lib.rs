@@ -14,6 +14,7 @@ pub mod metrics;
 mod named;
 mod origin;
 mod pieces;
+mod recent;
 mod relist;
 mod restored;
 mod subject;
@@ -47,6 +48,7 @@ pub use self::{
     named::{field_in, metadata_in, object_in},
     origin::{Origin, Origins, QUESTIONS, WhoAnswers},
     pieces::read_list,
+    recent::Recent,
     relist::Relist,
     restored::{Versions, is_before, newest},
     unread::Unread,

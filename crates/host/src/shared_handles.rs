@@ -84,8 +84,9 @@ impl SharedHandles {
 
     /// What the host has with this one, as was asked at that moment for one that is to go: people write another name of its member, or the hash
     /// alone, for the same leaf. The replica that leads goes by its watch of the host's volumes, where that says of the one that it is to go,
-    /// and has told something lately: then it has told of all that were there by that time. It may have died unnoticed, also since it said so,
-    /// and that of any other replica sooner: then they are listed, once for all that have asked before that list begins.
+    /// has told something lately, and was not behind: then it has told of all that were there by that time. It may have died unnoticed, also
+    /// since it said so, or be behind, and that of any other replica sooner: then they are listed, once for all that have asked before that
+    /// list begins.
     pub async fn with(&self, host: &Host, id: &VolumeId, asked: Instant) -> Result<WithHandle> {
         let handle = id.to_string();
         if *self.leads.borrow()
@@ -124,7 +125,7 @@ impl SharedHandles {
         }
     }
 
-    /// None where the watch has not told that a volume with this handle is to go, or may have died since.
+    /// None where the watch has not told that a volume with this handle is to go, is behind, or may have died since.
     fn says(&self, id: &VolumeId, handle: &str) -> Option<WithHandle> {
         match self.volumes.with(handle).as_slice() {
             _ if !self.volumes.whole() => None,

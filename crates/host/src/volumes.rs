@@ -50,7 +50,7 @@ struct Table {
     /// What is there and cannot be read, which may be of this driver.
     unread: Unread<()>,
     listeners: Listeners,
-    /// When the watch has told something last.
+    /// When the watch has told something last, and was not behind.
     heard: Option<Instant>,
 }
 
@@ -71,7 +71,7 @@ impl HostVolumes {
         let _ = synced.wait_for(|synced| *synced).await;
     }
 
-    /// Whether the watch has told something so lately that it has not died unnoticed since.
+    /// Whether the watch has told something so lately that it has not died unnoticed since, and was not behind.
     pub fn heard_lately(&self) -> bool {
         self.lock().heard.is_some_and(|heard| heard.elapsed() < YOUNG)
     }
@@ -201,9 +201,15 @@ impl HostVolumes {
         self.synced.send_replace(false);
     }
 
-    /// The watch tells something, be it of another driver's volume.
-    fn hear(&self) {
-        self.lock().heard = Some(Instant::now());
+    /// The watch tells something, be it of another driver's volume. What is behind hides what has happened since; a bookmark may be of a
+    /// while ago only because nothing has.
+    fn hear(&self, is_behind: bool, is_bookmark: bool) {
+        let mut table = self.lock();
+        match (is_behind, is_bookmark) {
+            (false, _) => table.heard = Some(Instant::now()),
+            (true, false) => table.heard = None,
+            (true, true) => {}
+        }
     }
 
     fn begin(&self) {

@@ -112,9 +112,10 @@ impl Driver {
 /// Every replica follows the host's volumes: whoever takes over has them.
 fn follow_volumes(host: &Host, lease: &Lease, tasks: &mut JoinSet<anyhow::Result<()>>) -> Arc<HostVolumes> {
     let volumes = Arc::<HostVolumes>::default();
-    let (host, followed, restored, leads) = (host.clone(), Arc::clone(&volumes), lease.restored(), lease.leads());
+    let (host, followed) = (host.clone(), Arc::clone(&volumes));
+    let (restored, leads, recent) = (lease.restored(), lease.leads(), lease.recent());
     tasks.spawn(async move {
-        host::volumes::keep(&host, &followed, restored, leads).await;
+        host::volumes::keep(&host, &followed, restored, leads, &recent).await;
         Ok(())
     });
     volumes

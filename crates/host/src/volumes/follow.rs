@@ -19,7 +19,7 @@ use tokio::{
 use super::{HostVolumes, YOUNG};
 use crate::{Host, volume::OfSpec};
 use cluster::{
-    Aside, LONGEST_PAUSE, WATCH_SECONDS, WATCH_SILENCE, field_in, items::Items, metadata_in, pauses, read_list,
+    Aside, LONGEST_PAUSE, Recent, WATCH_SECONDS, WATCH_SILENCE, field_in, items::Items, metadata_in, pauses, read_list,
     trimmed::Trimmed, with_causes,
 };
 
@@ -38,24 +38,35 @@ enum Ended {
 }
 
 /// Keeps the volumes true, until it is dropped. `restored` changes when the host was restored from a backup, `leads` when this process
-/// begins to go by the volumes.
-pub async fn keep(host: &Host, volumes: &HostVolumes, mut restored: Receiver<()>, mut leads: Receiver<bool>) {
+/// begins to go by the volumes. By `recent` the watch is seen to be behind.
+pub async fn keep(
+    host: &Host,
+    volumes: &HostVolumes,
+    mut restored: Receiver<()>,
+    mut leads: Receiver<bool>,
+    recent: &Receiver<Recent>,
+) {
     loop {
         tokio::select! {
             biased;
             Ok(()) = restored.changed() => volumes.unsync(),
-            never = follow(host, volumes, &mut leads) => match never {},
+            never = follow(host, volumes, &mut leads, recent) => match never {},
         }
     }
 }
 
 /// A host of which every watch has lost its thread at once is not listed in circles.
-async fn follow(host: &Host, volumes: &HostVolumes, leads: &mut Receiver<bool>) -> Infallible {
+async fn follow(
+    host: &Host,
+    volumes: &HostVolumes,
+    leads: &mut Receiver<bool>,
+    recent: &Receiver<Recent>,
+) -> Infallible {
     let mut pauses = ExponentialBackoff::from(cluster::pauses());
     loop {
         let version = list(host, volumes).await;
         let began = Instant::now();
-        hold(host, volumes, version, leads).await;
+        hold(host, volumes, version, leads, recent).await;
         if began.elapsed() > WATCH_SILENCE {
             pauses = ExponentialBackoff::from(cluster::pauses());
         }
@@ -106,12 +117,18 @@ async fn read(host: &Host, volumes: &HostVolumes, in_pages: bool) -> Result<Stri
 }
 
 /// Watches from a version on, until it has lost its thread.
-async fn hold(host: &Host, volumes: &HostVolumes, mut version: String, leads: &mut Receiver<bool>) {
+async fn hold(
+    host: &Host,
+    volumes: &HostVolumes,
+    mut version: String,
+    leads: &mut Receiver<bool>,
+    recent: &Receiver<Recent>,
+) {
     let mut pauses = ExponentialBackoff::from(cluster::pauses());
     loop {
         let (before, begun) = (version.clone(), Instant::now());
         let ended = {
-            let mut watching = pin!(watch(host, volumes, &mut version));
+            let mut watching = pin!(watch(host, volumes, &mut version, recent));
             loop {
                 tokio::select! {
                     biased;
@@ -140,7 +157,12 @@ async fn hold(host: &Host, volumes: &HostVolumes, mut version: String, leads: &m
     }
 }
 
-async fn watch(host: &Host, volumes: &HostVolumes, version: &mut String) -> Result<Ended, kube::Error> {
+async fn watch(
+    host: &Host,
+    volumes: &HostVolumes,
+    version: &mut String,
+    recent: &Receiver<Recent>,
+) -> Result<Ended, kube::Error> {
     let wanted = WatchParams::default().timeout(WATCH_SECONDS);
     let request = request().watch(&wanted, version).map_err(kube::Error::BuildRequest)?;
     let events = match host.client.request_events::<Volume>(request).await {
@@ -159,27 +181,35 @@ async fn watch(host: &Host, volumes: &HostVolumes, version: &mut String) -> Resu
             Ok(Err(error)) => return Err(error),
             Ok(Ok(Some(event))) => event,
         };
-        if !matches!(event, WatchEvent::Error(_)) {
-            volumes.hear();
+        // Before it is taken in: who waits for that asks at once whether the watch is to be believed.
+        let seen = version_of(&event).filter(|seen| !seen.is_empty());
+        if let Some(seen) = &seen {
+            volumes.hear(recent.borrow().is_behind(seen), matches!(event, WatchEvent::Bookmark(_)));
         }
-        let seen = match event {
+        match event {
             WatchEvent::Added(volume) | WatchEvent::Modified(volume) => {
                 volumes.put_readable(&volume.name_any());
                 volumes.put(&volume);
-                volume.resource_version()
             }
-            WatchEvent::Deleted(volume) => {
-                volumes.drop(&volume.name_any());
-                volume.resource_version()
-            }
-            WatchEvent::Bookmark(bookmark) => Some(bookmark.metadata.resource_version),
+            WatchEvent::Deleted(volume) => volumes.drop(&volume.name_any()),
+            WatchEvent::Bookmark(_) => {}
             WatchEvent::Error(status) if status.code == 410 => return Ok(Ended::Lost),
             WatchEvent::Error(status) => return Err(kube::Error::Api(status)),
-        };
-        match seen.filter(|seen| !seen.is_empty()) {
+        }
+        match seen {
             Some(seen) => *version = seen,
             None => return Ok(Ended::Lost),
         }
+    }
+}
+
+fn version_of(event: &WatchEvent<Volume>) -> Option<String> {
+    match event {
+        WatchEvent::Added(volume) | WatchEvent::Modified(volume) | WatchEvent::Deleted(volume) => {
+            volume.resource_version()
+        }
+        WatchEvent::Bookmark(bookmark) => Some(bookmark.metadata.resource_version.clone()),
+        WatchEvent::Error(_) => None,
     }
 }
 

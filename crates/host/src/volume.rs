@@ -15,7 +15,13 @@ pub use attributes::{LEAF_UID, LEAF_VOLUME, LeafAttributes};
 use cluster::trimmed::{Reads, Trimmed};
 use domain::{
     error::Result,
-    volume::{Claim, ClaimDigest, DRIVER, LeafPlace, VolumeHash, VolumeId, healing::Wish, id::is_subdomain, quantity},
+    volume::{
+        Claim, ClaimDigest, DRIVER, LeafPlace, VolumeHash, VolumeId,
+        backing::{self, AttachMode},
+        healing::Wish,
+        id::is_subdomain,
+        quantity,
+    },
 };
 
 /// Volumes that one answer holds.
@@ -237,6 +243,13 @@ pub async fn other_handle_of(host: &Host, id: &VolumeId) -> Result<Option<String
     };
     let moved = all(host, |volume| HostVolume::new(&volume).filter(has_moved)).await?;
     Ok(moved.into_iter().next().map(|volume| volume.handle.into()))
+}
+
+/// Whether a volume with this handle comes to real nodes in this way. Reads all volumes: only for rare cases.
+pub async fn has_attach_mode(host: &Host, handle: &str, mode: AttachMode) -> Result<bool> {
+    let is_meant = |source: &CSIPersistentVolumeSource| source.driver == DRIVER && source.volume_handle == handle;
+    let modes = all(host, |volume| volume.spec?.csi.filter(is_meant)?.volume_attributes?.remove(backing::MODE)).await?;
+    Ok(modes.iter().any(|other| other == mode.as_str()))
 }
 
 /// Another driver's handles may read like ours. Reads all volumes: only for rare cases.

@@ -3,7 +3,10 @@
 use std::sync::Arc;
 
 use serde_json::{Value, json};
-use simulate::text;
+use simulate::{
+    faults::{Action, Verb},
+    text,
+};
 use tokio::time::sleep;
 use tonic::Code;
 
@@ -157,20 +160,56 @@ fn volume_is_detached_when_its_leaf_claim_is_gone() {
     virtual_time::run(1, async {
         let (bench, caller, _attacher) = attached().await;
         publish(&bench, &caller, "real/n1").await.unwrap();
-        bench.kill();
-        let member = &bench.members[0];
-        let free = |claim: &mut Value| claim["metadata"]["finalizers"] = json!([]);
-        member.change("persistentvolumeclaims", SHOP, "data", free).unwrap();
-        member.delete("persistentvolumeclaims", SHOP, "data").unwrap();
-        member.change("persistentvolumes", "", &leaf_volume_of(&bench), free).unwrap();
-        sleep(STEP * 5).await;
-        bench.start();
-        bench.serves().await;
-        sleep(STEP).await;
+        leaf_goes(&bench).await;
         unpublish(&bench, caller.handle().unwrap(), "real/other").await.unwrap();
         only(&bench);
         unpublish(&bench, caller.handle().unwrap(), "real/n1").await.unwrap();
-        assert!(member.list(ATTACHMENTS).is_empty());
+        assert!(bench.members[0].list(ATTACHMENTS).is_empty());
+    });
+}
+
+/// With its volume, while the driver is not there.
+async fn leaf_goes(bench: &Arc<Bench>) {
+    bench.kill();
+    let (member, volume) = (&bench.members[0], leaf_volume(bench, "data"));
+    let free = |claim: &mut Value| claim["metadata"]["finalizers"] = json!([]);
+    member.change("persistentvolumeclaims", SHOP, "data", free).unwrap();
+    member.delete("persistentvolumeclaims", SHOP, "data").unwrap();
+    member.change("persistentvolumes", "", &volume, free).unwrap();
+    sleep(STEP * 5).await;
+    bench.start();
+    bench.serves().await;
+    sleep(STEP).await;
+}
+
+fn does_not_show_what_is_attached(bench: &Bench) {
+    bench.guard.set_fate(|_, at, asked| {
+        let is_list = at == 1 && asked.verb == Verb::List && asked.resource == ATTACHMENTS;
+        if is_list { Action::Answer { code: 403, reason: "Forbidden" } } else { Action::Pass }
+    });
+}
+
+/// Its account had the right to attach it.
+#[test]
+fn volume_without_a_leaf_claim_is_not_called_detached_while_the_member_does_not_show_what_is_attached() {
+    virtual_time::run(1, async {
+        let (bench, caller, _attacher) = attached().await;
+        publish(&bench, &caller, "real/n1").await.unwrap();
+        leaf_goes(&bench).await;
+        does_not_show_what_is_attached(&bench);
+        let (code, message) = refused(unpublish(&bench, caller.handle().unwrap(), "real/n1").await);
+        let says = message.contains("attachMode volume-attachment") && message.contains("member add --attach");
+        assert!(code == Code::PermissionDenied && says, "{code:?} {message}");
+        only(&bench);
+        bench.guard.heal();
+        unpublish(&bench, caller.handle().unwrap(), "real/n1").await.unwrap();
+        assert!(bench.members[0].list(ATTACHMENTS).is_empty());
+    });
+    virtual_time::run(1, async {
+        let (bench, caller) = volume_with(&[]).await;
+        leaf_goes(&bench).await;
+        does_not_show_what_is_attached(&bench);
+        unpublish(&bench, caller.handle().unwrap(), "real/n1").await.unwrap();
     });
 }
 

@@ -4,7 +4,10 @@ use std::sync::Arc;
 
 use domain::volume::{HostId, VolumeHash};
 use serde_json::json;
-use simulate::text;
+use simulate::{
+    faults::{Action, Verb},
+    text,
+};
 use tokio::time::sleep;
 use tonic::Code;
 
@@ -220,21 +223,9 @@ fn disk_of_a_machine_that_is_gone_is_detached_and_of_a_claim_that_is_gone_too() 
     for kind in KINDS {
         virtual_time::run(1, async {
             let (bench, caller, _host) = plugged(kind).await;
-            let (member, handle) = (&bench.members[0], caller.handle().unwrap().to_owned());
+            let handle = caller.handle().unwrap().to_owned();
             publish(&bench, &caller, "real/vm-1").await.unwrap();
-            bench.kill();
-            let (claim, free) = (disk_of(&bench, &caller), |claim: &mut serde_json::Value| {
-                claim["metadata"]["finalizers"] = json!([]);
-            });
-            let kept = member.get("persistentvolumeclaims", SHOP, &claim).unwrap();
-            let volume = text(&kept, "/spec/volumeName").to_owned();
-            member.change("persistentvolumeclaims", SHOP, &claim, free).unwrap();
-            member.delete("persistentvolumeclaims", SHOP, &claim).unwrap();
-            member.change("persistentvolumes", "", &volume, free).unwrap();
-            sleep(STEP * 5).await;
-            bench.start();
-            bench.serves().await;
-            sleep(STEP).await;
+            leaf_goes(&bench, &caller).await;
             unpublish(&bench, &handle, "real/liar").await.unwrap();
             assert_eq!(seen(&bench, kind).0.len(), 1, "{kind:?}: another node's");
             unpublish(&bench, &handle, "real/vm-1").await.unwrap();
@@ -252,6 +243,45 @@ fn disk_of_a_machine_that_is_gone_is_detached_and_of_a_claim_that_is_gone_too() 
             assert!(code == Code::FailedPrecondition && message.contains("shop/vm-1"), "{kind:?} {code:?} {message}");
             assert!(bench.members[0].get(machines(kind), SHOP, "vm-1").is_none(), "{kind:?}: never recreated");
             nothing_is_wrong(&bench);
+        });
+    }
+}
+
+/// With its volume, while the driver is not there.
+async fn leaf_goes(bench: &Arc<Bench>, caller: &Caller) {
+    bench.kill();
+    let (member, claim) = (&bench.members[0], disk_of(bench, caller));
+    let free = |claim: &mut serde_json::Value| claim["metadata"]["finalizers"] = json!([]);
+    let kept = member.get("persistentvolumeclaims", SHOP, &claim).unwrap();
+    let volume = text(&kept, "/spec/volumeName").to_owned();
+    member.change("persistentvolumeclaims", SHOP, &claim, free).unwrap();
+    member.delete("persistentvolumeclaims", SHOP, &claim).unwrap();
+    member.change("persistentvolumes", "", &volume, free).unwrap();
+    sleep(STEP * 5).await;
+    bench.start();
+    bench.serves().await;
+    sleep(STEP).await;
+}
+
+/// Its account had the right to plug it.
+#[test]
+fn volume_without_a_leaf_claim_is_not_called_detached_while_the_member_does_not_show_its_machines() {
+    for kind in KINDS {
+        virtual_time::run(1, async {
+            let (bench, caller, _host) = plugged(kind).await;
+            publish(&bench, &caller, "real/vm-1").await.unwrap();
+            leaf_goes(&bench, &caller).await;
+            bench.guard.set_fate(move |_, at, asked| {
+                let is_list = at == 1 && asked.verb == Verb::List && asked.resource == machines(kind);
+                if is_list { Action::Answer { code: 403, reason: "Forbidden" } } else { Action::Pass }
+            });
+            let (code, message) = refused(unpublish(&bench, caller.handle().unwrap(), "real/vm-1").await);
+            let says = message.contains("attachMode virtual-machine") && message.contains("member add --attach");
+            assert!(code == Code::PermissionDenied && says, "{kind:?} {code:?} {message}");
+            assert_eq!(seen(&bench, kind).0.len(), 1, "{kind:?}");
+            bench.guard.heal();
+            unpublish(&bench, caller.handle().unwrap(), "real/vm-1").await.unwrap();
+            assert_eq!(seen(&bench, kind), (vec![], true), "{kind:?}");
         });
     }
 }

@@ -1,13 +1,13 @@
 //! attachMode `volume-attachment`: the leaf driver's own attacher in the member attaches the volume to the member node that
 //! the host's node is, and says what that node's service has to know.
 
-use super::{Deadline, watch};
+use super::{super::Provisioner, Deadline, was_never_attached, watch};
 use crate::attach;
 use domain::{
     error::{Error, Result},
     volume::{
         LeafPlace, VolumeHash, VolumeId,
-        backing::{Backing, CsiLeaf},
+        backing::{AttachMode, Backing, CsiLeaf},
         published::{Attachment, Published, attachment_name},
     },
 };
@@ -160,11 +160,16 @@ pub(super) async fn detach(
 }
 
 /// What was made for a volume and a node, or for all nodes, found by its labels.
-pub(super) async fn detach_all(leaf: &MemberClient, id: &VolumeId, node: &str, deadline: &Deadline) -> Result<()> {
+pub(super) async fn detach_all(
+    provisioner: &Provisioner,
+    leaf: &MemberClient,
+    id: &VolumeId,
+    node: &str,
+    deadline: &Deadline,
+) -> Result<()> {
     let ours = match leaf::attachment::ours(leaf).await {
         Err(Error::Denied(reason)) => {
-            tracing::info!(member = %leaf.member, volume = %id, reason, "the volume is taken for detached: an account that may not see attachments has made none");
-            return Ok(());
+            return was_never_attached(provisioner, id, AttachMode::VolumeAttachment, &reason).await;
         }
         ours => ours?,
     };

@@ -2,12 +2,16 @@
 
 use super::{
     super::{Provisioner, find::FoundLeaf},
-    Deadline, watch,
+    Deadline, was_never_attached, watch,
 };
 use crate::attach;
 use domain::{
     error::{Error, Result},
-    volume::{NodeId, VolumeHash, VolumeId, backing::Backing, id::LeafName},
+    volume::{
+        NodeId, VolumeHash, VolumeId,
+        backing::{AttachMode, Backing},
+        id::LeafName,
+    },
 };
 use leaf::{
     MemberClient,
@@ -72,8 +76,7 @@ pub(super) async fn unplug_unrecorded(
     let Some(machines) = leaf::machine::machines(leaf, namespace).await? else { return Ok(()) };
     let having = match machines.with(&DiskName::new(hash)).await {
         Err(Error::Denied(reason)) => {
-            tracing::info!(member = %leaf.member, volume = %id, reason, "the volume is taken for detached: an account that may not see machines has plugged nothing");
-            return Ok(());
+            return was_never_attached(provisioner, id, AttachMode::VirtualMachine, &reason).await;
         }
         having => having?,
     };

@@ -134,7 +134,7 @@ pub async fn unpublish(provisioner: &Provisioner, handle: &str, node: &str, dead
         }
     };
     if found.imported {
-        return detach_unrecorded(found.leaf()?, &found.id, node, deadline).await;
+        return detach_unrecorded(provisioner, found.leaf()?, &found.id, node, deadline).await;
     }
     let leaf = found.leaf()?;
     if find::is_copy(provisioner, leaf, &found.id, found.hash, &found.claim).await? {
@@ -172,7 +172,7 @@ async fn unpublish_kept(provisioner: &Provisioner, handle: &str, node: &str) -> 
 /// The leaf claim has gone, and with it the record.
 async fn unpublish_unknown(provisioner: &Provisioner, handle: &str, node: &str, deadline: &Deadline) -> Result<()> {
     let Some((id, member)) = find::member_of(provisioner, handle).await? else { return Ok(()) };
-    detach_unrecorded(member.leaf()?, &id, node, deadline).await?;
+    detach_unrecorded(provisioner, member.leaf()?, &id, node, deadline).await?;
     machine::unplug_unrecorded(provisioner, member.leaf()?, &id, node, deadline).await
 }
 
@@ -189,11 +189,35 @@ fn only_for_one_node(access: AccessMode) -> Result<()> {
 
 /// Nothing is written on an imported claim, and a claim that has gone tells nothing: what was attached is looked for in the
 /// member. No real node, nothing to look for.
-async fn detach_unrecorded(leaf: &MemberClient, id: &VolumeId, node: &str, deadline: &Deadline) -> Result<()> {
+async fn detach_unrecorded(
+    provisioner: &Provisioner,
+    leaf: &MemberClient,
+    id: &VolumeId,
+    node: &str,
+    deadline: &Deadline,
+) -> Result<()> {
     if !node.is_empty() && !NodeId::parse(node).is_some_and(|node| node.is_real()) {
         return Ok(());
     }
-    attachment::detach_all(leaf, id, node, deadline).await
+    attachment::detach_all(provisioner, leaf, id, node, deadline).await
+}
+
+/// The account may not see what is attached in this way. Where no volume of the host with that handle is to be, it has attached nothing; else
+/// the right was taken since, and the node may have the volume still.
+async fn was_never_attached(provisioner: &Provisioner, id: &VolumeId, mode: AttachMode, reason: &str) -> Result<()> {
+    if host::volume::has_attach_mode(&provisioner.host, &id.to_string(), mode).await? {
+        return Err(Error::Denied(format!(
+            "{reason}. Volume {id} has attachMode {mode} and may be attached there still, so it is not called detached: `kosmos-csi member \
+             add --attach` gives the right"
+        )));
+    }
+    tracing::info!(
+        volume = %id,
+        %mode,
+        reason,
+        "the volume is taken for detached: it is not to be attached in this way, which its member lets us not see"
+    );
+    Ok(())
 }
 
 /// Whether the host's volume leads to a move's copy by now.

@@ -120,9 +120,6 @@ async fn delete_unseen(
             }
             // What has taken the name of a leaf that was let go is not meant.
             Identity::Consents if volume.is_none() => {
-                if id.member != leaf.member {
-                    return Ok(()); // its name was never good for an imported claim
-                }
                 return imported::delete(provisioner, leaf, id, &ClaimRow::new(claim), deadline).await;
             }
             identity if given_out.as_ref().is_some_and(is_given_out) => {

@@ -55,6 +55,12 @@ pub(super) async fn delete(
         |user: &VolumeId| serving(&members, &user.member) == leaf.member && user.place().as_ref() == Some(&claim.place);
     // Live, as all that leads to a removal.
     let users = host::volume::all_leading(&provisioner.host, leads_there).await?;
+    if id.member != leaf.member {
+        // Nobody has used it by that one.
+        let why = format!("the handle calls that member {}, which is another name of it", id.member);
+        keep(provisioner, leaf, id, claim, &users, &why).await;
+        return Ok(());
+    }
     let volume = match claim.volume() {
         Some(name) => leaf::imported::read(leaf, name).await?,
         None => None,

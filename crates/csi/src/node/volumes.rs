@@ -203,11 +203,12 @@ impl Node {
     /// What the controller has handed over; for a volume that this node can use at all.
     fn attached(&self, context: &HashMap<String, String>, volume: &str) -> Result<Attached> {
         let id = VolumeId::parse(volume).ok_or_else(|| Error::NotFound(format!("there is no volume {volume:?}")))?;
-        if id.member != self.info.member {
+        let member = &id.member;
+        if *member != self.info.member {
             return Err(Error::Refused(format!(
-                "volume {volume} is in member {}, and this node ({}) is set up with --member {}: a pod that uses it must go to \
-                 a node of its member",
-                id.member, self.info.name, self.info.member
+                "volume {volume} is in member {member}, and this node ({}) is set up with --member {}: a pod that uses it must go to \
+                 a node of its member. Where both names mean one cluster, a node whose plugin has --member {member} can use it",
+                self.info.name, self.info.member
             )));
         }
         Attached::parse(&context.clone().into_iter().collect(), volume)

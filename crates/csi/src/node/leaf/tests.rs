@@ -280,6 +280,19 @@ async fn volume_is_remembered_exactly_while_its_driver_may_have_done_something()
     }
 }
 
+/// It knows no other names of its member.
+#[tokio::test]
+async fn node_that_refuses_a_volume_of_another_member_says_what_to_do_where_that_is_its_own_by_another_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut request = told(&folder.path().join("staging"));
+    request.volume_id = "alias/shop/data/0123456789abcdef".to_owned();
+    let refused = node(folder.path()).node_stage_volume(Request::new(request)).await.unwrap_err();
+    assert_eq!(refused.code(), Code::FailedPrecondition, "{refused}");
+    for said in ["is in member alias", "set up with --member cluster38", "a node whose plugin has --member alias"] {
+        assert!(refused.message().contains(said), "{said}: {refused}");
+    }
+}
+
 #[tokio::test]
 async fn refusal_of_a_repeated_call_undoes_nothing_that_may_be_in_use() {
     let folder = tempfile::tempdir().unwrap();

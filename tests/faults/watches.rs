@@ -3,13 +3,14 @@
 use std::time::Duration;
 
 use csi::v1::{self, controller_server::Controller as _};
+use k8s_openapi::ByteString;
 use serde_json::{Value, json};
 use simulate::faults::{Action, Verb};
 use tokio::time::{sleep, timeout};
 use tonic::Code;
 
 use crate::{
-    bench::{Bench, SHOP, lock, with_deadline},
+    bench::{Bench, DRIVER_NAMESPACE, SHOP, lock, with_deadline},
     caller::Script,
     fixture::{self, Planted},
     invariants::violations,
@@ -170,6 +171,31 @@ fn snapshot_that_no_watch_shows_is_found_by_its_id() {
             }
         }
         assert_eq!(bench.guard.wrong(), Vec::<String>::new());
+    });
+}
+
+/// Nothing was ever read of it.
+#[test]
+fn snapshot_that_is_named_is_not_listed_as_gone_while_the_kubeconfig_of_its_member_cannot_be_used() {
+    virtual_time::run(1, async {
+        let (bench, caller) = late_snapshots::volume().await;
+        let mut snapshot = Snapshotter::new(&bench, Wish::photo(Kind::Snapshot, caller.handle().unwrap(), USUAL));
+        assert!(snapshot.make().await, "{}", bench.guard.trace().join("\n"));
+        let text = fixture::kubeconfig_text("https://m0").replacen("server:", "proxy-url: 'http://p', server:", 1);
+        let write = |secret: &mut Value| secret["data"]["kubeconfig"] = json!(ByteString(text.clone().into_bytes()));
+        bench.host.change("secrets", DRIVER_NAMESPACE, "m0", write).unwrap();
+        bench.start();
+        bench.serves().await;
+        let (snapshot_id, source_volume_id) =
+            (snapshot.handle().unwrap().to_owned(), caller.handle().unwrap().to_owned());
+        for request in [
+            v1::ListSnapshotsRequest { snapshot_id, ..Default::default() },
+            v1::ListSnapshotsRequest { source_volume_id, ..Default::default() },
+        ] {
+            let listed = bench.call(|driver| async move { driver.list_snapshots(with_deadline(request)).await });
+            let refused = listed.await.unwrap_err();
+            assert!(refused.code() == Code::Unavailable && refused.message().contains("m0"), "{refused}");
+        }
     });
 }
 

@@ -32,9 +32,15 @@ pub async fn list(
     deadline: Instant,
 ) -> Result<(Vec<Snapshot>, String)> {
     let after = begin(&wanted.token)?;
+    // Whoever names a snapshot or a volume is not to take it for gone where nobody can look.
+    let is_named = !wanted.id.is_empty() || !wanted.source.is_empty();
     let mut found = Vec::new();
     for member in snapshot_members(provisioner, wanted).await? {
-        let Some(leaf) = member.last_known() else { continue };
+        let leaf = match member.last_known() {
+            Some(leaf) => leaf,
+            None if is_named => member.leaf()?,
+            None => continue,
+        };
         let source = |row: &SnapshotRow| wanted.source.is_empty() || *row.source == *wanted.source;
         let is_wanted = |row: &SnapshotRow| row.is_there() && source(row);
         if let Some(id) = VolumeId::parse(&wanted.id) {

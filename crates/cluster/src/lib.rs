@@ -18,6 +18,7 @@ mod recent;
 mod relist;
 mod restored;
 mod subject;
+mod time;
 pub mod traces;
 pub mod trimmed;
 pub mod unmanaged;
@@ -51,6 +52,7 @@ pub use self::{
     recent::Recent,
     relist::Relist,
     restored::{Versions, is_before, newest},
+    time::time_of,
     unread::Unread,
     writes::Writes,
 };

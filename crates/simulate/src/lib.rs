@@ -160,6 +160,11 @@ impl Cluster {
         self.0.clock.stamp()
     }
 
+    /// The same as the head of an answer has it.
+    pub(crate) fn date(&self) -> String {
+        self.0.clock.date(self.faults().behind())
+    }
+
     pub fn faults(&self) -> &Faults {
         &self.0.faults
     }

@@ -96,6 +96,9 @@ pub async fn answer(cluster: &Cluster, client: &str, parts: &http::request::Part
             let mut answer = done.unwrap_or_else(|refusal| refused(&refusal));
             let schema = if let Action::Under(schema) = action { schema } else { fairness::USUAL };
             fairness::note(cluster, schema, &mut answer);
+            if let Ok(date) = http::HeaderValue::try_from(cluster.date()) {
+                answer.headers_mut().insert(http::header::DATE, date);
+            }
             Ok(answer)
         }
     }

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, json};
 use simulate::{faults::Action, text};
 use tokio::time::{sleep, timeout};
@@ -64,6 +65,25 @@ fn source_is_removed_when_its_time_has_passed_and_not_before() {
         let earlier = json!("2026-01-01T00:00:00Z");
         story.bench.host.change(MOVES, SHOP, "to", |of| of["status"]["completionTime"] = earlier.clone()).unwrap();
         sleep(SETTLED).await;
+        is_gone(&story);
+    });
+}
+
+/// By that of the driver's machine it would have.
+#[test]
+fn source_is_kept_until_its_time_has_passed_by_the_clock_of_the_hosts_api_server_too() {
+    virtual_time::run(1, async {
+        let story = moved(&json!({"deleteSourceAfter": "1h"})).await;
+        let hours = Duration::from_hours(2);
+        story.bench.host.faults().set_clock_back(hours);
+        let earlier = json!((Timestamp::now() - hours).to_string());
+        story.bench.host.change(MOVES, SHOP, "to", |of| of["status"]["completionTime"] = earlier.clone()).unwrap();
+        sleep(SETTLED).await;
+        let (status, message) = told(&story);
+        assert_eq!(story.kept(0), [DATA], "{message}");
+        assert!(status == "False" && message.contains("the clock of the host's API server"), "{status} {message}");
+        story.bench.host.faults().set_clock_back(Duration::ZERO);
+        sleep(hours).await;
         is_gone(&story);
     });
 }

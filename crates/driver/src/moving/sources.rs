@@ -162,9 +162,9 @@ async fn give_up(movers: &Movers, of: &VolumeMove) -> Result<(&'static str, Stri
     if !kept::is_given_up(leaf, &volume) {
         is_not_needed(movers, of, source).await?;
         // All that took a while.
-        if !moves::read(&movers.host, of).await?.as_ref().is_some_and(is_due) {
-            return Err(Error::InProgress("the move was changed meanwhile".to_owned()));
-        }
+        let now = moves::read(&movers.host, of).await?.filter(is_due);
+        let now = now.ok_or_else(|| Error::InProgress("the move was changed meanwhile".to_owned()))?;
+        moves::is_due_in_host(&movers.host, &now).await?;
         kept::give_up(leaf, &volume).await?;
     }
     let said = kept::said_of(&volume).map(|said| format!(": {said}")).unwrap_or_default();

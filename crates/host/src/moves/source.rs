@@ -1,9 +1,14 @@
 //! What becomes of the source of a move that has succeeded, as its user has said, and as its condition tells.
 
 use k8s_openapi::{apimachinery::pkg::apis::meta::v1::Condition, jiff::Timestamp};
+use kube::ResourceExt;
 
-use super::{SOURCE_DELETED, VolumeMove};
-use domain::volume::moving::Phase;
+use super::{SOURCE_DELETED, VolumeMove, moves_in};
+use crate::{Host, unread};
+use domain::{
+    error::{Error, Result},
+    volume::moving::Phase,
+};
 
 /// Reasons of its condition.
 pub const KEPT: &str = "Kept";
@@ -18,10 +23,29 @@ pub const BACK: &str = "Back";
 
 /// Whether the time has passed for which its source was to be kept, and it is not seen to be gone yet.
 pub fn source_is_due(of: &VolumeMove) -> bool {
-    // Where it is not to be kept at all, no clock is asked: the one that told the end of the move may have been ahead.
-    let is_not_to_be_kept = || of.spec.keeps_source_for().is_ok_and(|after| after.is_some_and(|after| after.is_zero()));
-    let has_passed = || source_is_kept_until(of).is_some_and(|due| due <= Timestamp::now() || is_not_to_be_kept());
+    let has_passed = || source_is_kept_until(of).is_some_and(|due| due <= Timestamp::now() || is_not_to_be_kept(of));
     is_deleting_source(of) || of.metadata.deletion_timestamp.is_none() && has_passed()
+}
+
+/// Where it is not to be kept at all, no clock is asked: the one that told the end of the move may have been ahead.
+fn is_not_to_be_kept(of: &VolumeMove) -> bool {
+    of.spec.keeps_source_for().is_ok_and(|after| after.is_some_and(|after| after.is_zero()))
+}
+
+/// The clock by which it is due here may be days ahead. That of the host's API server has to say so as well, where anything tells that.
+pub async fn is_due_in_host(host: &Host, of: &VolumeMove) -> Result<()> {
+    let (namespace, name) = (of.namespace().unwrap_or_default(), of.name_any());
+    let time = cluster::time_of(&host.client, moves_in(host, &namespace).resource_url(), &name).await;
+    let time = time.map_err(|error| unread("ask for the time", &error))?;
+    time.and_then(|now| still_kept(of, now)).map_or(Ok(()), |why| Err(Error::Refused(why)))
+}
+
+fn still_kept(of: &VolumeMove, now: Timestamp) -> Option<String> {
+    let until = source_is_kept_until(of).filter(|until| *until > now && !is_not_to_be_kept(of))?;
+    Some(format!(
+        "it is to be kept until {until:.0}, and the clock of the host's API server has not come there yet: the clock of the machine on which \
+         this replica runs is ahead. Set the two right"
+    ))
 }
 
 /// Its member was told to: nobody can take that back.
@@ -119,6 +143,17 @@ mod tests {
         ] {
             assert_eq!(source_is_due(&succeeded(at, after, &[])), is_due, "{after:?} after {at}");
         }
+    }
+
+    #[test]
+    fn source_is_kept_until_the_other_clock_has_come_there_too() {
+        let at = "2026-01-01T00:00:00Z";
+        let [before, then] = ["2026-01-03T23:59:59Z", "2026-01-04T00:00:00Z"].map(|now| now.parse().unwrap());
+        let of = succeeded(at, Some("72h"), &[]);
+        let why = still_kept(&of, before).unwrap();
+        assert!(why.contains("until 2026-01-04T00:00:00Z"), "{why}");
+        assert_eq!(still_kept(&of, then), None);
+        assert_eq!(still_kept(&succeeded(at, Some("0s"), &[]), before), None, "it is not to be kept at all");
     }
 
     #[test]

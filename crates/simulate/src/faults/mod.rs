@@ -107,6 +107,7 @@ pub struct Faults {
     recording: AtomicBool,
     log: Mutex<Vec<Asked>>,
     elsewhere: Mutex<Option<Cluster>>,
+    behind: Mutex<Duration>,
 }
 
 impl fmt::Debug for Faults {
@@ -131,6 +132,15 @@ impl Faults {
 
     pub(super) fn elsewhere(&self) -> Option<Cluster> {
         self.elsewhere.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// The clock by which answers are dated.
+    pub fn set_clock_back(&self, by: Duration) {
+        *self.behind.lock().unwrap_or_else(PoisonError::into_inner) = by;
+    }
+
+    pub(super) fn behind(&self) -> Duration {
+        *self.behind.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub fn record(&self, on: bool) {

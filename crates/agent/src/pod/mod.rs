@@ -386,11 +386,9 @@ impl Pods<'_> {
     }
 
     async fn write(&self, pod: &Value, change: Value) -> kube::Result<Next> {
-        let place = Place::of(pod);
+        let (place, params) = (Place::of(pod), PatchParams::default());
         let pods = object::pods(&self.host.client, &place.namespace);
-        ignore_conflict(
-            pods.patch_status(&place.name, &PatchParams::default(), &Patch::Merge(change)).await.map(drop),
-        )?;
+        ignore_conflict(pods.patch_status(&place.name, &params, &Patch::Merge(change)).await.map(drop))?;
         Ok(Next::Settled)
     }
 

@@ -13,13 +13,14 @@ use std::collections::BTreeMap;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::{
-    Api, Resource, ResourceExt,
-    api::{ApiResource, DeleteParams, ListParams, PostParams, Preconditions},
+    Api, ResourceExt,
+    api::{DeleteParams, ListParams, PostParams, Preconditions},
 };
 use serde_json::json;
 
 use self::{
     kinds::{SnapshotSource, Source, VolumeSnapshot, VolumeSnapshotContent},
+    missing::{has_none, no_kinds, told},
     row::SnapshotRow,
 };
 use super::{MemberClient, claim::Made, marks::label_path, ownership};
@@ -145,39 +146,6 @@ pub async fn create(client: &MemberClient, wanted: &WantedSnapshot<'_>) -> Resul
             }
         }
     }
-}
-
-/// What was answered about one of these kinds.
-async fn told<K: Resource<DynamicType = ()>, T>(
-    client: &MemberClient,
-    doing: &str,
-    answer: kube::Result<T>,
-) -> Result<T> {
-    match answer {
-        Ok(told) => Ok(told),
-        Err(error) => Err(missing::outcome(client, doing, &ApiResource::erase::<K>(&()), &error).await),
-    }
-}
-
-/// Ok where a member has none of these kinds. Then it answers 404 about the path, as a proxy on the way may: what the member says of all its
-/// kinds decides.
-async fn has_none<K: Resource<DynamicType = ()>>(
-    client: &MemberClient,
-    doing: &str,
-    error: &kube::Error,
-) -> Result<()> {
-    if missing::is_about_the_path(error) && matches!(serves(client, kinds::GROUP).await, Ok(false)) {
-        return Ok(());
-    }
-    Err(missing::outcome(client, doing, &ApiResource::erase::<K>(&()), error).await)
-}
-
-fn no_kinds(client: &MemberClient) -> Error {
-    Error::Refused(format!(
-        "member {} has no volume snapshots: install the CRDs of {} and the snapshot controller there",
-        client.member,
-        kinds::GROUP
-    ))
 }
 
 /// Whether the member has an API group.

@@ -1,8 +1,10 @@
 //! The host, both members, and a move between them, small enough for all of its courses.
 
+mod alike;
 mod courses;
 mod promises;
 
+pub(super) use alike::essence;
 pub(super) use courses::Bounds;
 
 use super::super::{End, Mark, Moving, Part, Phase, Seen, SeenLeaf, SeenVolume, next};

@@ -3,7 +3,10 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use simulate::text;
+use simulate::{
+    faults::{Action, Verb},
+    text,
+};
 use tokio::time::{Instant, sleep};
 
 use super::{NODE, SHOP, STEP, World, standing, story, until};
@@ -56,6 +59,37 @@ fn member_in_which_each_copy_ends_at_once_has_few_pods_made_which_say_why_they_w
             assert!(says(), "{:?}", world.pod(&name(made)));
             sleep(Duration::from_mins(5)).await;
             until("it runs", || world.phase(&name(made)) == "Running").await;
+        });
+    }
+}
+
+/// The end of each is told again and again, as the host does not take it.
+#[test]
+fn copies_that_end_at_once_count_once_each_however_often_their_end_is_told() {
+    for end in [delete, reject] {
+        story(1, async {
+            let world = standing(1).await;
+            let (owner, former) = (owner(&world), ["web-0", "web-1"]);
+            for name in former {
+                run_owned(&world, name, &owner);
+                until("it runs", || world.phase(name) == "Running").await;
+            }
+            world.host.faults().set(|asked| {
+                let is_told = asked.verb == Verb::Patch && asked.resource == "pods";
+                if is_told { Action::Answer { code: 503, reason: "ServiceUnavailable" } } else { Action::Pass }
+            });
+            for name in former {
+                end(&world, name);
+            }
+            sleep(Duration::from_secs(50)).await;
+            world.host.faults().set(|_| Action::Pass);
+            for name in former {
+                until("it has failed", || world.phase(name) == "Failed").await;
+            }
+            let begun = Instant::now();
+            run_owned(&world, "web-2", &owner);
+            until("it runs", || world.phase("web-2") == "Running").await;
+            assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", world.pod("web-2"));
         });
     }
 }

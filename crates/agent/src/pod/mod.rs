@@ -348,10 +348,11 @@ impl Pods<'_> {
         if let Some(wait) = self.tellings.hold_back(pod, &change) {
             return Ok(Next::After(wait).sooner(ends));
         }
-        if change["status"]["phase"] == "Failed" {
+        let fails = change["status"]["phase"] == "Failed";
+        if self.write(pod, change).await? && fails {
             short_lived::note_end(self, pod);
         }
-        Ok(self.write(pod, change).await?.sooner(ends))
+        Ok(ends)
     }
 
     /// Says why a pod has no copy; it is looked at again when something of it changes.
@@ -363,11 +364,8 @@ impl Pods<'_> {
     }
 
     async fn wait(&self, pod: &Value, why: &PodRejection, pause: Duration) -> kube::Result<Next> {
-        let pause = Next::After(pause);
-        match status::pending(pod, why, &now()) {
-            Some(change) => Ok(self.say(pod, change, why).await?.sooner(pause)),
-            None => Ok(pause),
-        }
+        let Some(change) = status::pending(pod, why, &now()) else { return Ok(Next::After(pause)) };
+        Ok(self.say(pod, change, why).await?.sooner(Next::After(pause)))
     }
 
     /// Changes what stands in the pod, and tells why by an event.
@@ -385,11 +383,13 @@ impl Pods<'_> {
         host::events::tell_of(self.host, &about(pod), &news).await;
     }
 
-    async fn write(&self, pod: &Value, change: Value) -> kube::Result<Next> {
+    /// False: it has changed, or gone, since it was seen.
+    async fn write(&self, pod: &Value, change: Value) -> kube::Result<bool> {
         let (place, params) = (Place::of(pod), PatchParams::default());
         let pods = object::pods(&self.host.client, &place.namespace);
-        ignore_conflict(pods.patch_status(&place.name, &params, &Patch::Merge(change)).await.map(drop))?;
-        Ok(Next::Settled)
+        let written = pods.patch_status(&place.name, &params, &Patch::Merge(change)).await.map(drop);
+        let is_written = written.is_ok();
+        ignore_conflict(written).map(|()| is_written)
     }
 
     async fn fail(&self, pod: &Value, why: PodRejection) -> kube::Result<Next> {

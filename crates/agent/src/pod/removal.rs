@@ -27,7 +27,7 @@ pub(super) async fn of_pod(pods: &Pods<'_>, pod: &Value) -> kube::Result<Next> {
     tracing::info!(member = pods.member.name, pod = %place, "the pod has ended");
     if object::items(pod, "/metadata/finalizers").next().is_some() && !object::is_over(pod) {
         // Whoever holds it wants to know that before he lets it go.
-        return pods.write(pod, status::terminated(pod, &now())).await;
+        return pods.write(pod, status::terminated(pod, &now())).await.map(|_| Next::Settled);
     }
     let parameters = DeleteParams { grace_period_seconds: Some(0), ..with_uid(pod) };
     let there = object::pods(&pods.host.client, &place.namespace);

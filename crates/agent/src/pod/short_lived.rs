@@ -31,11 +31,12 @@ pub(super) fn refusal(pods: &Pods<'_>, pod: &Value) -> Option<PodRejection> {
 
 /// Its copy is gone, and not by this host.
 pub(super) async fn fail(pods: &Pods<'_>, pod: &Value) -> kube::Result<Next> {
+    let next = pods.fail(pod, status::deleted(&pods.member.name)).await?;
     note_end(pods, pod);
-    pods.fail(pod, status::deleted(&pods.member.name)).await
+    Ok(next)
 }
 
-/// The pod fails, and not by this host.
+/// The pod has failed, and not by this host. Once it says so: what the host does not take is tried again, and each time the same pod would count.
 pub(super) fn note_end(pods: &Pods<'_>, pod: &Value) {
     if let Some(owner) = owner(pod).filter(|_| was_short(pod, Timestamp::now())) {
         pods.short_lived.take(text(owner, "/uid"));

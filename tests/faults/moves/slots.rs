@@ -16,7 +16,11 @@ use simulate::{
 use tokio::time::{Instant, sleep};
 
 use super::{
-    CLAIM, CLAIMS, MOVED, MOVES, STEP, Story, hands::is_in_the_yard, play::Mood, rounds::is_silent, users::stranger,
+    CLAIM, CLAIMS, MOVED, MOVES, STEP, Story,
+    hands::is_in_the_yard,
+    play::Mood,
+    rounds::is_silent,
+    users::{is_cloned, stranger},
 };
 use crate::{
     bench::SHOP,
@@ -27,6 +31,8 @@ use crate::{
 /// Of the second claim and of its move.
 const OTHER: &str = "log";
 const TOO: &str = "too";
+/// So many have a copy prepared at a time.
+const PREPARED: usize = 16;
 
 /// With a second volume in the first member.
 async fn story() -> (Story, Caller) {
@@ -36,9 +42,27 @@ async fn story() -> (Story, Caller) {
     (story, second)
 }
 
+/// With as many more volumes in the first member; the names of their claims.
+async fn provision(story: &Story, count: usize) -> Vec<String> {
+    let names: Vec<String> = (0..count).map(|number| format!("data-{number}")).collect();
+    for name in &names {
+        let mut caller = Caller::new(&story.bench, Script { places: vec![0], ..Script::new(name) });
+        assert_eq!(caller.provision().await, Ending::Provisioned);
+    }
+    names
+}
+
+fn asks_for(story: &Story, claim: &str, name: &str) {
+    let spec = json!({"claimName": claim, "to": {"member": "m1"}});
+    story.bench.host.create(MOVES, json!({"metadata": {"name": name, "namespace": SHOP}, "spec": spec})).unwrap();
+}
+
 fn asks_for_the_other(story: &Story) {
-    let spec = json!({"claimName": OTHER, "to": {"member": "m1"}});
-    story.bench.host.create(MOVES, json!({"metadata": {"name": TOO, "namespace": SHOP}, "spec": spec})).unwrap();
+    asks_for(story, OTHER, TOO);
+}
+
+fn in_phase(story: &Story, phase: &str) -> usize {
+    story.bench.host.list(MOVES).iter().filter(|of| text(of, "/status/phase") == phase).count()
 }
 
 fn status(story: &Story, name: &str) -> Value {
@@ -165,18 +189,14 @@ fn of_many_moves_of_one_claim_a_few_are_begun_at_a_time_and_all_but_one_are_refu
             if is_slow { Action::Delay(Duration::from_secs(2)) } else { Action::Pass }
         });
         for number in 0..40 {
-            let spec = json!({"claimName": CLAIM, "to": {"member": "m1"}});
-            let metadata = json!({"name": format!("to-{number}"), "namespace": SHOP});
-            story.bench.host.create(MOVES, json!({"metadata": metadata, "spec": spec})).unwrap();
+            asks_for(&story, CLAIM, &format!("to-{number}"));
         }
         sleep(Duration::from_secs(1)).await;
         let asked_for = asked_for.load(Ordering::Relaxed);
         assert!((1..=8).contains(&asked_for), "{asked_for} at a time");
         story.bench.guard.heal();
         sleep(MOVED * 2).await;
-        let all = story.bench.host.list(MOVES);
-        let in_phase = |phase: &str| all.iter().filter(|of| text(of, "/status/phase") == phase).count();
-        assert_eq!((in_phase("Refused"), in_phase("Succeeded")), (39, 1), "{}", story.trace());
+        assert_eq!((in_phase(&story, "Refused"), in_phase(&story, "Succeeded")), (39, 1), "{}", story.trace());
         assert_eq!(wrong_but_at_once(&story), [""; 0]);
     });
 }
@@ -184,37 +204,42 @@ fn of_many_moves_of_one_claim_a_few_are_begun_at_a_time_and_all_but_one_are_refu
 /// Each has a pod in its member, also while it waits for a slot.
 #[test]
 fn of_many_moves_no_more_have_a_copy_made_than_may_before_they_go_on() {
-    const MOST: usize = 16;
     virtual_time::run(1, async {
         let (story, _) = story().await;
-        let names: Vec<String> = (0..MOST + 8).map(|number| format!("data-{number}")).collect();
-        for name in &names {
-            let mut caller = Caller::new(&story.bench, Script { places: vec![0], ..Script::new(name) });
-            assert_eq!(caller.provision().await, Ending::Provisioned);
-        }
+        let names = provision(&story, PREPARED + 8).await;
         story.play.is(Mood::Linger);
-        for name in &names {
-            let spec = json!({"claimName": name, "to": {"member": "m1"}});
-            let metadata = json!({"name": name, "namespace": SHOP});
-            story.bench.host.create(MOVES, json!({"metadata": metadata, "spec": spec})).unwrap();
-        }
+        names.iter().for_each(|name| asks_for(&story, name, name));
         sleep(MOVED).await;
-        let in_phase = |phase: &str| {
-            let all = story.bench.host.list(MOVES);
-            all.iter().filter(|of| text(of, "/status/phase") == phase).count()
-        };
         let pods = story.bench.members[1].list("pods").iter().filter(|pod| is_in_the_yard(pod)).count();
-        assert!((1..=MOST + in_phase("Copying")).contains(&pods), "{pods} pods: {}", story.trace());
+        assert!((1..=PREPARED + in_phase(&story, "Copying")).contains(&pods), "{pods} pods: {}", story.trace());
         let wait = names.iter().filter(|name| {
             status(&story, name).to_string().contains("as many other moves have a copy prepared as may")
         });
-        assert!(wait.count() > 0 && in_phase("Preparing") > 0, "{}", story.trace());
+        assert!(wait.count() > 0 && in_phase(&story, "Preparing") > 0, "{}", story.trace());
         story.play.is(Mood::Well);
         let end = Instant::now() + MOVED * 10;
-        while in_phase("Succeeded") < names.len() {
-            assert!(Instant::now() < end, "{} are there: {}", in_phase("Succeeded"), story.trace());
+        while in_phase(&story, "Succeeded") < names.len() {
+            assert!(Instant::now() < end, "{} are there: {}", in_phase(&story, "Succeeded"), story.trace());
             sleep(STEP).await;
         }
+        assert_eq!(wrong_but_at_once(&story), [""; 0]);
+    });
+}
+
+/// For as long as whoever has asked for these likes.
+#[test]
+fn moves_that_wait_for_clones_keep_no_other_from_having_its_copy_made() {
+    virtual_time::run(1, async {
+        let (story, _second) = story().await;
+        for name in provision(&story, PREPARED).await {
+            is_cloned(&story, &name);
+            asks_for(&story, &name, &name);
+        }
+        sleep(MOVED).await;
+        assert_eq!(in_phase(&story, "Closing"), PREPARED, "{}", story.trace());
+        asks_for_the_other(&story);
+        sleep(MOVED).await;
+        assert_eq!((in_phase(&story, "Closing"), in_phase(&story, "Succeeded")), (PREPARED, 1), "{}", story.trace());
         assert_eq!(wrong_but_at_once(&story), [""; 0]);
     });
 }

@@ -103,12 +103,12 @@ fn finalizer_that_keeps_the_claim_on_its_way_out_is_named() {
 /// Since the first clone of it, in the member.
 const CLONED: &str = "provisioner.storage.kubernetes.io/cloning-protection";
 
-fn is_cloned(story: &Story) {
-    hold(&story.bench, CLAIM, CLONED, true);
-    let source = json!({"kind": "PersistentVolumeClaim", "name": CLAIM});
+pub(super) fn is_cloned(story: &Story, claim: &str) {
+    hold(&story.bench, claim, CLONED, true);
+    let source = json!({"kind": "PersistentVolumeClaim", "name": claim});
     let spec = json!({"accessModes": ["ReadWriteOnce"], "storageClassName": "nobody-serves-this", "dataSource": source,
         "resources": {"requests": {"storage": "1Gi"}}});
-    let clone = json!({"metadata": {"name": "clone", "namespace": SHOP}, "spec": spec});
+    let clone = json!({"metadata": {"name": format!("clone-of-{claim}"), "namespace": SHOP}, "spec": spec});
     story.bench.members[0].create(CLAIMS, clone).unwrap();
 }
 
@@ -123,17 +123,17 @@ fn clone_that_is_not_made_yet_is_waited_for_and_named_and_no_former_one() {
                 member.create("pods", stranger("theirs")).unwrap();
                 story.asks(1, &json!({}));
                 story.comes_to(phase).await;
-                is_cloned(&story);
+                is_cloned(&story, CLAIM);
                 member.delete("pods", SHOP, "theirs").unwrap();
             } else {
-                is_cloned(&story);
+                is_cloned(&story, CLAIM);
                 story.asks(1, &json!({}));
             }
             sleep(SEEN).await;
-            let named = "claim shop/clone of member m0 (a clone of it, which is not made yet)";
+            let named = "claim shop/clone-of-data of member m0 (a clone of it, which is not made yet)";
             assert_eq!(story.phase(), phase, "{}", story.trace());
             assert!(awaited(&story).ends_with(named), "{phase}: {}", awaited(&story));
-            member.delete(CLAIMS, SHOP, "clone").unwrap();
+            member.delete(CLAIMS, SHOP, "clone-of-data").unwrap();
             story.comes_to("Isolating").await;
             // It goes with the claim.
             hold(&story.bench, CLAIM, CLONED, false);

@@ -25,6 +25,7 @@ pub(super) async fn take(job: &mut RunningMove, step: Moving, looked: &mut Looke
             if looked.seen.phase == Phase::Closing {
                 looked.has_same_attributes()?;
                 if let Some(why) = looked.awaited_clones().await? {
+                    job.lets_others_copy(true);
                     return Ok(Went::Waits(why));
                 }
             }

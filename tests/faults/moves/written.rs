@@ -63,3 +63,29 @@ fn what_is_written_on_the_hosts_volume_while_it_is_replaced_stands_on_the_new_on
         assert_eq!(text(&left[0], "/spec/persistentVolumeReclaimPolicy"), "Retain", "{left:?}");
     });
 }
+
+/// As a webhook that has a word on new ones alone. Once the former is gone nobody could write something else on it.
+#[test]
+fn what_is_written_on_the_hosts_volume_is_tried_out_before_the_former_goes() {
+    virtual_time::run(1, async {
+        let story = decided().await;
+        let (host, name) = (&story.bench.host, story.caller.volume());
+        let writes = |backup: &str| {
+            let write = |volume: &mut Value| volume["metadata"]["annotations"]["example.com/backup"] = json!(backup);
+            host.change(VOLUMES, "", name, write).unwrap();
+        };
+        let former = story.host_volume()["metadata"]["uid"].clone();
+        writes("hourly");
+        story.bench.guard.set_fate(|_, at, asked| {
+            let is_made = at == 0 && asked.verb == Verb::Create && asked.resource == VOLUMES;
+            let is_refused = is_made && text(&asked.body, "/metadata/annotations/example.com~1backup") == "hourly";
+            if is_refused { Action::Answer { code: 403, reason: "Forbidden" } } else { Action::Pass }
+        });
+        sleep(TRIED * 2).await;
+        assert_eq!(story.host_volume()["metadata"]["uid"], former, "{}", story.trace());
+        assert!(story.phase() == "Switching" && story.status().contains("(dry run)"), "{}", story.status());
+        writes("weekly");
+        assert_eq!(at_the_end(&story, &[true]).await, [""; 0]);
+        assert_eq!(text(&story.host_volume(), "/metadata/annotations/example.com~1backup"), "weekly");
+    });
+}

@@ -59,8 +59,12 @@ pub(super) async fn replace(job: &mut RunningMove, looked: &Looked) -> Result<We
     match replacing.replace(&job.movers.host, Instant::now() + PATIENCE).await {
         Ok(()) => Ok(Went::On),
         Err(Error::InProgress(why)) => match replacing.changed(&job.movers.host).await? {
-            // It is on record before the former goes.
-            Some(volume) => job.write(moves::switching_with(&job.of, &volume)).await,
+            // It is on record before the former goes, and the host takes it: what was tried out is not all of it any more.
+            Some(volume) => {
+                let now = Replacing { volume, ..replacing };
+                now.try_out(&job.movers.host).await?;
+                job.write(moves::switching_with(&job.of, &now.volume)).await
+            }
             None => Ok(Went::Waits(format!("the host's claim is bound to it again ({why})"))),
         },
         Err(error) => Err(error),

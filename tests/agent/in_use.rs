@@ -267,6 +267,30 @@ fn host_is_told_seldom_what_is_in_use_where_a_copy_says_something_else_all_the_t
     });
 }
 
+/// A volume stays attached where its pod was until then.
+#[test]
+fn what_is_in_use_is_told_five_seconds_later_at_most_however_much_was_told_before() {
+    story(1, async {
+        let (world, mut is_meant) = (with_pod().await, true);
+        until("it is in use", || world.is_in_use()).await;
+        let mounts = text(&world.copy("web").unwrap(), "/metadata/annotations/kosmos.csi.io~1mounts").to_owned();
+        for _ in 0..100 {
+            is_meant = !is_meant;
+            let said = if is_meant { mounts.as_str() } else { r#"{"data": "m/other/data/0000000000000000"}"# };
+            let write = |copy: &mut Value| copy["metadata"]["annotations"]["kosmos.csi.io/mounts"] = json!(said);
+            world.member.change("pods", SHOP, "web", write).unwrap();
+            sleep(Duration::from_millis(500)).await;
+            if world.is_in_use() != is_meant {
+                break;
+            }
+        }
+        assert!(world.is_in_use() != is_meant, "it is told each time");
+        let begun = Instant::now();
+        until("it is told", || world.is_in_use() == is_meant).await;
+        assert!(begun.elapsed() < Duration::from_secs(6), "{:?}", begun.elapsed());
+    });
+}
+
 /// The pod `web` is deleted by force while its copy is asked for, which meets this, and `other` is to have its volume.
 async fn with_gone_pod(meets: Action) -> World {
     let (world, is_asked) = (with_claim().await, Arc::<Mutex<bool>>::default());

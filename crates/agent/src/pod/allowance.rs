@@ -112,7 +112,7 @@ const ONE_MORE_SHORT: Duration = Duration::from_mins(5);
 
 /// How often the host is told what is in use on a node, where no copy waits for that. Each time it writes the whole Node.
 const NODE_AT_ONCE: u32 = 20;
-const ONE_MORE_OF_NODE: Duration = Duration::from_secs(5);
+pub(super) const ONE_MORE_OF_NODE: Duration = Duration::from_secs(5);
 
 /// Of each, by its UID, or a node by its name.
 #[derive(Debug)]

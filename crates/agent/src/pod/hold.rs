@@ -23,7 +23,7 @@ use super::{
         virtual_node::virtual_node_of,
     },
     AGAIN, MUCH_LATER, Pods,
-    allowance::Allowances,
+    allowance::{Allowances, ONE_MORE_OF_NODE},
     claims::Leaves,
     in_use::{Mounted, has_any, is_attached, mounted, name_of, said, wanted},
     step::copy_of,
@@ -153,35 +153,40 @@ pub(super) async fn hold(pods: &Pods<'_>, pod: &Value, leaves: &Leaves) -> kube:
 /// Keeps true what the virtual nodes say, until it is dropped. All that there is in host and member has been told by then.
 pub(super) async fn keep(pods: &Pods<'_>) {
     loop {
-        let mut pause = MUCH_LATER;
-        if let Err(error) = look(pods).await {
+        let pause = look(pods).await.unwrap_or_else(|error| {
             let (member, error) = (&pods.member.name, with_causes(&error));
             tracing::warn!(member, error, "the member's virtual nodes do not say which volumes are in use");
-            pause = AGAIN;
-        }
+            AGAIN
+        });
         sleep(APART).await;
         let _ = timeout(pause, pods.holds.changed.notified()).await;
     }
 }
 
-async fn look(pods: &Pods<'_>) -> kube::Result<()> {
+/// How soon the next look is due, if nothing changes.
+async fn look(pods: &Pods<'_>) -> kube::Result<Duration> {
     forget_what_is_told(pods).await;
     let ours = pods.view.nodes.of(&pods.member.name).into_iter().filter(|node| is_ours(pods, node));
     let is_begun = |node: &Value| !pods.holds.of_node(text(node, "/metadata/name")).is_empty();
     let nodes: Vec<Arc<Value>> = ours.filter(|node| has_any(node) || is_begun(node)).collect();
     if nodes.is_empty() {
-        return Ok(());
+        return Ok(MUCH_LATER);
     }
-    let mounted = mounted_there(pods);
+    let (mounted, mut pause) = (mounted_there(pods), MUCH_LATER);
     for node in nodes {
         let name = text(&node, "/metadata/name");
         let now = |seen: &Value| wanted(seen, &mounted, pods.holds.of_node(name));
-        if now(&node) != said(&node) && pods.holds.tellings.is_left(name) {
-            pods.holds.tellings.take(name);
-            say(pods, name, now).await?;
+        if now(&node) == said(&node) {
+            continue;
         }
+        if !pods.holds.tellings.is_left(name) {
+            pause = ONE_MORE_OF_NODE;
+            continue;
+        }
+        pods.holds.tellings.take(name);
+        say(pods, name, now).await?;
     }
-    Ok(())
+    Ok(pause)
 }
 
 fn mounted_there(pods: &Pods<'_>) -> Mounted {

@@ -18,6 +18,7 @@ mod tell;
 
 use std::{
     collections::{BTreeSet, HashMap},
+    pin::pin,
     sync::Arc,
     time::Duration,
 };
@@ -328,9 +329,14 @@ impl RunningMove {
         self.place.is_some()
     }
 
-    /// Nobody is asked anything until one is free, or for a while.
+    /// Nobody is asked anything until one is free, or for a while; its user is told before that.
     async fn awaits_place(&mut self) -> Went {
-        let place = timeout(FAILED, Arc::clone(&self.places.prepared).acquire_owned()).await;
+        let mut free = pin!(Arc::clone(&self.places.prepared).acquire_owned());
+        let mut place = timeout(LATE, &mut free).await;
+        if place.is_err() {
+            self.tell_of_waiting(OTHERS_ARE_PREPARED).await;
+            place = timeout(FAILED, free).await;
+        }
         self.place = place.ok().and_then(Result::ok).map(|place| (place, Instant::now()));
         if self.place.is_some() { Went::On } else { Went::Waits(OTHERS_ARE_PREPARED.to_owned()) }
     }

@@ -208,14 +208,18 @@ fn of_many_moves_no_more_have_a_copy_made_than_may_before_they_go_on() {
         let (story, _) = story().await;
         let names = provision(&story, PREPARED + 8).await;
         story.play.is(Mood::Linger);
-        names.iter().for_each(|name| asks_for(&story, name, name));
+        for name in &names {
+            asks_for(&story, name, name);
+        }
+        let is_told = |name: &String| {
+            status(&story, name).to_string().contains("as many other moves have a copy prepared as may")
+        };
+        sleep(MOVED / 4).await;
+        assert!(names.iter().any(is_told), "nobody is told for half a minute: {}", story.trace());
         sleep(MOVED).await;
         let pods = story.bench.members[1].list("pods").iter().filter(|pod| is_in_the_yard(pod)).count();
         assert!((1..=PREPARED + in_phase(&story, "Copying")).contains(&pods), "{pods} pods: {}", story.trace());
-        let wait = names.iter().filter(|name| {
-            status(&story, name).to_string().contains("as many other moves have a copy prepared as may")
-        });
-        assert!(wait.count() > 0 && in_phase(&story, "Preparing") > 0, "{}", story.trace());
+        assert!(names.iter().any(is_told) && in_phase(&story, "Preparing") > 0, "{}", story.trace());
         story.play.is(Mood::Well);
         let end = Instant::now() + MOVED * 10;
         while in_phase(&story, "Succeeded") < names.len() {

@@ -15,6 +15,7 @@ use kube::{
     api::{ListParams, Patch, PatchParams},
     core::Request,
 };
+use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 pub use self::{
@@ -52,16 +53,33 @@ pub fn row_in_yard(client: &MemberClient, hash: VolumeHash) -> Row {
 /// The member's pods that keep the claim, as people are told of them. One that has ended and had a node keeps it until it is deleted,
 /// as the member protects the claim for it; one without a node keeps it from being deleted, and not once it is.
 pub async fn pods_with(client: &MemberClient, place: &LeafPlace, is_leaving: bool) -> Result<Vec<String>> {
-    let unread = |error: kube::Error| client.outcome(&format!("list pods in {}", place.namespace), &error);
-    let request = Request::new(Pod::url_path(&(), Some(place.namespace.as_str()))).list(&ListParams::default());
+    let tell = |pod: &Pod| told_of(client, place, pod, is_leaving);
+    let mut told = told_of_each::<Pod>(client, "pods", &place.namespace, tell).await?;
+    told.sort();
+    Ok(told)
+}
+
+/// What is told of those of a kind in a namespace. One by one: whoever makes them there decides how long they are, and a member that says too
+/// much at one time is asked for nothing.
+async fn told_of_each<K>(
+    client: &MemberClient,
+    kind: &str,
+    namespace: &str,
+    tell: impl Fn(&K) -> Option<String>,
+) -> Result<Vec<String>>
+where
+    K: Resource<DynamicType = ()>,
+    Trimmed<K>: DeserializeOwned,
+{
+    let unread = |error: kube::Error| client.outcome(&format!("list {kind} in {namespace}"), &error);
+    let request = Request::new(K::url_path(&(), Some(namespace))).list(&ListParams::default());
     let request = request.map_err(|error| unread(kube::Error::BuildRequest(error)))?;
     let (mut told, mut count) = (Vec::new(), 0);
-    // One by one: whoever makes pods there decides how long they are, and a member that says too much at one time is asked for nothing.
     let listed = read_list(&client.client, request, Items::of_list(), |items, piece| {
         let mut take = |item: &[u8]| -> serde_json::Result<()> {
             count += 1;
-            let pod: Trimmed<Pod> = serde_json::from_slice(item)?;
-            told.extend(told_of(client, place, &pod, is_leaving));
+            let one: Trimmed<K> = serde_json::from_slice(item)?;
+            told.extend(tell(&one));
             Ok(())
         };
         items.feed(piece, &mut take).map_err(kube::Error::SerdeError)?;
@@ -70,7 +88,6 @@ pub async fn pods_with(client: &MemberClient, place: &LeafPlace, is_leaving: boo
     if listed.await.map_err(unread)?.resource_version.is_empty() {
         return Err(unread(kube::Error::Service("the answer is no list".into())));
     }
-    told.sort();
     Ok(told)
 }
 
@@ -108,16 +125,13 @@ pub async fn clones_of(client: &MemberClient, claim: &PersistentVolumeClaim) -> 
     if !claim.finalizers().iter().any(|name| name == CLONED) {
         return Ok(Vec::new());
     }
-    let (namespace, source) = (claim.namespace().unwrap_or_default(), claim.name_any());
-    let claims = Api::<Trimmed<PersistentVolumeClaim>>::namespaced(client.client.clone(), &namespace);
-    let listed = claims.list(&ListParams::default()).await;
-    let listed = listed.map_err(|error| client.outcome(&format!("list claims in {namespace}"), &error))?;
-    let clones = listed.items.iter().filter(|one| awaits_its_content(one, &source));
-    let told = |one: &Trimmed<PersistentVolumeClaim>| {
-        let member = &client.member;
-        format!("claim {namespace}/{} of member {member} (a clone of it, which is not made yet)", one.name_any())
+    let (namespace, source, member) = (claim.namespace().unwrap_or_default(), claim.name_any(), &client.member);
+    let tell = |one: &PersistentVolumeClaim| {
+        let name = one.name_any();
+        let told = || format!("claim {namespace}/{name} of member {member} (a clone of it, which is not made yet)");
+        awaits_its_content(one, &source).then(told)
     };
-    Ok(clones.map(told).collect())
+    told_of_each::<PersistentVolumeClaim>(client, "claims", &namespace, tell).await
 }
 
 fn awaits_its_content(claim: &PersistentVolumeClaim, source: &str) -> bool {

@@ -142,6 +142,28 @@ fn clone_that_is_not_made_yet_is_waited_for_and_named_and_no_former_one() {
     }
 }
 
+/// Whoever makes claims in that namespace decides how long they are.
+#[test]
+fn claims_among_which_clones_are_looked_for_close_their_member_to_nobody_however_long_they_are() {
+    virtual_time::run(1, async {
+        let story = Story::new(Script { places: vec![0], ..Script::new(CLAIM) }).await;
+        let member = &story.bench.members[0];
+        is_cloned(&story, CLAIM);
+        let spec = json!({"accessModes": ["ReadWriteOnce"], "storageClassName": "nobody-serves-this",
+            "resources": {"requests": {"storage": "1Gi"}}});
+        for number in 0..9 {
+            let (name, notes) = (format!("long-{number}"), json!({"a": "x".repeat(8 << 20)}));
+            let metadata = json!({"name": name, "namespace": SHOP, "annotations": notes});
+            member.create(CLAIMS, json!({"metadata": metadata, "spec": spec})).unwrap();
+        }
+        story.asks(1, &json!({}));
+        sleep(SEEN).await;
+        assert_eq!(story.phase(), "Closing", "{}", story.trace());
+        let named = "claim shop/clone-of-data of member m0 (a clone of it, which is not made yet)";
+        assert!(awaited(&story).ends_with(named), "{}", awaited(&story));
+    });
+}
+
 #[test]
 fn of_many_pods_that_have_the_volume_some_are_named_and_the_others_counted() {
     virtual_time::run(1, async {

@@ -288,6 +288,29 @@ fn removal_of_a_snapshot_for_which_nobody_waits_takes_nothing_that_came_since() 
     });
 }
 
+/// Its class keeps what stands behind it. Another replica has cut it again, and given it out, before this one has looked for what is kept.
+#[test]
+fn removal_of_a_snapshot_for_which_nobody_waits_takes_nothing_that_is_kept_of_one_that_came_since() {
+    virtual_time::run(1, async {
+        let (bench, caller) = volume().await;
+        let member = &bench.members[0];
+        let mut snapshot = Snapshotter::new(&bench, Wish::photo(Kind::Snapshot, caller.handle().unwrap(), KEPT));
+        assert!(snapshot.make().await, "{}", bench.guard.trace().join("\n"));
+        let first = member.list(CONTENTS).remove(0);
+        snapshot.discard();
+        is_read_late(&bench, CONTENTS);
+        assert!(timeout(Duration::from_secs(1), snapshot.remove()).await.is_err(), "the member is at work still");
+        let mut since =
+            json!({"metadata": {"name": "since", "labels": first["metadata"]["labels"]}, "spec": first["spec"]});
+        since["spec"]["volumeSnapshotRef"]["uid"] = json!("since");
+        member.create(CONTENTS, since).unwrap();
+        sleep(A_WHILE).await;
+        let since = member.get(CONTENTS, "", "since");
+        let stays = since.is_some_and(|since| since["metadata"]["deletionTimestamp"].is_null());
+        assert!(stays, "{}", bench.guard.trace().join("\n"));
+    });
+}
+
 /// The same of a group, which is looked for once more where somebody in the member has removed a part of it.
 #[test]
 fn removal_of_a_group_for_which_nobody_waits_takes_nothing_that_came_since() {

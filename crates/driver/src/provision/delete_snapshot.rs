@@ -162,7 +162,8 @@ async fn content_is_gone(leaf: &MemberClient, name: &str, row: &SnapshotRow, dea
 }
 
 /// It may have been cut before: people of the member had deleted the first one before the host was told of it, and its class has kept what stood
-/// behind that. This goes before anything of the second one does: by that alone a later call knows to look for it.
+/// behind that. This goes before anything of the second one does: by that alone a later call knows to look for it. Once nobody waits, what is
+/// found may be of one that came since.
 async fn remove_former(leaf: &MemberClient, row: &SnapshotRow, content: &Content, deadline: &Deadline) -> Result<()> {
     let is_looked_for_later = !content.marked && !row.is_marked();
     if !content.retained || is_looked_for_later {
@@ -171,6 +172,7 @@ async fn remove_former(leaf: &MemberClient, row: &SnapshotRow, content: &Content
     loop {
         let all = leaf::snapshot::list_contents(leaf, row.hash, Some(&row.place.namespace)).await?;
         match all.iter().find(|other| other.snapshot_uid != *row.uid) {
+            Some(other) if !deadline.caller_waits() => return Err(is_still_there(leaf, other)),
             Some(former) => end_content(leaf, former, deadline).await?,
             None => return Ok(()),
         }

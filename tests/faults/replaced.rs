@@ -120,7 +120,7 @@ impl World {
     }
 }
 
-async fn connected(host: &Cluster, name: &str) -> domain::error::Result<Host> {
+pub async fn connected(host: &Cluster, name: &str) -> domain::error::Result<Host> {
     Host::connect(kube::Client::new(host.service(name), "default"), "kosmos-csi".to_owned()).await
 }
 

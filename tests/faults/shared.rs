@@ -2,12 +2,15 @@
 
 use std::{sync::Arc, time::Duration};
 
+use cluster::Recent;
+use host::volumes::{HostVolumes, keep};
 use serde_json::{Value, json};
 use simulate::{
+    Cluster,
     faults::{Action, Verb},
     text,
 };
-use tokio::time::sleep;
+use tokio::{sync::watch, task::JoinSet, time::sleep};
 use tonic::Code;
 
 use crate::{
@@ -16,6 +19,7 @@ use crate::{
     fixture,
     people::delete_leaf_claim,
     reclaim::{CLAIM, SETTLED, bench, events, leaf, phase, policy, provisioned, retained, until},
+    replaced::connected,
     virtual_time,
 };
 
@@ -265,6 +269,27 @@ fn removal_for_one_volume_waits_for_the_other_one_also_where_the_leaders_watch_i
         let claim = leaf(&bench, CLAIM).unwrap();
         assert!(claim["metadata"]["deletionTimestamp"].is_null(), "{claim}");
         assert_eq!(bench.guard.wrong(), Vec::<String>::new());
+    });
+}
+
+/// Then the versions of a Lease say nothing of those of volumes.
+#[test]
+fn watch_is_not_taken_for_one_that_is_behind_where_the_host_keeps_its_leases_in_an_etcd_of_their_own() {
+    virtual_time::run(1, async {
+        let (cluster, mut inside) = (Cluster::new("host", 1), JoinSet::new());
+        let (host, volumes) = (connected(&cluster, "first").await.unwrap(), Arc::<HostVolumes>::default());
+        let mut lease = Recent::default();
+        lease.note("1000000");
+        let (restored, leads, recent) = (watch::channel(()).1, watch::channel(true).1, watch::channel(lease).1);
+        let followed = Arc::clone(&volumes);
+        inside.spawn(async move { keep(&host, &followed, restored, leads, &recent).await });
+        sleep(Duration::from_secs(5)).await;
+        assert!(!volumes.heard_lately(), "nothing has happened");
+        let spec = json!({"accessModes": ["ReadWriteOnce"], "capacity": {"storage": "1Gi"},
+            "csi": {"driver": "another.example.org", "volumeHandle": "another"}});
+        cluster.create(VOLUMES, json!({"metadata": {"name": "another"}, "spec": spec})).unwrap();
+        sleep(Duration::from_secs(1)).await;
+        assert!(volumes.heard_lately());
     });
 }
 

@@ -18,7 +18,7 @@ pub struct Recent {
 }
 
 impl Recent {
-    pub(crate) fn note(&mut self, version: &str) {
+    pub fn note(&mut self, version: &str) {
         if self.last.as_ref().is_some_and(|(last, _)| last == version) {
             return;
         }
@@ -33,6 +33,11 @@ impl Recent {
             _ => &self.before,
         };
         is_before(version, passed)
+    }
+
+    /// Whether a version is older than the one that was read last. One that was told for what was asked after that is of another row then.
+    pub fn is_ahead_of(&self, version: &str) -> bool {
+        self.last.as_ref().is_some_and(|(last, _)| is_before(version, last))
     }
 }
 
@@ -57,5 +62,15 @@ mod tests {
         sleep(OVERTAKES).await;
         assert!(recent.is_behind("19") && !recent.is_behind("20"));
         assert!(!recent.is_behind("no number"));
+    }
+
+    #[test]
+    fn version_that_was_read_last_is_ahead_of_older_ones_at_once() {
+        let mut recent = Recent::default();
+        assert!(!recent.is_ahead_of("1"), "nothing was read yet");
+        recent.note("10");
+        recent.note("9");
+        assert!(recent.is_ahead_of("8") && !recent.is_ahead_of("9"), "the cluster was restored from a backup");
+        assert!(!recent.is_ahead_of("no number"));
     }
 }

@@ -170,6 +170,7 @@ async fn watch(
         begun => begun?,
     };
     let mut events = pin!(events);
+    let mut apart = None;
     loop {
         let event = match timeout(WATCH_SILENCE, events.try_next()).await {
             Err(_) | Ok(Ok(None)) => return Ok(Ended::Over),
@@ -184,7 +185,16 @@ async fn watch(
         // Before it is taken in: who waits for that asks at once whether the watch is to be believed.
         let seen = version_of(&event).filter(|seen| !seen.is_empty());
         if let Some(seen) = &seen {
-            volumes.hear(recent.borrow().is_behind(seen), matches!(event, WatchEvent::Bookmark(_)));
+            let is_bookmark = matches!(event, WatchEvent::Bookmark(_));
+            let is_behind = apart != Some(true) && recent.borrow().is_behind(seen);
+            volumes.hear(is_behind, is_bookmark);
+            if is_behind && !is_bookmark && apart.is_none() {
+                let are_apart = are_numbered_apart(host, recent).await;
+                if are_apart {
+                    volumes.hear(false, false);
+                }
+                apart = Some(are_apart);
+            }
         }
         match event {
             WatchEvent::Added(volume) | WatchEvent::Modified(volume) => {
@@ -201,6 +211,14 @@ async fn watch(
             None => return Ok(Ended::Lost),
         }
     }
+}
+
+/// Whether the versions by which the watch would be seen to be behind are of another row, as where the host keeps its Leases in an etcd of their
+/// own: what is listed after one of them was read is not older than that else.
+async fn are_numbered_apart(host: &Host, recent: &Receiver<Recent>) -> bool {
+    let read = recent.borrow().clone();
+    let newest = cluster::newest(&host.client, &PersistentVolume::url_path(&(), None)).await;
+    newest.is_ok_and(|newest| read.is_ahead_of(&newest))
 }
 
 fn version_of(event: &WatchEvent<Volume>) -> Option<String> {

@@ -270,6 +270,16 @@ mod tests {
         assert!(!believes(&origins, "get pods", &head("own", "own-level")), "it is another cluster that is meant");
     }
 
+    /// It names its own beside those of the API server that has handed the request on to it.
+    #[test]
+    fn answer_of_an_aggregated_api_server_is_known_by_who_has_handed_the_request_on() {
+        let mut both = head("own", "own-level");
+        for (name, uid) in UIDS.into_iter().zip(["another", "another-level"]) {
+            both.append(name, uid.parse().unwrap());
+        }
+        assert!(believes(&known(), "list pods.metrics.k8s.io", &both));
+    }
+
     #[test]
     fn flow_schema_that_is_new_is_known_by_its_priority_level_or_by_the_next_word_of_who_it_is() {
         let origins = known();

@@ -15,12 +15,11 @@ pub(super) fn watches(address: &Uri) -> bool {
 }
 
 /// By what a FlowSchema can tell it from other requests of the same account: the verb, and where it is about one object the path without
-/// the name of that.
+/// the name of that. What is about a namespace itself counts as in it.
 pub(super) fn sort_of(verb: &str, path: &str) -> String {
     let mut parts: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();
     let kind = 1 + group_and_version(parts.first().copied());
-    let is_in_namespace = parts.get(kind) == Some(&"namespaces") && parts.len() > kind + 2;
-    let name = kind + if is_in_namespace { 3 } else { 1 };
+    let name = kind + if parts.get(kind) == Some(&"namespaces") { 3 } else { 1 };
     if name < parts.len() {
         parts.remove(name);
     }
@@ -89,7 +88,8 @@ mod tests {
             ("/api/v1/namespaces/x/persistentvolumeclaims", "get api/v1/namespaces/x/persistentvolumeclaims"),
             ("/api/v1/namespaces/x/pods/y/log", "get api/v1/namespaces/x/pods/log"),
             ("/api/v1/persistentvolumes/y", "get api/v1/persistentvolumes"),
-            ("/api/v1/namespaces/x", "get api/v1/namespaces"),
+            ("/api/v1/namespaces/x", "get api/v1/namespaces/x"),
+            ("/api/v1/namespaces", "get api/v1/namespaces"),
             ("/apis/storage.k8s.io/v1/storageclasses/y", "get apis/storage.k8s.io/v1/storageclasses"),
             ("/version", "get version"),
         ] {

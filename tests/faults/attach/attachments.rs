@@ -1,6 +1,6 @@
 //! attachMode `volume-attachment`.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use serde_json::{Value, json};
 use simulate::{
@@ -16,8 +16,9 @@ use super::{
     leaf_volume, nothing_is_wrong, publish, record, refused, unpublish, volume_with,
 };
 use crate::{
-    bench::{Bench, SHOP},
+    bench::{Bench, DRIVER_NAMESPACE, SHOP},
     caller::Caller,
+    shared::has_alias,
     virtual_time,
 };
 
@@ -257,19 +258,22 @@ fn node_that_is_refused_a_volume_is_told_what_to_do_about_one_that_is_gone() {
     });
 }
 
+fn make_imported(bench: &Bench, claim: &str) {
+    let claim = json!({
+        "metadata": {"name": claim, "namespace": SHOP, "annotations": {"kosmos.csi.io/consent": bench.host_id()}},
+        "spec": {"accessModes": ["ReadWriteOnce"], "storageClassName": "now", "resources": {"requests": {"storage": "1Gi"}}},
+    });
+    bench.members[0].create("persistentvolumeclaims", claim).unwrap();
+}
+
 /// Nothing is written on their claims, and people write the same digits into all their handles.
 #[test]
 fn imported_volumes_are_attached_and_detached_each_for_itself() {
     virtual_time::run(1, async {
         let (bench, mut caller, _attacher) = attached().await;
-        let (member, host) = (&bench.members[0], bench.host_id());
+        let member = &bench.members[0];
         for claim in ["ledger", "diary"] {
-            let claim = json!({
-                "metadata": {"name": claim, "namespace": SHOP, "annotations": {"kosmos.csi.io/consent": host}},
-                "spec": {"accessModes": ["ReadWriteOnce"], "storageClassName": "now",
-                         "resources": {"requests": {"storage": "1Gi"}}},
-            });
-            member.create("persistentvolumeclaims", claim).unwrap();
+            make_imported(&bench, claim);
         }
         sleep(STEP * 5).await;
         let [ledger, diary] = ["ledger", "diary"].map(|claim| format!("m0/shop/{claim}/0000000000000000"));
@@ -283,6 +287,38 @@ fn imported_volumes_are_attached_and_detached_each_for_itself() {
         assert_eq!((record(&bench, "ledger"), record(&bench, "diary")), (String::new(), String::new()));
         unpublish(&bench, &diary, "").await.unwrap();
         assert!(member.list(ATTACHMENTS).is_empty());
+        nothing_is_wrong(&bench);
+    });
+}
+
+/// It served when they were attached, and another one does since somebody has deleted the record of members.
+#[test]
+fn imported_volume_is_detached_also_where_its_handle_has_another_name_of_its_member() {
+    virtual_time::run(1, async {
+        let (bench, mut caller, _attacher) = attached().await;
+        has_alias(&bench).await;
+        make_imported(&bench, "ledger");
+        sleep(STEP * 5).await;
+        let handle = "m0/shop/ledger/0000000000000000";
+        caller.stands_for(handle);
+        for node in ["virtual/m0", "real/n1"] {
+            publish(&bench, &caller, node).await.unwrap();
+        }
+        only(&bench);
+        let alias_serves = |map: &mut Value| {
+            let cluster = map["data"].as_object_mut().unwrap().remove("m0").unwrap();
+            map["data"]["alias"] = cluster;
+        };
+        bench.host.change("configmaps", DRIVER_NAMESPACE, "kosmos-csi-members", alias_serves).unwrap();
+        bench.start();
+        bench.serves().await;
+        sleep(Duration::from_secs(5)).await;
+        let (code, message) = refused(publish(&bench, &caller, "real/n2").await);
+        assert!(code == Code::NotFound && message.contains("another name of alias"), "{code:?} {message}");
+        unpublish(&bench, handle, "virtual/m0").await.unwrap();
+        only(&bench);
+        unpublish(&bench, handle, "real/n1").await.unwrap();
+        assert!(bench.members[0].list(ATTACHMENTS).is_empty());
         nothing_is_wrong(&bench);
     });
 }

@@ -37,6 +37,8 @@ pub(super) enum Sought {
     Stripped(Arc<Member>, LeafPlace),
     /// Its claim was let go, or has gone otherwise; its volume, of this name, is kept.
     LetGo(String),
+    /// An imported claim, by a name of its member that does not serve: what is to be done about it.
+    Misnamed(Error),
     Unknown,
 }
 
@@ -70,6 +72,7 @@ pub(super) async fn find(provisioner: &Provisioner, handle: &str) -> Result<Foun
              the host's volume is bound to one"
         ))),
         Sought::Stripped(member, place) => Err(attach::stripped(member.leaf()?, &place)),
+        Sought::Misnamed(error) => Err(error),
         Sought::Unknown => Err(unknown(handle)),
     }
 }
@@ -169,8 +172,8 @@ pub(super) async fn seek(provisioner: &Provisioner, handle: &str) -> Result<Soug
     match judge(&read.metadata, &leaf.host, Meant::Handle(&id)) {
         Identity::Leaf(hash) => found(id, Arc::clone(&member), (hash, ClaimRow::new(&read)), false),
         // What has taken the name of a leaf that was let go is not meant.
+        Identity::Consents if kept.is_none() && id.member != leaf.member => Ok(Sought::Misnamed(misnamed(&id, leaf))),
         Identity::Consents if kept.is_none() => {
-            check_name(&id, leaf)?;
             let hash = VolumeHash::imported(&leaf.host, &id);
             let mut claim = ClaimRow::new(&read);
             // Whatever stands there under our name, we have not written it.
@@ -183,14 +186,11 @@ pub(super) async fn seek(provisioner: &Provisioner, handle: &str) -> Result<Soug
 }
 
 /// The work in the background, and nodes, know one by its handle, so all handles of an imported claim are to be alike.
-fn check_name(id: &VolumeId, leaf: &MemberClient) -> Result<()> {
-    if id.member == leaf.member {
-        return Ok(());
-    }
-    Err(Error::NotFound(format!(
+fn misnamed(id: &VolumeId, leaf: &MemberClient) -> Error {
+    Error::NotFound(format!(
         "handle {id} of an imported claim names member {}, which is another name of {}: recreate the volume with that one",
         id.member, leaf.member
-    )))
+    ))
 }
 
 fn seen(leaf: &MemberClient, id: &VolumeId) -> Option<(VolumeHash, ClaimRow)> {

@@ -162,7 +162,7 @@ async fn unlabel(provisioner: &Provisioner, job: &GroupCreation<'_>) -> Result<(
                 leaf::snapshot::chosen::label_for_group(job.leaf, &found.claim, job.hash, false).await?;
             }
             // Recreated, a claim is of no group.
-            Sought::LetGo(_) | Sought::Unknown => {}
+            Sought::LetGo(_) | Sought::Misnamed(_) | Sought::Unknown => {}
             Sought::Stripped(_, place) => return Err(attach::stripped(job.leaf, &place)),
         }
     }

@@ -77,6 +77,7 @@ pub async fn health(provisioner: &Provisioner, handle: &str) -> Result<Health> {
             reason: "LeafClaimUnlabelled",
             message: format!("member {}: the labels of leaf claim {place} were removed", member.name),
         }],
+        Sought::Misnamed(error) => return Err(error),
         Sought::LetGo(_) | Sought::Unknown => vec![missing(provisioner, handle).await?],
     };
     ailments.truncate(LONGEST);

@@ -128,7 +128,8 @@ pub async fn unpublish(provisioner: &Provisioner, handle: &str, node: &str, dead
     let found = match find::seek(provisioner, handle).await? {
         Sought::FoundLeaf(found) => found,
         Sought::Stripped(member, place) => return Err(attach::stripped(member.leaf()?, &place)),
-        Sought::LetGo(_) | Sought::Unknown => {
+        // It may have been attached by that name, when that served.
+        Sought::LetGo(_) | Sought::Misnamed(_) | Sought::Unknown => {
             unpublish_unknown(provisioner, handle, node, deadline).await?;
             return unpublish_kept(provisioner, handle, node).await;
         }

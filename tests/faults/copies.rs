@@ -16,7 +16,7 @@ use simulate::{
     storage::{Settings, Work},
     text,
 };
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 use tonic::Code;
 
 use crate::{
@@ -26,6 +26,7 @@ use crate::{
     extent::{ALL, drawn},
     fixture::{self, Planted, THEIRS},
     invariants,
+    shared::has_alias,
     snapshotter::{
         CLASSES, CONTENTS, GROUP_CONTENTS, GROUPS, KEPT, Kind, SNAPSHOTS, Snapshotter, USUAL, Wish, have_kinds,
     },
@@ -298,6 +299,51 @@ fn content_that_its_snapshot_or_group_does_not_name_yet_goes_with_it() {
             assert!(wrong.is_empty(), "{kind:?}: {wrong:#?}\n{}", bench.guard.trace().join("\n"));
         });
     }
+}
+
+/// As of what was given out while that name served.
+#[test]
+fn volume_is_filled_from_a_snapshot_or_a_volume_that_has_another_name_of_its_member() {
+    virtual_time::run(1, async {
+        let stage = Stage::new(USUAL, STEP).await;
+        let bench = &stage.bench;
+        let snapshot = stage.made(Kind::Snapshot).await;
+        has_alias(bench).await;
+        let renamed = |handle: &str| handle.replacen("m0/", "alias/", 1);
+        let (snapshot_id, volume_id) = (renamed(snapshot.handle().unwrap()), renamed(&stage.handle(0)));
+        let snapshot = volume_content_source::Type::Snapshot(volume_content_source::SnapshotSource { snapshot_id });
+        let volume = volume_content_source::Type::Volume(volume_content_source::VolumeSource { volume_id });
+        let all =
+            [(snapshot.clone(), vec![0]), (snapshot, Vec::new()), (volume.clone(), vec![0]), (volume, Vec::new())];
+        for (at, (source, places)) in all.into_iter().enumerate() {
+            let source = Some(v1::VolumeContentSource { r#type: Some(source) });
+            let mut copy = Caller::new(bench, Script { places, source, ..Script::new(&format!("copy-{at}")) });
+            let made = timeout(SETTLED, copy.insist_on_creation()).await;
+            assert!(made.is_ok(), "{at}: {}", bench.guard.trace().join("\n"));
+            assert!(copy.handle().unwrap().starts_with("m0/"), "{:?}", copy.handle());
+        }
+        assert_eq!(bench.guard.wrong(), Vec::<String>::new());
+    });
+}
+
+/// Its claim is bound in the host, and its leaf waits for a pod.
+#[test]
+fn copy_of_a_volume_that_is_not_made_yet_is_refused_with_what_it_waits_for() {
+    virtual_time::run(1, async {
+        let stage = Stage::new(USUAL, STEP).await;
+        let bench = &stage.bench;
+        let script =
+            Script { leaf_class: fixture::LATER, binding: Some("deferred"), places: vec![0], ..Script::new("later") };
+        let mut deferred = Caller::new(bench, script);
+        deferred.insist_on_creation().await;
+        let source = volume_content_source::VolumeSource { volume_id: deferred.handle().unwrap().to_owned() };
+        let source = Some(v1::VolumeContentSource { r#type: Some(volume_content_source::Type::Volume(source)) });
+        let copy = Caller::new(bench, Script { source, ..Script::new("copy") });
+        let refused = copy.create().await.unwrap_err();
+        assert_eq!(refused.code(), Code::FailedPrecondition, "{refused}");
+        assert!(refused.message().contains("shop/later") && refused.message().contains("its first pod"), "{refused}");
+        assert_eq!(bench.guard.wrong(), Vec::<String>::new());
+    });
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! A volume that begins with the content of another one or of a snapshot: it goes where that is, and its leaf claim names
 //! the leaf of that as its source.
 
-use std::borrow::Cow;
+use std::{borrow::Cow, collections::BTreeMap, sync::Arc};
 
 use super::{Deadline, Provisioner, abandon, find, found_snapshot::was_given_out, snapshots};
 use domain::{
@@ -9,6 +9,7 @@ use domain::{
     volume::{MEMBER_KEY, Request, Source, VolumeHash, VolumeId, VolumeSpec, quantity},
 };
 use leaf::{MemberClient, claim::LeafSource};
+use member::{Member, registry::serving};
 
 /// What a leaf claim is to be filled with, and how large that is.
 #[derive(Clone, Debug)]
@@ -26,10 +27,14 @@ struct FoundSource {
     driver: String,
 }
 
-/// The member of the source is the only one that will do, as if the class named it.
-pub(super) fn beside_source(spec: &VolumeSpec) -> Result<Cow<'_, VolumeSpec>> {
+/// The member of the source is the only one that will do, as if the class named it. Another name of it may have served when the source was
+/// given out.
+pub(super) fn beside_source<'a>(
+    members: &BTreeMap<String, Arc<Member>>,
+    spec: &'a VolumeSpec,
+) -> Result<Cow<'a, VolumeSpec>> {
     let Some(source) = &spec.request.source else { return Ok(Cow::Borrowed(spec)) };
-    let member = parsed(source)?.member;
+    let member = serving(members, &parsed(source)?.member);
     if let Some(other) = spec.parameters.member.as_ref().filter(|other| **other != member) {
         return Err(Error::NoPlace(format!(
             "{source} is in member {member} and can be copied only there, but the class names member {other}"
@@ -147,11 +152,19 @@ async fn found_volume(provisioner: &Provisioner, source: &Source) -> Result<Foun
     if !found.imported {
         is_there_still(&found).await?;
     }
+    let driver = found.driver().await?.ok_or_else(|| {
+        Error::Refused(format!(
+            "member {}: leaf claim {} {}, and nothing can be copied of it. One with leafBinding deferred is bound once its first pod uses it",
+            found.member.name,
+            claim.place,
+            claim.unusable().unwrap_or("does not have the volume that it names")
+        ))
+    })?;
     Ok(FoundSource {
         source: LeafSource::Claim(claim.place.claim.clone()),
         namespace: claim.place.namespace.clone(),
         size: observed.capacity,
-        driver: found.driver().await?.unwrap_or_default(),
+        driver,
     })
 }
 
@@ -172,8 +185,6 @@ async fn is_there_still(found: &find::FoundLeaf) -> Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
-
     use super::*;
     use domain::volume::{AccessMode, Attributes, Parameters, Request, VolumeMode};
 
@@ -201,7 +212,8 @@ mod tests {
     #[test]
     fn copy_goes_to_the_member_of_its_source_or_nowhere() {
         let source = "a/n/s/0123456789abcdef";
-        let member = |spec: &VolumeSpec| beside_source(spec).map(|spec| spec.parameters.member.clone());
+        let beside = |spec: &VolumeSpec| beside_source(&BTreeMap::new(), spec).map(Cow::into_owned);
+        let member = |spec: &VolumeSpec| beside(spec).map(|spec| spec.parameters.member);
         for allowed in [&[][..], &["a"], &["b", "a"]] {
             assert_eq!(member(&spec(source, allowed, None)), Ok(Some("a".to_owned())), "{allowed:?}");
         }
@@ -213,6 +225,7 @@ mod tests {
 
     #[test]
     fn source_that_is_no_handle_is_not_found() {
-        assert!(matches!(beside_source(&spec("non-existing", &[], None)), Err(Error::NotFound(_))));
+        let unknown = spec("non-existing", &[], None);
+        assert!(matches!(beside_source(&BTreeMap::new(), &unknown), Err(Error::NotFound(_))));
     }
 }

@@ -28,7 +28,8 @@ use member::{Member, traces::phase};
 
 /// A claim for which no node is selected goes on to the next member after a refusal: no scheduler does it for it.
 pub async fn create(provisioner: &Provisioner, spec: &VolumeSpec, deadline: &Deadline) -> Result<Volume> {
-    let spec = match beside_source(spec) {
+    let members = provisioner.members.all()?;
+    let spec = match beside_source(&members, spec) {
         Err(refusal @ Error::NoPlace(_)) => {
             return Err(content_source::refused_beside(provisioner, spec, refusal, deadline).await);
         }

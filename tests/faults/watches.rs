@@ -16,6 +16,7 @@ use crate::{
     invariants::violations,
     late_snapshots, prompt,
     reclaim::{self, CLAIM},
+    shared::has_alias,
     snapshotter::{Kind, SNAPSHOTS, Snapshotter, USUAL, Wish},
     virtual_time,
 };
@@ -176,7 +177,7 @@ fn snapshot_that_no_watch_shows_is_found_by_its_id() {
 
 /// Nothing was ever read of it.
 #[test]
-fn snapshot_that_is_named_is_not_listed_as_gone_while_the_kubeconfig_of_its_member_cannot_be_used() {
+fn snapshot_is_not_listed_as_gone_while_the_kubeconfig_of_its_member_cannot_be_used() {
     virtual_time::run(1, async {
         let (bench, caller) = late_snapshots::volume().await;
         let mut snapshot = Snapshotter::new(&bench, Wish::photo(Kind::Snapshot, caller.handle().unwrap(), USUAL));
@@ -191,12 +192,32 @@ fn snapshot_that_is_named_is_not_listed_as_gone_while_the_kubeconfig_of_its_memb
         for request in [
             v1::ListSnapshotsRequest { snapshot_id, ..Default::default() },
             v1::ListSnapshotsRequest { source_volume_id, ..Default::default() },
+            v1::ListSnapshotsRequest::default(),
         ] {
             let listed = bench.call(|driver| async move { driver.list_snapshots(with_deadline(request)).await });
             let refused = listed.await.unwrap_err();
             assert!(refused.code() == Code::Unavailable && refused.message().contains("m0"), "{refused}");
         }
     });
+}
+
+#[test]
+fn snapshots_are_listed_where_a_member_has_another_name() {
+    virtual_time::run(1, async {
+        let (bench, caller) = late_snapshots::volume().await;
+        let mut snapshot = Snapshotter::new(&bench, Wish::photo(Kind::Snapshot, caller.handle().unwrap(), USUAL));
+        assert!(snapshot.make().await, "{}", bench.guard.trace().join("\n"));
+        has_alias(&bench).await;
+        assert_eq!(listed(&bench).await, [snapshot.handle().unwrap()]);
+    });
+}
+
+/// All of them.
+async fn listed(bench: &Bench) -> Vec<String> {
+    let request = v1::ListSnapshotsRequest::default();
+    let listed = bench.call(|driver| async move { driver.list_snapshots(with_deadline(request)).await }).await;
+    let listed = listed.unwrap().entries.into_iter().filter_map(|entry| entry.snapshot);
+    listed.map(|snapshot| snapshot.snapshot_id).collect()
 }
 
 /// Somebody's there. Kubernetes takes times of the last day of the year 9999, and hardly anybody else does.
@@ -231,10 +252,6 @@ fn snapshot_that_was_written_at_a_time_nobody_reads_hides_no_other() {
         plant_written_in_9999(&bench, &labels);
         bench.start();
         bench.serves().await;
-        let request = v1::ListSnapshotsRequest::default();
-        let listed = bench.call(|driver| async move { driver.list_snapshots(with_deadline(request)).await }).await;
-        let listed = listed.unwrap().entries.into_iter().filter_map(|entry| entry.snapshot);
-        let listed: Vec<String> = listed.map(|snapshot| snapshot.snapshot_id).collect();
-        assert_eq!(listed, [snapshot.handle().unwrap()]);
+        assert_eq!(listed(&bench).await, [snapshot.handle().unwrap()]);
     });
 }

@@ -32,15 +32,10 @@ pub async fn list(
     deadline: Instant,
 ) -> Result<(Vec<Snapshot>, String)> {
     let after = begin(&wanted.token)?;
-    // Whoever names a snapshot or a volume is not to take it for gone where nobody can look.
-    let is_named = !wanted.id.is_empty() || !wanted.source.is_empty();
     let mut found = Vec::new();
     for member in snapshot_members(provisioner, wanted).await? {
-        let leaf = match member.last_known() {
-            Some(leaf) => leaf,
-            None if is_named => member.leaf()?,
-            None => continue,
-        };
+        // What is not listed is taken for gone, also where nobody could look.
+        let leaf = member.last_known().map_or_else(|| member.leaf(), Ok)?;
         let source = |row: &SnapshotRow| wanted.source.is_empty() || *row.source == *wanted.source;
         let is_wanted = |row: &SnapshotRow| row.is_there() && source(row);
         if let Some(id) = VolumeId::parse(&wanted.id) {
@@ -74,7 +69,8 @@ async fn snapshot_members(provisioner: &Provisioner, wanted: &SnapshotQuery) -> 
         }
     }
     match named.first() {
-        None => Ok(provisioner.members.all()?.values().cloned().collect()),
+        // Under its other names a member has nothing.
+        None => Ok(provisioner.members.all()?.values().filter(|one| one.alias_of().is_none()).cloned().collect()),
         Some(_) if named.len() > 1 => Ok(Vec::new()),
         Some(name) => match provisioner.members.get(name).await {
             Ok(member) => Ok(vec![member]),

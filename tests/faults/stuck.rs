@@ -14,10 +14,12 @@ use simulate::{
     text,
 };
 use tokio::time::{sleep, timeout};
+use tonic::Code;
 
 use crate::{
-    bench::{Bench, SHOP},
+    bench::{Bench, SHOP, lock},
     caller::{Caller, Change, Script, claim_again},
+    fixture,
     people::delete_leaf_claim,
     reclaim::{CLAIM, SETTLED, bench, ends_well, events, leaf, phase, policy, provisioned, released, retained, until},
     virtual_time,
@@ -136,6 +138,54 @@ fn leaf_volume_that_a_policy_of_the_member_keeps_from_being_retained_says_so_on_
             ends_well(&bench, caller).await;
         });
     }
+}
+
+/// It writes on each volume, whoever has asked for what.
+#[test]
+fn removal_that_a_webhook_of_the_member_undoes_says_so_and_does_not_go_in_circles() {
+    virtual_time::run(1, async {
+        let bench = bench().await;
+        let caller = provisioned(&bench, Script { leaf_class: fixture::KEPT, ..Script::new(CLAIM) }).await;
+        bench.guard.set_fate(|_, at, asked| {
+            let is_rewritten = at == 1 && asked.verb == Verb::Patch && asked.resource == "persistentvolumes";
+            let retains = Action::Rewrite { at: "/spec/persistentVolumeReclaimPolicy", value: "Retain" };
+            if is_rewritten { retains } else { Action::Pass }
+        });
+        caller.delete_claim();
+        let is_released = || phase(bench.host.get("persistentvolumes", "", caller.volume())) == "Released";
+        until(&bench, SETTLED, "it is released", is_released).await;
+        sleep(Duration::from_secs(1)).await;
+        let (driver, handle) = (bench.driver_name().unwrap(), caller.handle().unwrap());
+        lock(&bench.guard.history).let_go(caller.volume());
+        lock(&bench.guard.history).may_go(handle, caller.volume());
+        let sent = bench.guard.sent_by(&driver);
+        let refused = caller.delete(handle).await.unwrap_err();
+        assert_eq!(refused.code(), Code::FailedPrecondition, "{refused}");
+        assert!(refused.message().contains("A webhook there"), "{refused}");
+        let sent = bench.guard.sent_by(&driver) - sent;
+        assert!(sent < 10, "{sent}: {}", bench.guard.trace().join("\n"));
+        assert!(is_bound(&bench) && leaf(&bench, CLAIM).unwrap()["metadata"]["deletionTimestamp"].is_null());
+        bench.guard.heal();
+        ends_well(&bench, caller).await;
+    });
+}
+
+/// It has each claim ask for what its people think is enough.
+#[test]
+fn leaf_that_a_webhook_of_the_member_makes_smaller_than_it_was_asked_for_says_so() {
+    virtual_time::run(1, async {
+        let bench = bench().await;
+        let caller = Caller::new(&bench, Script::new(CLAIM));
+        bench.guard.set_fate(|_, at, asked| {
+            let is_rewritten = at == 1 && asked.verb == Verb::Create && asked.resource == "persistentvolumeclaims";
+            let asks_for_less = Action::Rewrite { at: "/spec/resources/requests/storage", value: "512Mi" };
+            if is_rewritten { asks_for_less } else { Action::Pass }
+        });
+        let waits = caller.create().await.unwrap_err();
+        assert_eq!(waits.code(), Code::Aborted, "{waits}");
+        assert!(waits.message().contains("has 512Mi, and 1Gi was asked for"), "{waits}");
+        assert!(is_bound(&bench) && bench.guard.wrong().is_empty(), "{:?}", bench.guard.wrong());
+    });
 }
 
 /// A namespace of the member in which the host's account has no rights.

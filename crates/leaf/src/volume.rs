@@ -82,14 +82,16 @@ async fn label_beside_others(client: &MemberClient, name: &str, hash: VolumeHash
 /// Its removal begins. It carries our labels, so there is a place for one more.
 pub async fn announce_removal(client: &MemberClient, volume: &ObservedVolume, hash: VolumeHash) -> Result<()> {
     let says_so = json!({"op": "add", "path": label_path(ownership::REMOVAL), "value": "begun"});
-    change_observed(client, volume, hash, vec![says_so], "announce the removal of").await.map(drop)
+    let is_so = |now: &VolumeRow| now.removal;
+    change_observed(client, volume, hash, vec![says_so], ("announce the removal of", is_so)).await.map(drop)
 }
 
 /// The host deletes, so the leaf volume must not outlive its claim. A write that arrives when somebody has made it stay
 /// since does nothing: it tests the version.
 pub async fn make_deletable(client: &MemberClient, volume: &ObservedVolume, hash: VolumeHash) -> Result<()> {
     let policy = json!({"op": "replace", "path": "/spec/persistentVolumeReclaimPolicy", "value": "Delete"});
-    change_observed(client, volume, hash, vec![policy], "make deletable").await.map(drop)
+    let is_so = |now: &VolumeRow| !now.is_retained();
+    change_observed(client, volume, hash, vec![policy], ("make deletable", is_so)).await.map(drop)
 }
 
 /// A volume that people made, without our labels. False: somebody has changed it meanwhile.
@@ -97,7 +99,7 @@ pub async fn hand_back(client: &MemberClient, volume: &ObservedVolume, hash: Vol
     let labels = ownership::labels(&client.host, hash);
     let ours = labels.keys().map(String::as_str).chain([ownership::REMOVAL]);
     let changes = ours.map(|key| json!({"op": "remove", "path": label_path(key)})).collect();
-    let is_done = change_observed(client, volume, hash, changes, "hand back").await?;
+    let is_done = change_observed(client, volume, hash, changes, ("hand back", |_: &VolumeRow| true)).await?;
     if is_done {
         client.rows.drop_volume(hash, &volume.uid);
     }
@@ -110,14 +112,14 @@ pub(super) fn is_labelled(client: &MemberClient, hash: VolumeHash) -> impl Itera
     labels.map(|(key, value)| json!({"op": "test", "path": label_path(&key), "value": value}))
 }
 
-/// Changes a volume only as it was observed, or finds that it has gone or does not carry our labels any more. False: somebody has
-/// changed it meanwhile.
+/// Changes a volume only as it was observed, or finds that it has gone or does not carry our labels any more. What the answer does not show
+/// was not done. False: somebody has changed it meanwhile.
 async fn change_observed(
     client: &MemberClient,
     volume: &ObservedVolume,
     hash: VolumeHash,
     changes: Vec<Value>,
-    what: &str,
+    (what, is_so): (&str, impl Fn(&VolumeRow) -> bool),
 ) -> Result<bool> {
     let mut operations = vec![
         json!({"op": "test", "path": "/metadata/uid", "value": volume.uid}),
@@ -131,7 +133,12 @@ async fn change_observed(
     }
     operations.extend(changes);
     match patch(client, &volume.name, &operations, what).await {
-        Ok(_) => Ok(true),
+        Ok(now) if is_so(&VolumeRow::new(&now)) => Ok(true),
+        Ok(_) => Err(Error::Refused(format!(
+            "member {}: {what} volume {}: the member takes that and keeps the volume as it was. A webhook there has to be changed, which \
+             writes what volumes are to say",
+            client.member, volume.name
+        ))),
         Err(Error::NotFound(_)) => {
             client.rows.drop_volume(hash, &volume.uid);
             Ok(true)

@@ -163,6 +163,8 @@ pub struct Call {
     /// What the client calls itself.
     pub agent: String,
     pub body: Vec<u8>,
+    /// What a webhook writes on what is to be kept, and where.
+    pub webhook: Option<(&'static str, &'static str)>,
 }
 
 impl Call {
@@ -204,7 +206,17 @@ impl Call {
             accept: header("accept"),
             agent: header("user-agent"),
             body,
+            webhook: None,
         })
+    }
+
+    /// By the webhook that there is, if any.
+    pub fn rewrite(&self, object: &mut Value) {
+        if let Some((at, value)) = self.webhook
+            && let Some(there) = object.pointer_mut(at)
+        {
+            *there = value.into();
+        }
     }
 
     pub fn dry(&self) -> bool {

@@ -155,6 +155,9 @@ fn carry_out(
     if let Action::Pages(most) = fault {
         call.query.lower_limit(*most);
     }
+    if let Action::Rewrite { at, value } = fault {
+        call.webhook = Some((*at, *value));
+    }
     let back = if let Action::Stale(back) = fault { *back } else { 0 };
     let object = |code: u16, object: &Arc<Value>| Ok(json_answer(code, &present(cluster, &call, object)));
     if !call.subresource.is_empty()

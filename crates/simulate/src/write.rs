@@ -106,6 +106,7 @@ impl Cluster {
         Self::fit(call, &mut object)?;
         let warnings = read_strictly(call, &mut object)?;
         versions::to_kept(call, &mut object);
+        call.rewrite(&mut object);
         let kind = Self::kept_kind(call, store)?;
         let object = self.make(store, &kind, object, Maker::Client(&self.writer(call)), call.dry())?;
         Ok(Written { object, new: true, warnings })
@@ -228,6 +229,7 @@ impl Cluster {
         }
         check_version(call, &live, text(&object, "/metadata/resourceVersion"))?;
         versions::to_kept(call, &mut object);
+        call.rewrite(&mut object);
         self.replace(call, store, &live, object, Some(&self.writer(call))).map(|written| written.with(warnings))
     }
 
@@ -272,6 +274,7 @@ impl Cluster {
         let warnings = read_patched(call, &mut object)?;
         same_place(call, &object)?;
         versions::to_kept(call, &mut object);
+        call.rewrite(&mut object);
         if text(&object, "/metadata/resourceVersion") != text(&live, "/metadata/resourceVersion") {
             check_version(call, &live, text(&object, "/metadata/resourceVersion"))?;
         }

@@ -14,8 +14,12 @@ use domain::{
     error::{Error, Result},
     printable::short,
     volume::{
-        LeafPlace, VolumeHash, VolumeMode, VolumeSpec, attributes::differs, backing::AttachMode, plan::Binder,
-        quantity, spec::Fingerprint,
+        LeafPlace, VolumeHash, VolumeMode, VolumeSpec,
+        attributes::differs,
+        backing::AttachMode,
+        plan::{Binder, Phase},
+        quantity,
+        spec::Fingerprint,
     },
 };
 use host::{claim::HostClaim, volume::LeafAttributes};
@@ -206,7 +210,16 @@ impl VolumeCreation<'_> {
         if let (None, Consumer::Made(pod)) = (&reason, &row.consumer) {
             reason = leaf::events::newest_warning(self.leaf, &claim.place.namespace, pod).await;
         }
-        let state = if claim.observed().terminating { "is being removed in the member" } else { "is not bound yet" };
+        let (observed, required) = (claim.observed(), self.spec.request.required);
+        let state = match observed.phase {
+            _ if observed.terminating => "is being removed in the member".to_owned(),
+            Phase::Bound if observed.capacity < required => format!(
+                "has {}, and {} was asked for: the storage there makes it smaller, or a webhook has it ask for less",
+                quantity::print(observed.capacity),
+                quantity::print(required)
+            ),
+            _ => "is not bound yet".to_owned(),
+        };
         Error::InProgress(format!(
             "member {}: leaf claim {} {state}{}",
             self.leaf.member,

@@ -80,6 +80,11 @@ pub enum Action {
         code: u16,
         reason: &'static str,
     },
+    /// Then as usual, once a webhook has written this where there is something at the pointer.
+    Rewrite {
+        at: &'static str,
+        value: &'static str,
+    },
     /// A read is answered from this many changes ago. Which kinds there are is told as before any was defined.
     Stale(u64),
     /// A list that is asked for in pages has so many objects in each, at most.

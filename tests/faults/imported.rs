@@ -12,7 +12,10 @@ use csi::v1::{
     volume_content_source::{SnapshotSource, Type, VolumeSource},
 };
 use serde_json::{Value, json};
-use simulate::{faults::Action, text};
+use simulate::{
+    faults::{Action, Verb},
+    text,
+};
 use tokio::time::sleep;
 use tonic::{Code, Request, Status};
 
@@ -314,6 +317,30 @@ fn imported_leaf_goes_only_where_both_policies_say_so() {
             }
         });
     }
+}
+
+/// Its owner changes his mind while it is being removed.
+#[test]
+fn volume_of_an_imported_claim_that_outlives_it_after_all_is_told_of_with_what_is_gone() {
+    virtual_time::run(1, async {
+        let bench = bench(fixture::NOW).await;
+        consent(&bench, &bench.host_id());
+        host_volume(&bench, HOST_VOLUME, "Delete");
+        let volume = text(&leaf(&bench).unwrap(), "/spec/volumeName").to_owned();
+        let (member, name) = (bench.members[0].clone(), volume.clone());
+        bench.guard.set_fate(move |_, at, asked| {
+            if at == 1 && asked.verb == Verb::Delete && asked.resource == "persistentvolumeclaims" {
+                let retain = |volume: &mut Value| volume["spec"]["persistentVolumeReclaimPolicy"] = json!("Retain");
+                member.change("persistentvolumes", "", &name, retain).unwrap();
+            }
+            Action::Pass
+        });
+        insist(&bench).await;
+        assert!(leaf(&bench).is_none() && bench.members[0].get("persistentvolumes", "", &volume).is_some());
+        let told = events(&bench).join(" ");
+        assert!(told.contains("is gone; its volume") && told.contains(&volume), "{told}");
+        assert_eq!(bench.guard.wrong(), Vec::<String>::new());
+    });
 }
 
 /// Its handle says another name of the member, as a person has written it.

@@ -58,7 +58,7 @@ pub(super) async fn delete(
     if id.member != leaf.member {
         // Nobody has used it by that one.
         let why = format!("the handle calls that member {}, which is another name of it", id.member);
-        keep(provisioner, leaf, id, claim, &users, &why).await;
+        keep(provisioner, id, &users, stays(leaf, claim, &why)).await;
         return Ok(());
     }
     let volume = match claim.volume() {
@@ -71,13 +71,16 @@ pub(super) async fn delete(
             if !claim.observed().terminating {
                 leaf::claim::delete(leaf, claim, hash).await?;
             }
-            if is_removed(provisioner, leaf, claim, &volume, deadline).await? {
+            if is_removed(leaf, claim, &volume, deadline).await? {
                 return Ok(());
             }
-            keep(provisioner, leaf, id, claim, &users, "the reclaim policy of its own volume is no longer Delete")
-                .await;
+            let message = format!(
+                "claim {} in member {} was imported and is gone; its volume {} stays there: its reclaim policy is no longer Delete",
+                claim.place, leaf.member, volume.name
+            );
+            keep(provisioner, id, &users, message).await;
         }
-        (Fate::Keep(why), _) => keep(provisioner, leaf, id, claim, &users, why).await,
+        (Fate::Keep(why), _) => keep(provisioner, id, &users, stays(leaf, claim, why)).await,
         (Fate::Remove, None) => {}
     }
     Ok(())
@@ -85,7 +88,6 @@ pub(super) async fn delete(
 
 /// Waits until claim and volume are gone. False: the volume is to stay after all.
 async fn is_removed(
-    _provisioner: &Provisioner,
     leaf: &MemberClient,
     claim: &ClaimRow,
     volume: &ImportedVolume,
@@ -107,15 +109,12 @@ async fn is_removed(
     }
 }
 
-async fn keep(
-    provisioner: &Provisioner,
-    leaf: &MemberClient,
-    id: &VolumeId,
-    claim: &ClaimRow,
-    users: &[HostVolume],
-    why: &str,
-) {
-    let message = format!("claim {} in member {} was imported and stays there: {why}", claim.place, leaf.member);
+fn stays(leaf: &MemberClient, claim: &ClaimRow, why: &str) -> String {
+    format!("claim {} in member {} was imported and stays there: {why}", claim.place, leaf.member)
+}
+
+/// Tells whoever deletes a volume of the host what is left of it.
+async fn keep(provisioner: &Provisioner, id: &VolumeId, users: &[HostVolume], message: String) {
     let news = News { reason: "LeafKept", message, warning: false };
     let handle = id.to_string();
     for user in users.iter().filter(|user| *user.handle == *handle) {

@@ -25,14 +25,14 @@ pub(super) async fn secrets(
     if volume.secrets == SecretRefs::default() {
         return Ok(None);
     }
-    let name = name_of(provisioner, found).await?;
+    let name = name_of(found).await?;
     let of = host::secret::of(&provisioner.host, name.as_deref(), handle).await?;
     let of = of.ok_or_else(|| Error::NotFound(format!("no volume of the host has the handle {handle}")))?;
     Ok(Some(SecretCopies { copies: secrets::copies(&volume.secrets, &of.refs)?, of }))
 }
 
 /// The name of the host volume, where the leaf claim tells it.
-async fn name_of(_provisioner: &Provisioner, found: &FoundLeaf) -> Result<Option<String>> {
+async fn name_of(found: &FoundLeaf) -> Result<Option<String>> {
     if found.imported {
         return Ok(None);
     }

@@ -4,7 +4,10 @@ use std::fs;
 
 use domain::volume::{HostId, VolumeHash};
 use serde_json::{Value, json};
-use simulate::text;
+use simulate::{
+    faults::{Action, Verb},
+    text,
+};
 
 use crate::clusters::{CLAIMS, Clusters, NAMESPACE, PODS_NAMESPACE, SECRETS, VOLUMES, identity, kubeconfig};
 
@@ -447,6 +450,25 @@ async fn object_that_the_new_host_refuses_keeps_no_other_one_back() {
     said(&clusters, "host adopt $backup").await;
     assert!(clusters.host.get(VOLUMES, "", "pvc-ledger").is_some());
     assert_eq!(policy(), "Retain", "what people have made of it meanwhile stays");
+}
+
+/// He decides while its claim is looked at.
+#[tokio::test]
+async fn volume_that_an_administrator_keeps_meanwhile_is_not_given_its_policy_back() {
+    let (clusters, _) = lost().await;
+    let host = clusters.host.clone();
+    clusters.host.faults().set(move |asked| {
+        if asked.verb == Verb::Patch && asked.name == "pvc-db" {
+            let keep = |volume: &mut Value| {
+                volume["metadata"]["annotations"].as_object_mut().unwrap().remove("kosmos.csi.io/policy-before");
+            };
+            host.change(VOLUMES, "", "pvc-db", keep).unwrap();
+        }
+        Action::Pass
+    });
+    said(&clusters, "host adopt $backup").await;
+    let volume = clusters.host.get(VOLUMES, "", "pvc-db").unwrap();
+    assert_eq!(text(&volume, "/spec/persistentVolumeReclaimPolicy"), "Retain");
 }
 
 #[tokio::test]

@@ -25,6 +25,8 @@ use operator::{
 const AT_ONCE: usize = 16;
 /// Who waits is told so often how many there are.
 const TOLD: usize = 1000;
+/// The host's controllers write on a volume that is new.
+const TRIES: usize = 5;
 
 #[derive(Clone, Copy, Default)]
 struct Count {
@@ -128,9 +130,19 @@ impl Maker<'_> {
     /// It stays until it is seen that its claim is the one that it was made for: of another one Kubernetes would not know it, and have it
     /// removed, with its data.
     async fn give_policy_back(self, kept: &KeptVolume, uid: &str) -> Result<(), String> {
+        for _ in 0..TRIES {
+            if self.has_policy_back(kept, uid).await? {
+                return Ok(());
+            }
+        }
+        Err(format!("{} is kept (Retain): somebody writes on it all the time", title(&kept.volume)))
+    }
+
+    /// False: somebody has written on it since it was read, and may have kept it.
+    async fn has_policy_back(self, kept: &KeptVolume, uid: &str) -> Result<bool, String> {
         let volume = self.read(Some(&kept.volume)).await?.unwrap_or_default();
         // Without it somebody else has made the volume `Retain`, or it always was.
-        let Some(policy) = volume["metadata"]["annotations"].get(POLICY_BEFORE) else { return Ok(()) };
+        let Some(policy) = volume["metadata"]["annotations"].get(POLICY_BEFORE) else { return Ok(true) };
         let claim = self.read(kept.claim.as_ref()).await?.unwrap_or_default();
         let is_its = word(&claim, "/metadata/uid") == uid && word(&volume, "/spec/claimRef/uid") == uid;
         if !is_its || !word(&claim, "/metadata/deletionTimestamp").is_empty() {
@@ -139,13 +151,21 @@ impl Maker<'_> {
                 title(&kept.volume)
             ));
         }
+        let metadata = &volume["metadata"];
         let change = json!({
-            "metadata": {"uid": volume["metadata"]["uid"], "annotations": {POLICY_BEFORE: null}},
+            "metadata": {
+                "uid": metadata["uid"],
+                "resourceVersion": metadata["resourceVersion"],
+                "annotations": {POLICY_BEFORE: null},
+            },
             "spec": {"persistentVolumeReclaimPolicy": policy},
         });
         let name = word(&kept.volume, "/metadata/name");
-        let patched = api(self.client, &kept.volume).patch(name, &PatchParams::default(), &Patch::Merge(change)).await;
-        patched.map(drop).map_err(|error| format!("{}: {}", title(&kept.volume), with_causes(&error)))
+        match api(self.client, &kept.volume).patch(name, &PatchParams::default(), &Patch::Merge(change)).await {
+            Ok(_) => Ok(true),
+            Err(kube::Error::Api(status)) if status.code == 409 => Ok(false),
+            Err(error) => Err(format!("{}: {}", title(&kept.volume), with_causes(&error))),
+        }
     }
 
     /// What is missing of a volume, and the UID of its claim where that is there.

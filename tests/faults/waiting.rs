@@ -346,6 +346,51 @@ fn claim_says_where_its_volume_is_when_a_pod_cannot_go_there() {
     });
 }
 
+/// As the scheduler says it of a pod whose volume is elsewhere.
+fn strand(bench: &Bench, event: &str, pod: &str, uid: &str) {
+    let about = json!({"kind": "Pod", "namespace": SHOP, "name": pod, "uid": uid});
+    let message = "0/2 nodes are available: 1 node(s) had volume node affinity conflict.";
+    let event = json!({
+        "metadata": {"name": event, "namespace": SHOP}, "involvedObject": about, "type": "Warning",
+        "reason": "FailedScheduling", "message": message,
+    });
+    bench.host.create("events", event).unwrap();
+}
+
+/// With claims. Its UID.
+fn pod_with(bench: &Bench, name: &str, claim: &str) -> String {
+    let volumes = json!([{"name": "d", "persistentVolumeClaim": {"claimName": claim}}]);
+    let spec = json!({"containers": [{"name": "a", "image": "a"}], "volumes": volumes});
+    let pod = json!({"metadata": {"name": name, "namespace": SHOP}, "spec": spec});
+    text(&bench.host.create("pods", pod).unwrap(), "/metadata/uid").to_owned()
+}
+
+/// Whoever may write claims takes any time for who has written what, and an event is about whatever name its writer likes.
+#[test]
+fn pod_that_cannot_be_looked_at_keeps_no_other_one_from_being_told_of() {
+    virtual_time::run(1, async {
+        let bench = bench(&fixture::steady(STEP)).await;
+        let mut caller = Caller::new(&bench, Script::new("data"));
+        assert_eq!(caller.provision().await, Ending::Provisioned);
+        let written = json!([{"manager": "m", "operation": "Update", "apiVersion": "v1", "time": "9999-12-31T23:59:59Z",
+            "fieldsType": "FieldsV1", "fieldsV1": {"f:spec": {}}}]);
+        let odd = json!({
+            "metadata": {"name": "odd", "namespace": SHOP, "managedFields": written},
+            "spec": {"accessModes": ["ReadWriteOnce"], "storageClassName": "none", "resources": {"requests": {"storage": "1Gi"}}},
+        });
+        bench.host.create("persistentvolumeclaims", odd).unwrap();
+        strand(&bench, "a", "a", &pod_with(&bench, "a", "odd"));
+        sleep(SOON).await;
+        let is_watch = |line: &&String| line.contains("Watch events") && line.contains("in host");
+        let listening = || bench.guard.trace().iter().filter(is_watch).count();
+        let before = listening();
+        strand(&bench, "b", "b", &pod_with(&bench, "b", "data"));
+        until(&bench, SOON * 2, || told(&bench, "data").join("").contains("pod b finds no node")).await;
+        sleep(Duration::from_mins(1)).await;
+        assert!(listening() - before <= 1, "{}", bench.guard.trace().join("\n"));
+    });
+}
+
 /// A claim for which no member has anything is in no count of leaves.
 #[test]
 fn claim_that_waits_without_a_leaf_is_counted_until_it_has_its_volume() {

@@ -36,8 +36,16 @@ async fn listen_to_scheduler(reconciler: &Reconciler, known: &mut VecDeque<Strin
         if known.contains(&pod.uid) {
             continue;
         }
-        tell_of_stranded(reconciler, &pod).await?;
-        known.push_back(pod.uid);
+        match tell_of_stranded(reconciler, &pod).await {
+            Ok(true) => known.push_back(pod.uid),
+            // The scheduler says it again.
+            Ok(false) => {}
+            // Whoever writes events and pods in one namespace decides whether they can be read, and not whether others are told of.
+            Err(error) => {
+                let StrandedPod { namespace, name, .. } = &pod;
+                tracing::debug!(namespace, name, %error, "it is not told on the claims of a pod where its volumes are");
+            }
+        }
         if known.len() > KNOWN {
             known.pop_front();
         }
@@ -45,12 +53,13 @@ async fn listen_to_scheduler(reconciler: &Reconciler, known: &mut VecDeque<Strin
     Ok(())
 }
 
-async fn tell_of_stranded(reconciler: &Reconciler, pod: &StrandedPod) -> Result<()> {
+/// False where there is no more budget now.
+async fn tell_of_stranded(reconciler: &Reconciler, pod: &StrandedPod) -> Result<bool> {
     for claim in host::pod::bound_claims(&reconciler.host, pod).await? {
         let handle = reconciler.volumes.handle_of(&claim.volume);
         let Some(id) = handle.and_then(|handle| VolumeId::parse(&handle)) else { continue };
         if !reconciler.budget.lock().unwrap_or_else(PoisonError::into_inner).take(Instant::now()) {
-            return Ok(());
+            return Ok(false);
         }
         let of = Claim { namespace: pod.namespace.clone(), name: claim.name };
         let message = format!(
@@ -66,5 +75,5 @@ async fn tell_of_stranded(reconciler: &Reconciler, pod: &StrandedPod) -> Result<
         )
         .await;
     }
-    Ok(())
+    Ok(true)
 }

@@ -11,7 +11,10 @@ use csi::v1::{
 };
 use k8s_openapi::ByteString;
 use serde_json::{Value, json};
-use simulate::text;
+use simulate::{
+    faults::{Action, Verb},
+    text,
+};
 use tokio::time::{sleep, timeout};
 use tonic::{Code, Status};
 
@@ -345,6 +348,32 @@ fn mark_is_kept_first_whoever_writes_before_it_and_comes_to_claims_that_were_bou
         write_owners(&bench, "data", "m0");
         come_to(&bench, "data", "_kosmos-csi,m0").await;
         assert_eq!(owners(&bench, "native").as_deref(), Some("m0"), "somebody else's claim");
+        nothing_is_wrong(&bench);
+    });
+}
+
+/// Its annotations are as long as an API server takes, or a policy of the host lets nobody write on it.
+#[test]
+fn claim_that_takes_no_mark_keeps_no_other_one_from_being_marked_against_clustertree() {
+    virtual_time::run(1, async {
+        let bench = bench(KosmosClusters::Auto).await;
+        bench.host.create("secrets", fixture::kubeconfig("m0")).unwrap();
+        bench.start();
+        bench.serves().await;
+        for claim in ["closed", "data"] {
+            provisioned(&bench, claim, 0).await;
+        }
+        bench.guard.set_fate(|_, at, asked| {
+            let is_closed = at == 0 && asked.verb == Verb::Patch && asked.name == "closed";
+            if is_closed { Action::Answer { code: 422, reason: "Invalid" } } else { Action::Pass }
+        });
+        define(&bench);
+        join(&bench, "m0", 0, &json!({}));
+        come_to(&bench, "data", "_kosmos-csi").await;
+        assert_eq!(owners(&bench, "closed"), None);
+        bench.guard.heal();
+        sleep(Duration::from_mins(1)).await;
+        come_to(&bench, "closed", "_kosmos-csi").await;
         nothing_is_wrong(&bench);
     });
 }

@@ -1,15 +1,18 @@
 //! The host's claims whose volumes are in members that clustertree knows too are kept out of its hands: those that
 //! CreateVolume has not seen, because they were bound by hand or before, and those where somebody undoes it.
 
-use std::{collections::BTreeSet, pin::pin};
+use std::{collections::BTreeSet, pin::pin, time::Duration};
 
 use futures::StreamExt;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep, sleep_until};
 
 use super::{PAUSE, Reconciler};
 use domain::volume::VolumeId;
 use host::owners::OwnedClaim;
 use member::registry::{names, serving};
+
+/// From a claim that cannot be written to another look at all of them.
+const AGAIN: Duration = Duration::from_mins(1);
 
 /// Works until it is dropped. Hosts without Kosmos are asked nothing.
 pub(super) async fn shield_claims(reconciler: &Reconciler) {
@@ -26,17 +29,25 @@ pub(super) async fn shield_claims(reconciler: &Reconciler) {
     }
 }
 
-/// Until one cannot be written: then all are looked at again.
+/// Until a while after one could not be written: then all are looked at again. Whoever may write a claim may have it take nothing more, and keeps
+/// no other one from being written by that.
 async fn shield_all(reconciler: &Reconciler, beside: &BTreeSet<String>) {
     let mut claims = pin!(host::owners::owned_claims(&reconciler.host));
-    while let Some(claim) = claims.next().await {
+    let mut again: Option<Instant> = None;
+    loop {
+        let claim = tokio::select! {
+            biased;
+            () = sleep_until(again.unwrap_or_else(Instant::now)), if again.is_some() => return,
+            Some(claim) = claims.next() => claim,
+            else => return,
+        };
         let meant = claim.is_exposed() && member_of(reconciler, &claim).is_some_and(|member| beside.contains(&member));
         if !meant {
             continue;
         }
         if let Err(error) = host::owners::protect(&reconciler.host, &claim).await {
             tracing::warn!(%error, "a claim is not kept from clustertree yet");
-            return;
+            again.get_or_insert_with(|| Instant::now() + AGAIN);
         }
     }
 }

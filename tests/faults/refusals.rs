@@ -363,6 +363,24 @@ fn pod_of_which_is_said_what_nobody_reads_keeps_no_volume_of_its_namespace_from_
     });
 }
 
+/// Kubernetes takes any text for the name of a pod's claim.
+#[test]
+fn pod_with_a_claim_of_an_impossible_name_keeps_none_of_its_others_from_being_made() {
+    virtual_time::run(1, async {
+        let bench = bench(&fixture::steady(STEP)).await;
+        let script = Script { places: vec![0], leaf_class: fixture::LATER, ..Script::new("data") };
+        let mut caller = Caller::new(&bench, script);
+        let of_claim =
+            |volume: &str, claim: &str| json!({"name": volume, "persistentVolumeClaim": {"claimName": claim}});
+        let volumes = [of_claim("d", "data"), of_claim("e", "no/name")];
+        let pod = json!({"metadata": {"name": "web", "namespace": SHOP},
+            "spec": {"containers": [{"name": "c", "image": "i"}], "volumes": volumes}});
+        bench.host.create("pods", pod).unwrap();
+        let made = timeout(Duration::from_mins(2), caller.provision()).await;
+        assert_eq!(made.ok(), Some(Ending::Provisioned), "{}", bench.guard.trace().join("\n"));
+    });
+}
+
 fn node_of_leaf(member: &Cluster, claim: &str) -> String {
     let leaf = leaf(member, claim).unwrap();
     let volume = member.get("persistentvolumes", "", text(&leaf, "/spec/volumeName")).unwrap();

@@ -90,8 +90,7 @@ pub async fn bound_claims(host: &Host, pod: &StrandedPod) -> Result<Vec<BoundCla
     let there = pods.items.into_iter().find(|there| there.uid().as_ref() == Some(&pod.uid));
     let claims = Api::<PersistentVolumeClaim>::namespaced(host.client.clone(), namespace);
     let mut bound = Vec::new();
-    // Whoever writes a pod may name any text, which is not to lead elsewhere as a part of a path.
-    for name in there.iter().flat_map(|pod| claims_of(pod)).filter(|name| is_subdomain(name)) {
+    for name in there.iter().flat_map(|pod| claims_of(pod)) {
         let found = cluster::read(claims.get(&name).await, &name);
         let found = found.map_err(|error| unread(&format!("get claim {namespace}/{name}"), &error))?;
         let Some(claim) = found else { continue };
@@ -150,7 +149,8 @@ pub fn has_ended(pod: &Pod) -> bool {
     matches!(phase, Some("Succeeded" | "Failed"))
 }
 
-/// Claims by name, and those made for the pod itself, which are called after it.
+/// Claims by name, and those made for the pod itself, which are called after it. Whoever writes a pod may name any text, which is not to lead
+/// elsewhere as a part of a path.
 pub fn claims_of(pod: &Pod) -> Vec<String> {
     let volumes = pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten());
     let claims = volumes.filter_map(|volume| match (&volume.persistent_volume_claim, &volume.ephemeral) {
@@ -158,7 +158,7 @@ pub fn claims_of(pod: &Pod) -> Vec<String> {
         (None, Some(_)) => Some(format!("{}-{}", pod.name_any(), volume.name)),
         (None, None) => None,
     });
-    claims.collect()
+    claims.filter(|name| is_subdomain(name)).collect()
 }
 
 #[cfg(test)]

@@ -391,6 +391,35 @@ fn pod_that_cannot_be_looked_at_keeps_no_other_one_from_being_told_of() {
     });
 }
 
+/// As where a zone with many nodes is down, and so many pods may not go where their volumes are that no more is told of at once.
+#[test]
+fn claim_that_begins_to_wait_while_no_more_is_told_at_once_is_told_as_soon_as_there_is_room() {
+    virtual_time::run(1, async {
+        let bench = bench(&fixture::steady(STEP)).await;
+        let mut caller = Caller::new(&bench, Script::new("data"));
+        assert_eq!(caller.provision().await, Ending::Provisioned);
+        let class = json!({"metadata": {"name": "abandoned"}, "provisioner": "nobody.example.com", "volumeBindingMode": "Immediate"});
+        bench.members[0].create("storageclasses.storage.k8s.io", class).unwrap();
+        let mut number = 0;
+        let mut strand_one = || {
+            number += 1;
+            let name = format!("pod-{number}");
+            strand(&bench, &name, &name, &pod_with(&bench, &name, "data"));
+        };
+        for _ in 0..650 {
+            strand_one();
+        }
+        sleep(STEP).await;
+        provision(&bench, Script { leaf_class: "abandoned", ..Script::new("more") });
+        for _ in 0..150 {
+            strand_one();
+            sleep(STEP / 5).await;
+        }
+        until(&bench, SOON, || !told(&bench, "more").is_empty()).await;
+        assert!(told(&bench, "more").join("").contains("nothing of it yet"));
+    });
+}
+
 /// A claim for which no member has anything is in no count of leaves.
 #[test]
 fn claim_that_waits_without_a_leaf_is_counted_until_it_has_its_volume() {

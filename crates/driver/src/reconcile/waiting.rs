@@ -8,7 +8,7 @@ mod claim;
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
-    sync::PoisonError,
+    sync::{MutexGuard, PoisonError},
     time::Duration,
 };
 
@@ -159,9 +159,14 @@ impl Queue {
         }
     }
 
+    /// Those that were told nothing yet come first, and then who was told least lately: there may be more than can be told before the first are
+    /// told again.
     fn due(&self, now: Instant) -> Vec<(VolumeHash, Telling)> {
         let there = self.waiting.iter().filter(|(_, waiting)| waiting.lasts());
-        there.filter_map(|(hash, waiting)| Some((*hash, waiting.due(now)?.clone()))).collect()
+        let due = there.filter_map(|(hash, waiting)| Some((waiting.last_told(), *hash, waiting.due(now)?.clone())));
+        let mut due: Vec<_> = due.collect();
+        due.sort_by_key(|(told, ..)| *told);
+        due.into_iter().map(|(_, hash, word)| (hash, word)).collect()
     }
 }
 
@@ -219,11 +224,15 @@ async fn pass_on(reconciler: &Reconciler, leaf: &MemberClient, queue: &mut Queue
         }
         for (hash, word) in queue.due(now) {
             let Some(waiting) = queue.waiting.get_mut(&hash) else { continue };
-            if !queue.budget.take(now) {
+            if !all(reconciler).has_some(now) || !queue.budget.take(now) {
+                break;
+            }
+            let passed_on = pass_on_one(reconciler, leaf, hash, &waiting.row, &word).await;
+            if matches!(passed_on, Ok(false)) {
                 break;
             }
             waiting.was_told(now);
-            if let Err(error) = pass_on_one(reconciler, leaf, hash, &waiting.row, &word).await {
+            if let Err(error) = passed_on {
                 tracing::debug!(member = leaf.member, claim = %waiting.row.place, %error, "it is not told why a leaf claim waits");
             }
         }
@@ -249,27 +258,33 @@ async fn find_consumers(leaf: &MemberClient, queue: &mut Queue, now: Instant) {
     }
 }
 
-/// Which claim of the host it is, stands on the leaf claim.
+/// What all members together have.
+fn all(reconciler: &Reconciler) -> MutexGuard<'_, Budget> {
+    reconciler.budget.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Which claim of the host it is, stands on the leaf claim. False where it could not be told now.
 async fn pass_on_one(
     reconciler: &Reconciler,
     leaf: &MemberClient,
     hash: VolumeHash,
     row: &ClaimRow,
     word: &Telling,
-) -> Result<()> {
-    let Some(claim) = leaf::claim::read(leaf, &row.place).await? else { return Ok(()) };
+) -> Result<bool> {
+    let Some(claim) = leaf::claim::read(leaf, &row.place).await? else { return Ok(true) };
     let ours = is_leaf_of(&claim.metadata, &leaf.host, hash);
-    let (Some(of), true) = (MadeFor::read(&claim.metadata), ours) else { return Ok(()) };
+    let (Some(of), true) = (MadeFor::read(&claim.metadata), ours) else { return Ok(true) };
     if !is_for(reconciler, leaf, hash, row, &of).await? {
         tracing::debug!(member = leaf.member, claim = %row.place, "a leaf claim waits that is for no claim of the host which is known to wait there");
-        return Ok(());
+        return Ok(true);
     }
-    if reconciler.budget.lock().unwrap_or_else(PoisonError::into_inner).take(Instant::now()) {
-        let message = format!("member {}: leaf claim {} {}", leaf.member, row.place, word.text);
-        let news = News { reason: "LeafPending", message, warning: word.warning };
-        host::events::tell_claim(&reconciler.host, &of.claim, &of.uid, &news).await;
+    if !all(reconciler).take(Instant::now()) {
+        return Ok(false);
     }
-    Ok(())
+    let message = format!("member {}: leaf claim {} {}", leaf.member, row.place, word.text);
+    let news = News { reason: "LeafPending", message, warning: word.warning };
+    host::events::tell_claim(&reconciler.host, &of.claim, &of.uid, &news).await;
+    Ok(true)
 }
 
 /// Whoever makes claims in a member can write any claim of the host on them. So the host has to say it as well: it has chosen
@@ -302,95 +317,4 @@ async fn listen(leaf: &MemberClient, fields: &str, say: &Sender<MemberEvent>) {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use domain::volume::HostId;
-
-    #[tokio::test(start_paused = true)]
-    async fn all_members_together_have_the_budget_of_four() {
-        let now = Instant::now();
-        let taken = |budget: &mut Budget, now| (0..1000).filter(|_| budget.take(now)).count();
-        for (mut budget, burst, refill) in [(budget_of_member(), 150, REFILL), (budget_of_all(), 600, REFILL / 4)] {
-            assert_eq!(taken(&mut budget, now), burst);
-            assert_eq!(taken(&mut budget, now + refill * 3), 3);
-        }
-    }
-
-    /// As they come to be in the queue: claim `c-N` of volume `pvc-N`, and the pod `p-N` that this process has made for it.
-    fn queue(count: usize, now: Instant) -> (Queue, Vec<VolumeHash>) {
-        let hash = |number: usize| VolumeHash::new(&HostId("h".to_owned()), &format!("pvc-{number}"));
-        let row = |number: usize| {
-            let mut row = ClaimRow::new(&<_>::default());
-            row.uid = format!("c-{number}").into();
-            Some((row, Consumer::Made(format!("p-{number}").into())))
-        };
-        let mut there: Vec<_> = (0..count).map(|number| (hash(number), row(number))).collect();
-        there.sort_by_key(|(hash, _)| *hash);
-        let mut queue = Queue::new();
-        queue.see(there, now);
-        (queue, (0..count).map(hash).collect())
-    }
-
-    fn word(about: &str, name: &str) -> MemberEvent {
-        MemberEvent {
-            about: about.to_owned(),
-            namespace: String::new(),
-            name: name.to_owned(),
-            warning: true,
-            reason: "Failed".to_owned(),
-            message: about.to_owned(),
-            by: "x".to_owned(),
-        }
-    }
-
-    fn heard(queue: &Queue) -> Vec<(VolumeHash, String)> {
-        let heard = queue.waiting.iter().filter_map(|(hash, waiting)| Some((*hash, waiting.word.clone()?.text)));
-        heard.collect()
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn word_reaches_who_waits_by_the_uid_of_its_claim_and_by_the_name_of_its_pod() {
-        let (mut queue, hashes) = queue(4, Instant::now());
-        queue.hear(word("c-1", "db"));
-        queue.hear(word("p-2", &leaf::consumer::pod_name(hashes[2])));
-        // Of another replica: it is read first.
-        queue.hear(word("p-9", &leaf::consumer::pod_name(hashes[3])));
-        queue.hear(word("c-9", "db"));
-        let mut expected = [
-            (hashes[1], "waits: Failed: c-1".to_owned()),
-            (hashes[2], "waits for a pod that finds no node: Failed: p-2".to_owned()),
-        ];
-        expected.sort();
-        assert_eq!(heard(&queue), expected);
-        assert_eq!(queue.waiting[&hashes[3]].namesake.as_deref(), Some("p-9"));
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn claim_is_heard_of_under_the_uid_and_the_volume_that_it_has_now() {
-        let now = Instant::now();
-        let (mut queue, hashes) = queue(2, now);
-        let mut recreated = ClaimRow::new(&<_>::default());
-        recreated.uid = "c-0 again".into();
-        queue.see(vec![(hashes[0], Some((recreated, Consumer::Unknown)))], now);
-        assert_eq!(queue.of_claims, BTreeMap::from([("c-0 again".into(), hashes[0])]), "the other one waits no more");
-        queue.hear(word("c-0", "db"));
-        queue.hear(word("c-1", "db"));
-        assert!(heard(&queue).is_empty());
-        queue.see(vec![(hashes[0], None)], now);
-        queue.hear(word("c-0 again", "db"));
-        assert_eq!(heard(&queue), [(hashes[0], "waits: Failed: c-0 again".to_owned())]);
-        let mut moved = ClaimRow::new(&<_>::default());
-        moved.uid = "c-0 again".into();
-        queue.see(vec![(hashes[1], Some((moved, Consumer::Unknown)))], now);
-        assert_eq!(queue.of_claims, BTreeMap::from([("c-0 again".into(), hashes[1])]), "it has other labels");
-    }
-
-    #[test]
-    fn silence_is_told_soon_where_nobody_is_known_to_live_and_is_a_warning_later() {
-        let (short, long) = (Duration::from_millis(1200), Duration::from_secs(11));
-        assert_eq!(silence(Duration::from_millis(500), false), None);
-        assert_eq!(silence(short, false).map(|(_, warning)| warning), Some(false));
-        assert_eq!(silence(short, true), None);
-        assert_eq!(silence(long, true).map(|(_, warning)| warning), Some(true));
-    }
-}
+mod tests;

@@ -131,6 +131,11 @@ impl Waiting {
         (!soon).then_some(word)
     }
 
+    /// None: nothing was told of it yet.
+    pub(super) fn last_told(&self) -> Option<Instant> {
+        self.told.back().map(|(_, at)| *at)
+    }
+
     pub(super) fn was_told(&mut self, now: Instant) {
         if let Some(word) = &self.word {
             let same = without_numbers(&word.text);

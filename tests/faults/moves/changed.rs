@@ -233,6 +233,25 @@ fn leaf_of_before_its_volume_moved_away_and_back_is_given_to_no_node_until_someb
     }
 }
 
+/// The host would lead to a copy of what may be older, and give that to every pod.
+#[test]
+fn leaf_of_before_its_volume_moved_away_and_back_is_not_moved_whoever_says_that_it_is_meant() {
+    virtual_time::run(1, async {
+        let story = with_its_leaf_of_before(true).await;
+        for is_meant in [false, true] {
+            if is_meant {
+                says_it_had(&story, &uid(&story));
+            }
+            story.asks(1, &json!({}));
+            story.comes_to("Refused").await;
+            assert!(story.status().contains("what was restored from a backup is not moved"), "{}", story.status());
+            assert_eq!(story.found(), Ok((0, "round 0".to_owned())), "{}", story.trace());
+            story.bench.host.delete(MOVES, SHOP, "to").unwrap();
+            sleep(Duration::from_secs(5)).await;
+        }
+    });
+}
+
 /// It was to be kept, and may be all there is. Asked at once, the driver goes by its watch of the host, and after a silence by a list.
 #[test]
 fn leaf_of_before_its_volume_moved_away_and_back_is_not_removed_until_somebody_says_that_it_is_meant() {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::{RunningMove, Went};
-use crate::provision::modify::check_class;
+use crate::provision::{find, modify::check_class};
 use domain::{
     error::{Error, Result},
     volume::{
@@ -20,6 +20,7 @@ use host::{
         self, PinnedLeaf, PinnedVolume, Side,
         subject::{Subject, read_attributes_class, read_subject},
     },
+    volume::GivenOut,
 };
 use leaf::{
     MemberClient,
@@ -85,7 +86,8 @@ async fn plan(job: &RunningMove) -> Result<Plan> {
     let to = destination(job, &from).await?;
     let (volume, uid) = (subject.volume_name().unwrap_or_default(), subject.volume_uid().unwrap_or_default());
     let hash = VolumeHash::new(&host.id, &volume);
-    let (home, source) = Box::pin(source_at(job, &from, &id, hash)).await?;
+    let told = GivenOut::read(&subject.attributes());
+    let (home, source) = Box::pin(source_at(job, &from, (&id, handle), hash, told.as_ref())).await?;
     let members = job.movers.members.all()?;
     let is_from = |name: &str| serving(&members, name) == from.name;
     if let Some(other) = host::volume::another_with(host, &volume, &id, is_from).await? {
@@ -135,8 +137,9 @@ async fn destination(job: &RunningMove, from: &Member) -> Result<std::sync::Arc<
 async fn source_at(
     job: &RunningMove,
     from: &Member,
-    id: &VolumeId,
+    (id, handle): (&VolumeId, &str),
     hash: VolumeHash,
+    told: Option<&GivenOut>,
 ) -> Result<(LeafPlace, PinnedLeaf)> {
     let leaf = from.leaf()?;
     let known = leaf.rows.find(id).and_then(|(_, row)| row.claim).map(|claim| claim.place);
@@ -150,6 +153,7 @@ async fn source_at(
     let sight = writes::look(leaf, hash, &home, Some(&moves::mark(&job.of, Part::Source))).await?;
     let claim = ClaimRow::new(sight.home.as_ref().ok_or_else(missing)?);
     claim.stands_still(&from.name).map_err(|error| Error::Refused(error.to_string()))?;
+    find::is_since_its_move(&job.movers.host, leaf, (hash, &claim), handle, told).await?;
     let seen = sight.seen(&home, &moves::mark(&job.of, Part::Source));
     if !seen.whole {
         return Err(Error::Refused(format!(

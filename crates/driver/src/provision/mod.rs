@@ -12,7 +12,7 @@ pub mod delete;
 pub mod delete_group;
 pub mod delete_snapshot;
 pub mod expand;
-mod find;
+pub(crate) mod find;
 mod found_group;
 mod found_snapshot;
 pub mod group;

@@ -178,6 +178,22 @@ fn what_is_only_read_is_mounted_so() {
     }
 }
 
+/// A pod sees the machine's mounts, not those of the plugin's container.
+#[test]
+fn what_is_staged_is_shown_with_its_flags_also_by_a_plugin_that_was_replaced_since() {
+    let kind = kind("local");
+    let kind = Kind { attached: Attached { readonly: true, ..kind.attached }, ..kind };
+    let fake = with(&kind, 0);
+    fake.begin_in_another_container();
+    kind.act(&fake, Act::Publish(0)).unwrap();
+    fake.begin_in_another_container();
+    let model = fake.see();
+    let shown = model.mounts.iter().rfind(|mounted| mounted.target == Path::new(TARGETS[0])).unwrap();
+    for flag in ["ro", "nosuid", "nodev", "noatime"] {
+        assert!(shown.options.iter().any(|option| option == flag), "{flag}: {:?}", shown.options);
+    }
+}
+
 #[test]
 fn raw_volume_is_read_only_by_its_access_mode() {
     let kind = kind("raw disk");

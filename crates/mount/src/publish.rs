@@ -10,6 +10,7 @@ use super::{
     paths::{self, failed},
     points,
     records::{Record, Target},
+    source,
     stage::{self, read_only},
     table::{Origin, Table},
     volume_use::VolumeUse,
@@ -185,6 +186,10 @@ fn show<K: Kernel>(
         give(machine, &shown.path, &shown.seen, group)?;
     }
     if !mounted {
+        if shown.point == Point::Folder {
+            // A bind takes them along. A remount of before may have been in the container of another process, and changed nothing elsewhere.
+            points::give_flags(machine, &shown.path, &source::check(record)?.options.flags)?;
+        }
         machine.kernel.bind(&shown.path, &shown.seen, place).map_err(failed("showing the volume at", place))?;
     }
     if only_reads { points::give_flags(machine, place, &read_only()) } else { Ok(()) }

@@ -102,7 +102,9 @@ impl Kernel for Fake {
     fn remount(&self, target: &Path, flags: &Flags) -> Called<()> {
         self.call(|model, _| {
             let at = model.walk(target)?;
-            model.mounts[at.mount].options = words(flags);
+            let (id, now) = (model.mounts[at.mount].id, words(flags));
+            let before = std::mem::replace(&mut model.mounts[at.mount].options, now);
+            model.made_with.entry(id).or_insert(before);
             Ok(())
         })
     }

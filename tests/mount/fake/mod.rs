@@ -47,6 +47,8 @@ pub struct Model {
     pub busy: Vec<PathBuf>,
     pub denies_growth: bool,
     pub programs_run: Vec<String>,
+    /// The options of mounts that were remounted since, by their ids, as they were made.
+    pub made_with: BTreeMap<u64, Vec<String>>,
     /// Filesystems that were asked for, in the words of the call.
     pub mounts_asked: Vec<String>,
     pub calls: usize,
@@ -88,6 +90,18 @@ impl Fake {
     /// A new process after the last one died.
     pub fn revive(&self) {
         self.change().is_dead = false;
+    }
+
+    /// The process begins in another container: that one has the machine's own mounts, which no remount in the one before has changed.
+    pub fn begin_in_another_container(&self) {
+        self.revive();
+        let mut model = self.change();
+        let made_with = std::mem::take(&mut model.made_with);
+        for mounted in &mut model.mounts {
+            if let Some(options) = made_with.get(&mounted.id) {
+                mounted.options.clone_from(options);
+            }
+        }
     }
 
     /// The machine starts again: what was mounted since its start is gone.

@@ -60,7 +60,8 @@ fn another_way_at_the_same_path_exists_already() {
             other(|way| way.group = Some(7)),
             other(|way| way.flags = vec!["nosuid".to_owned()]),
         ];
-        for way in &ways {
+        // Files are given to a group where they are shown.
+        for way in [&ways[0], &ways[2]] {
             let error = mount::stage::stage(&machine(&fake), &kind.attached, Path::new(STAGING), way).unwrap_err();
             assert!(matches!(error, Error::Exists(_)), "{}: {error}", kind.name);
         }
@@ -70,6 +71,21 @@ fn another_way_at_the_same_path_exists_already() {
                 mount::publish::publish(&machine(&fake), &kind.attached, Path::new(STAGING), target, way, readonly)
                     .unwrap_err();
             assert!(matches!(error, Error::Exists(_)), "{}: {error}", kind.name);
+        }
+    }
+}
+
+/// A kubelet that has started again stages once more, for whichever pod has the volume by then.
+#[test]
+fn what_is_staged_is_staged_again_for_a_pod_of_another_group() {
+    for kind in all() {
+        let fake = with(&kind, 1);
+        let there = mounts(&fake);
+        let other = Kind { way: VolumeUse { group: Some(7), ..kind.way.clone() }, ..kind };
+        other.act(&fake, Act::Stage).unwrap();
+        assert_eq!(mounts(&fake), there, "{}", other.name);
+        for act in [Act::Unpublish(0), Act::Unstage] {
+            other.act(&fake, act).unwrap();
         }
     }
 }

@@ -43,8 +43,9 @@ pub fn stage(found: Option<&Record>, wanted: &Record, live: &Live) -> Result<Sta
         )));
     }
     match difference(found, wanted) {
-        None if wanted.way.mode.is_block() && !live.targets.is_empty() => Ok(Stage::Finish),
-        None => Ok(go),
+        None | Some("group") if wanted.way.mode.is_block() && !live.targets.is_empty() => Ok(Stage::Finish),
+        // After its own restart a kubelet stages for any of the pods that have the volume.
+        None | Some("group") => Ok(go),
         Some(what) => Err(Error::Exists(format!(
             "volume {volume} is staged at {} with another {what}: unstage it first",
             found.staging.display()

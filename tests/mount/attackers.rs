@@ -301,6 +301,23 @@ fn with_a_format_begun(kind: &Kind) -> Fake {
     fake
 }
 
+/// A kubelet that is told so for good never unstages, and the next node would find a disk that looks like somebody's.
+#[test]
+fn format_that_ended_half_way_is_not_the_end_and_is_done_before_the_disk_leaves() {
+    let kind = kind("blank disk");
+    let fake = kind.machine();
+    fake.change().ends_formats = usize::MAX;
+    for _ in 0..2 {
+        let error = kind.act(&fake, Act::Stage).unwrap_err();
+        assert!(matches!(&error, Error::InProgress(told) if told.contains("mkfs.ext4")), "{error}");
+    }
+    fake.change().ends_formats = 0;
+    kind.act(&fake, Act::Unstage).unwrap();
+    let ext4 = Content::Filesystem { name: "ext4".to_owned(), size: 1 << 30 };
+    assert_eq!(fake.change().disk("sdb").content, ext4);
+    assert!(fake.see().files.is_empty());
+}
+
 #[test]
 fn disk_whose_format_was_begun_is_not_formatted_over_what_somebody_put_there() {
     let kind = Kind { attached: attached(device("ext4")), ..kind("blank disk") };

@@ -297,10 +297,9 @@ fn take_back<K: Kernel>(
             None => machine.records.forget(&machine.kernel, wanted.volume()),
         }
     };
-    match taken() {
-        Ok(()) => error,
-        Err(_) => error.while_a_leaf_may_exist(),
-    }
+    // Whoever gives it up unstages it while the outcome is open, and that ends a format as well.
+    let is_undone = taken().is_ok() && !wanted.formatting;
+    if is_undone { error } else { error.while_a_leaf_may_exist() }
 }
 
 /// The flags with which a volume is mounted read-only.

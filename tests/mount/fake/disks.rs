@@ -83,6 +83,9 @@ impl Model {
         let mounted = self.disks.get(last).map(|disk| disk.number);
         let mounted = self.mounts.iter().any(|mount| Some(mount.device) == mounted);
         let denies = self.denies_growth && mounted;
+        let is_ended = program.starts_with("mkfs") && self.ends_formats > 0;
+        self.ends_formats -= usize::from(is_ended);
+        let begun = begun || is_ended;
         if program == "xfs_growfs" {
             let number = self.mounts.iter().rfind(|mount| mount.target == last).unwrap().device;
             let disk = self.disks.values_mut().find(|disk| disk.number == number).unwrap();

@@ -46,6 +46,8 @@ pub struct Model {
     pub dead_filesystems: Vec<Number>,
     pub busy: Vec<PathBuf>,
     pub denies_growth: bool,
+    /// So many formats are ended by the kernel, as where there is no memory left.
+    pub ends_formats: usize,
     pub programs_run: Vec<String>,
     /// The options of mounts that were remounted since, by their ids, as they were made.
     pub made_with: BTreeMap<u64, Vec<String>>,

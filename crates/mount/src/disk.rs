@@ -18,6 +18,17 @@ impl Filesystem {
         }
     }
 
+    /// What it is mounted with, unless somebody has said it otherwise.
+    pub fn option_of_ours(self, said: &[String]) -> Option<&'static str> {
+        let (ours, name) = match self {
+            // Its superblock says what an error does, and whoever has written that may want it to stop the machine.
+            Self::Ext4 => ("errors=remount-ro", "errors="),
+            // A volume and its copy carry the same identity, and xfs would refuse to mount both.
+            Self::Xfs => ("nouuid", "nouuid"),
+        };
+        Some(ours).filter(|_| !said.iter().any(|option| option.starts_with(name)))
+    }
+
     pub fn known(name: &str) -> Option<Self> {
         [Self::Ext4, Self::Xfs].into_iter().find(|known| known.as_str() == name)
     }
@@ -226,6 +237,15 @@ mod tests {
         assert_eq!(Filesystem::wanted("", "ext4").unwrap(), Some(Filesystem::Ext4));
         assert_eq!(Filesystem::wanted("", "").unwrap(), None);
         assert!(matches!(Filesystem::wanted("", "btrfs"), Err(Error::Invalid(message)) if message.contains("btrfs")));
+    }
+
+    #[test]
+    fn no_filesystem_decides_by_itself_that_an_error_stops_the_machine() {
+        let said = |option: &str| vec!["discard".to_owned(), option.to_owned()];
+        assert_eq!(Filesystem::Ext4.option_of_ours(&said("noload")), Some("errors=remount-ro"));
+        assert_eq!(Filesystem::Ext4.option_of_ours(&said("errors=continue")), None);
+        assert_eq!(Filesystem::Xfs.option_of_ours(&said("logbufs=8")), Some("nouuid"));
+        assert_eq!(Filesystem::Xfs.option_of_ours(&said("nouuid")), None);
     }
 
     #[test]

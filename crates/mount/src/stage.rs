@@ -226,10 +226,7 @@ fn mount_disk<K: Kernel>(
 ) -> Result<()> {
     let filesystem = device::prepare(machine, wanted, disk, checked.filesystem)?;
     let mut options = checked.options.clone();
-    if filesystem == Filesystem::Xfs && !options.data.iter().any(|option| option == "nouuid") {
-        // A volume and its copy carry the same identity, and xfs would refuse to mount both.
-        options.data.push("nouuid".to_owned());
-    }
+    options.data.extend(filesystem.option_of_ours(&options.data).map(str::to_owned));
     call_mount(machine, disk.name(), filesystem.as_str(), options.flags.clone(), options.data(), place)
 }
 

@@ -74,12 +74,15 @@ async fn run(
     }
     ready.send_replace(true);
     tracing::info!("kosmos-csi node is ready");
+    let at_work = service.clone();
     let serving = server::serve_node(socket, Identity::default(), service, metrics, stop.clone());
     tokio::select! {
         served = serving => served.context("the CSI socket")?,
         failed = first_failure(&mut tasks) => failed?,
     }
     ready.send_replace(false);
+    // The programs that format and repair disks end with this process, which may be the first one of its container.
+    at_work.ended().await;
     last.cancel();
     tasks.shutdown().await;
     Ok(())

@@ -67,6 +67,11 @@ impl Node {
             looks: OnePerVolume::new(LOOKS),
         }
     }
+
+    /// Until no volume is worked on, also for callers that were answered before. What only looks may hang.
+    pub async fn ended(&self) {
+        self.works.ended().await;
+    }
 }
 
 fn deadline<T>(request: &Request<T>) -> Instant {

@@ -6,7 +6,10 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-use tokio::time::{Instant, timeout_at};
+use tokio::{
+    sync::Notify,
+    time::{Instant, timeout_at},
+};
 use tracing::Instrument;
 
 use domain::error::{Error, Result};
@@ -15,25 +18,39 @@ use domain::error::{Error, Result};
 #[derive(Clone, Debug)]
 pub(super) struct OnePerVolume {
     keys: Arc<Mutex<HashSet<String>>>,
+    freed: Arc<Notify>,
     most: usize,
 }
 
 /// Gives its key free when it goes, also after a panic.
 struct Held {
     keys: Arc<Mutex<HashSet<String>>>,
+    freed: Arc<Notify>,
     key: String,
 }
 
 impl Drop for Held {
     fn drop(&mut self) {
         self.keys.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.key);
+        self.freed.notify_waiters();
     }
 }
 
 impl OnePerVolume {
     /// At most so many at once: work that hangs keeps a thread.
     pub(super) fn new(most: usize) -> Self {
-        Self { keys: Arc::default(), most }
+        Self { keys: Arc::default(), freed: Arc::default(), most }
+    }
+
+    /// Until nothing is at work.
+    pub(super) async fn ended(&self) {
+        loop {
+            let freed = self.freed.notified();
+            if self.keys.lock().unwrap_or_else(PoisonError::into_inner).is_empty() {
+                return;
+            }
+            freed.await;
+        }
     }
 
     pub(super) async fn run<T: Send + 'static>(
@@ -67,15 +84,15 @@ impl OnePerVolume {
             )));
         }
         keys.insert(key.to_owned());
-        Ok(Held { keys: Arc::clone(&self.keys), key: key.to_owned() })
+        Ok(Held { keys: Arc::clone(&self.keys), freed: Arc::clone(&self.freed), key: key.to_owned() })
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::{future::pending, time::Duration};
+    use std::{future::pending, pin::pin, time::Duration};
 
-    use tokio::sync::oneshot;
+    use tokio::{sync::oneshot, time::timeout};
 
     use super::*;
 
@@ -100,6 +117,22 @@ mod tests {
         assert!(end.await.is_err(), "the work went on without its caller");
         tokio::task::yield_now().await;
         assert_eq!(alone.run("a", soon(), async { Ok(2) }).await, Ok(2));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_ends_waits_for_work_that_nobody_waits_for_any_more() {
+        let alone = OnePerVolume::new(8);
+        let (go, wait) = oneshot::channel::<()>();
+        let slow = async move {
+            drop(wait.await);
+            Ok(())
+        };
+        assert!(matches!(alone.run("a", soon(), slow).await, Err(Error::InProgress(_))));
+        let mut end = pin!(alone.ended());
+        assert!(timeout(Duration::from_mins(1), &mut end).await.is_err());
+        go.send(()).unwrap();
+        end.await;
+        alone.ended().await;
     }
 
     #[tokio::test]

@@ -153,6 +153,21 @@ fn disks_are_named_within_their_folder_and_lie_below_dev() {
     }
 }
 
+/// It has come in the place of the one that had this name, and udev has heard of neither yet.
+#[test]
+fn disk_that_says_it_is_another_one_is_not_taken_for_the_one_that_its_link_names() {
+    for name in ["blank disk", "disk with ext4 to grow", "raw disk"] {
+        let kind = kind(name);
+        let fake = kind.machine();
+        fake.change().disk("sdb").ids = vec!["naa.sdc".to_owned()];
+        let error = refuses(&fake, name, || kind.act(&fake, Act::Stage));
+        let told = |word: &str| error.to_string().contains(word);
+        assert!(matches!(error, Error::InProgress(_)) && told("/dev/disk/id-sdb") && told("naa.sdc"), "{error}");
+        fake.change().disk("sdb").ids = vec!["naa.sdb".to_owned()];
+        kind.act(&fake, Act::Stage).unwrap();
+    }
+}
+
 #[test]
 fn disk_that_the_machine_uses_is_shown_raw_to_nobody() {
     for name in ["raw disk", "local raw"] {

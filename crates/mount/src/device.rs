@@ -44,13 +44,31 @@ fn disk_by_name<K: Kernel>(machine: &Machine<K>, names: &[String]) -> Result<Dis
         check_name(name)?;
         match machine.kernel.resolve(&machine.device_dir.join(name)) {
             Err(Failure::Missing) => {}
-            path => return disk_behind(machine, &path.map_err(failed("finding", &machine.device_dir.join(name)))?),
+            path => {
+                let path = path.map_err(failed("finding", &machine.device_dir.join(name)))?;
+                return disk_named(machine, name, &path);
+            }
         }
     }
     Err(Error::InProgress(format!(
         "no disk named {} is in {} yet: it is waited for; is the volume attached to this node?",
         names.join(" or "),
         machine.device_dir.display()
+    )))
+}
+
+/// Udev may hear late that a disk is gone, and that another one has its place.
+fn disk_named<K: Kernel>(machine: &Machine<K>, name: &str, path: &Path) -> Result<Disk> {
+    let disk = disk_behind(machine, path)?;
+    let ids = machine.kernel.ids(&disk.path).map_err(failed("looking at", &disk.path))?;
+    if disk::may_be_named(name, &ids) {
+        return Ok(disk);
+    }
+    Err(Error::InProgress(format!(
+        "disk {name} is not there yet: {} leads to {}, which says that it is {}; it is waited for until udev has renewed that link",
+        machine.device_dir.join(name).display(),
+        disk.name(),
+        ids.join(", ").escape_default()
     )))
 }
 

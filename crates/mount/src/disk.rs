@@ -73,6 +73,13 @@ pub fn found(device: &str, ended: &Ended) -> Result<DiskContent> {
     }
 }
 
+/// Whether a disk may have this name, by what it says that it is: the name ends with that. One that says nothing is believed.
+pub fn may_be_named(name: &str, ids: &[String]) -> bool {
+    let own = name.rsplit(['_', '-']).next().unwrap_or(name).to_ascii_lowercase();
+    let own = own.trim_start_matches("0x");
+    ids.is_empty() || ids.iter().any(|id| id.to_ascii_lowercase().ends_with(own))
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Plan {
     Use(Filesystem),
@@ -203,6 +210,21 @@ mod tests {
         }
         let killed = Ended { code: None, ..Ended::default() };
         assert!(super::found("/dev/x", &killed).is_err());
+    }
+
+    #[test]
+    fn disk_has_the_name_that_it_says_itself() {
+        for (name, ids, may) in [
+            ("scsi-0QEMU_QEMU_HARDDISK_0123456789abcdef", vec!["\0\u{80}\0\u{10}0123456789abcdef"], true),
+            ("scsi-0QEMU_QEMU_HARDDISK_0123456789abcdef", vec!["\0\u{80}\0\u{10}fedcba9876543210", "naa.5000"], false),
+            ("virtio-0123456789abcdef", vec!["0123456789abcdef"], true),
+            ("wwn-0x6000c29a98d0", vec!["6000C29a98d0", "naa.6000c29a98d0"], true),
+            ("wwn-0x6000c29a98d0", vec!["naa.6000c29a98d1"], false),
+            ("wwn-0x6000c29a98d0", vec![], true),
+        ] {
+            let ids: Vec<String> = ids.into_iter().map(str::to_owned).collect();
+            assert_eq!(may_be_named(name, &ids), may, "{name} {ids:?}");
+        }
     }
 
     #[test]

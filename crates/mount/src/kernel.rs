@@ -54,6 +54,9 @@ pub trait Kernel {
     /// The address of a host's name.
     fn address(&self, host: &str) -> Called<IpAddr>;
 
+    /// What a disk says that it is: its serial number, or its name in the world. Nothing, where its kind says nothing.
+    fn ids(&self, device: &Path) -> Called<Vec<String>>;
+
     /// In bytes.
     fn device_size(&self, device: &Path) -> Called<u64>;
 

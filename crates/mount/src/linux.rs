@@ -35,6 +35,9 @@ use super::{
 /// Of what a program prints, this much is kept: it may have met a disk that somebody has made to be told of without end.
 const PRINTED: u64 = 64 << 10;
 
+/// Where the kernel says what a disk told it of itself: virtio, SCSI (a page of bytes that ends with it) and NVMe.
+const IDS: [&str; 5] = ["serial", "device/vpd_pg80", "device/wwid", "device/serial", "wwid"];
+
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Linux;
 
@@ -150,6 +153,15 @@ impl Kernel for Linux {
     fn address(&self, host: &str) -> Called<IpAddr> {
         let found = (host, 0).to_socket_addrs().map_err(told)?.next();
         found.map(|address| address.ip()).ok_or(Failure::Missing)
+    }
+
+    fn ids(&self, device: &Path) -> Called<Vec<String>> {
+        let Kind::Device((major, minor)) = self.look(device)?.kind else {
+            return Err(Failure::Missing);
+        };
+        let told = IDS.iter().filter_map(|file| fs::read(format!("/sys/dev/block/{major}:{minor}/{file}")).ok());
+        let told = told.map(|id| String::from_utf8_lossy(&id).trim_end_matches(['\0', ' ', '\n']).to_owned());
+        Ok(told.filter(|id| !id.is_empty()).collect())
     }
 
     fn device_size(&self, device: &Path) -> Called<u64> {

@@ -148,6 +148,10 @@ impl Kernel for Fake {
         self.call(|_, _| Ok(Ipv4Addr::new(10, 0, 0, 1).into()))
     }
 
+    fn ids(&self, device: &Path) -> Called<Vec<String>> {
+        self.call(|model, _| model.disks.get(device).map(|disk| disk.ids.clone()).ok_or(Failure::Missing))
+    }
+
     fn device_size(&self, device: &Path) -> Called<u64> {
         self.call(|model, _| model.disks.get(device).map(|disk| disk.size).ok_or(Failure::Missing))
     }

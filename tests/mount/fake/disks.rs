@@ -29,6 +29,8 @@ pub struct Disk {
     pub has_errors: bool,
     pub is_unreadable: bool,
     pub is_locked: bool,
+    /// What it says that it is.
+    pub ids: Vec<String>,
 }
 
 impl Disk {
@@ -67,6 +69,7 @@ impl Model {
             has_errors: false,
             is_unreadable: false,
             is_locked: false,
+            ids: Vec::new(),
         };
         self.disks.insert(format!("/dev/{name}").into(), disk);
         assert!(self.trees[&DEV].contains_key(Path::new("/").join(name).as_os_str()));

@@ -494,10 +494,12 @@ fn health_tells_what_is_not_as_recorded() {
     let fake = with(&kind, 1);
     let health = || mount::measure::health(&machine(&fake), VOLUME).unwrap();
     assert_eq!(health(), []);
-    for mounted in &mut fake.change().mounts {
-        mounted.super_options = "ro".to_owned();
+    for said in ["ro", "rw,emergency_ro", "rw,shutdown"] {
+        for mounted in &mut fake.change().mounts {
+            mounted.super_options = said.to_owned();
+        }
+        assert_eq!(health(), [STAGING, TARGETS[0]].map(|path| Trouble::ReadOnly(path.into())), "{said}");
     }
-    assert_eq!(health(), [STAGING, TARGETS[0]].map(|path| Trouble::ReadOnly(path.into())));
     fake.reboot();
     assert_eq!(health(), [STAGING, TARGETS[0]].map(|path| Trouble::NotMounted(path.into())));
     assert!(matches!(

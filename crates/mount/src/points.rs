@@ -117,6 +117,9 @@ pub(super) fn give_flags<K: Kernel>(machine: &Machine<K>, place: &Path, wanted: 
     machine.kernel.remount(place, &flags).map_err(failed("setting the flags of the mount at", place))
 }
 
+/// By what a filesystem says that nothing is written on it: ext4 is not `ro` after an error from Linux 6.15 on.
+const STOPPED: [&str; 3] = ["ro", "emergency_ro", "shutdown"];
+
 /// What is wrong with a mount.
 pub(super) fn trouble_at<K: Kernel>(
     machine: &Machine<K>,
@@ -131,7 +134,7 @@ pub(super) fn trouble_at<K: Kernel>(
     if is_dead(machine, place)? {
         return Ok(Some(Trouble::Dead(path.to_owned())));
     }
-    let stopped = !only_reads && mount.super_options.iter().any(|option| option == "ro");
+    let stopped = !only_reads && mount.super_options.iter().any(|option| STOPPED.contains(&option.as_str()));
     Ok(stopped.then(|| Trouble::ReadOnly(path.to_owned())))
 }
 

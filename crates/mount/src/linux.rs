@@ -140,8 +140,8 @@ impl Kernel for Linux {
         let root = open_as(folder, OFlag::O_RDONLY | OFlag::O_DIRECTORY)?;
         let mut folders = vec![PathBuf::from(".")];
         while let Some(next) = folders.pop() {
-            for name in names(&root, &next)? {
-                let path = next.join(name);
+            for entry in entries(&root, &next)?.into_iter().flatten() {
+                let path = next.join(entry.map_err(told)?.file_name());
                 if give_one(&root, &path, group)? {
                     folders.push(path);
                 }
@@ -310,16 +310,15 @@ fn open_device(device: &Path, how: OFlag) -> Called<File> {
     }
 }
 
-/// The names in a folder below a root; none where something else is mounted.
-fn names(root: &OwnedFd, folder: &Path) -> Called<Vec<std::ffi::OsString>> {
+/// What is in a folder below a root, one by one, as there may be millions; nothing where something else is mounted.
+fn entries(root: &OwnedFd, folder: &Path) -> Called<Option<fs::ReadDir>> {
     let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY;
     let folder = match open_in(root, folder, flags, ResolveFlag::RESOLVE_BENEATH | ResolveFlag::RESOLVE_NO_XDEV) {
         // It was replaced or removed since it was seen.
-        Err(Failure::Missing | Failure::Link) => return Ok(Vec::new()),
+        Err(Failure::Missing | Failure::Link) => return Ok(None),
         folder => folder?,
     };
-    let entries = fs::read_dir(link(&folder)).map_err(told)?;
-    entries.map(|entry| entry.map(|entry| entry.file_name()).map_err(told)).collect()
+    fs::read_dir(link(&folder)).map(Some).map_err(told)
 }
 
 /// Whether it was a folder.

@@ -131,6 +131,32 @@ fn group_gets_what_is_below_and_nothing_else() {
     });
 }
 
+#[test]
+fn folder_of_very_many_files_takes_no_memory_to_give() {
+    inside("real::links::folder_of_very_many_files_takes_no_memory_to_give", |ground| {
+        let volume = ground.folder("volume");
+        let first = volume.join("first");
+        fs::write(&first, "").unwrap();
+        for number in 0..60_000 {
+            fs::hard_link(&first, volume.join(format!("{number:0200}"))).unwrap();
+        }
+        // What came before counts no longer.
+        fs::write("/proc/self/clear_refs", "5").unwrap();
+        let before = most_memory();
+        Linux.give(&volume, GROUP).unwrap();
+        let grown = most_memory() - before;
+        assert_eq!(fs::metadata(&first).unwrap().gid(), GROUP);
+        assert!(grown < 4 << 10, "{grown} KiB for what 12 MiB of names say");
+    });
+}
+
+/// That this process has had at one time, in KiB.
+fn most_memory() -> u64 {
+    let status = fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")?.strip_suffix("kB"));
+    line.unwrap().trim().parse().unwrap()
+}
+
 fn keeps_others_rights(ground: &Ground) {
     let told = fs::metadata(ground.path("volume")).unwrap();
     assert_eq!((told.uid(), told.mode() & 0o7707), (0, 0o2705));

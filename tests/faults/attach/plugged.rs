@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use csi::v1::{self, controller_server::Controller as _};
 use domain::volume::{HostId, VolumeHash};
 use serde_json::json;
 use simulate::{
@@ -19,7 +20,7 @@ use super::{
     nothing_is_wrong, publish, refused, unpublish,
 };
 use crate::{
-    bench::{Bench, SHOP},
+    bench::{Bench, SHOP, with_deadline},
     caller::{Caller, Script},
     fixture, virtual_time,
 };
@@ -117,6 +118,27 @@ fn claim_becomes_a_disk_of_the_machine_and_is_taken_away_again() {
             assert_eq!(record(&bench, &caller), "", "{kind:?}");
             unpublish(&bench, caller.handle().unwrap(), "real/vm-1").await.unwrap();
             nothing_is_wrong(&bench);
+        });
+    }
+}
+
+/// The member knows of the disk alone, and is done as soon as that is larger.
+#[test]
+fn filesystem_on_a_disk_of_a_machine_is_left_to_its_node_to_grow() {
+    for kind in KINDS {
+        virtual_time::run(1, async {
+            let (bench, caller, _host) = plugged(kind).await;
+            publish(&bench, &caller, "real/vm-1").await.unwrap();
+            sleep(STEP).await;
+            let request = v1::ControllerExpandVolumeRequest {
+                volume_id: caller.handle().unwrap().to_owned(),
+                capacity_range: Some(v1::CapacityRange { required_bytes: 2 << 30, limit_bytes: 0 }),
+                ..Default::default()
+            };
+            let asked =
+                bench.call(|driver| async move { driver.controller_expand_volume(with_deadline(request)).await });
+            let grown = asked.await.unwrap();
+            assert_eq!((grown.capacity_bytes, grown.node_expansion_required), (2_i64 << 30, true), "{kind:?}");
         });
     }
 }

@@ -13,6 +13,7 @@ use domain::{
     error::{Error, Result},
     volume::{
         growth::{Expansion, expansion},
+        published::Attachment,
         quantity,
     },
 };
@@ -26,7 +27,7 @@ const ASKED_AT_MOST: usize = 3;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Grown {
     pub capacity: u64,
-    /// Its filesystem grows where it is mounted next.
+    /// Its filesystem grows where it is mounted.
     pub on_node: bool,
 }
 
@@ -78,12 +79,19 @@ pub async fn expand(
 
 fn grown(step: Expansion, claim: &ClaimRow, required: u64) -> Option<Grown> {
     match step {
-        Expansion::Done { capacity } => Some(Grown { capacity, on_node: false }),
+        Expansion::Done { capacity } => Some(Grown { capacity, on_node: has_filesystem_of_its_node(claim) }),
         Expansion::AwaitMount if claim.life.published.is_on_real_node() => {
             Some(Grown { capacity: required, on_node: true })
         }
         _ => None,
     }
+}
+
+/// Of a disk the leaf claim tells the size alone: whoever has it makes a filesystem on it, and lets that grow.
+fn has_filesystem_of_its_node(claim: &ClaimRow) -> bool {
+    let wanted = claim.life.asked.as_ref().map_or(claim.mode, |(_, mode)| *mode);
+    let in_machine = |attached: &Attachment| matches!(attached, Attachment::VirtualMachine(_));
+    !wanted.is_block() && (claim.mode.is_block() || claim.life.published.attached(None).any(in_machine))
 }
 
 /// False: somebody has changed the claim, and the next look decides again.

@@ -137,7 +137,7 @@ impl Kind {
                 }
             }
             Act::Expand => {
-                let grown = mount::measure::expand(&machine, VOLUME, staging)?;
+                let grown = mount::measure::expand(&machine, VOLUME, staging, 0)?;
                 assert_eq!(matches!(grown, Expanded::Ask(_)), self.name == "csi");
             }
             Act::Unpublish(number) => {

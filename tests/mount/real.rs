@@ -65,7 +65,7 @@ fn ext4_lives_and_grows() {
         assert!(total() > DISK, "it has grown before it was mounted");
         mount::publish::publish(&machine, &disk(""), &staging, &target, &way(), false).unwrap();
         device.resize(3 * DISK);
-        match mount::measure::expand(&machine, VOLUME, &target) {
+        match mount::measure::expand(&machine, VOLUME, &target, 3 * DISK) {
             Ok(grown) => assert!(grown == Expanded::To(3 * DISK) && total() > 2 * DISK),
             // Not everywhere may ext4 grow while it is mounted.
             Err(error) => assert!(error.to_string().contains("next staged"), "{error}"),
@@ -83,7 +83,7 @@ fn xfs_lives_and_grows_beside_its_copy() {
         let staging = ground.staging();
         mount::stage::stage(&machine, &disk("xfs"), &staging, &way()).unwrap();
         device.resize(2 * size);
-        assert_eq!(mount::measure::expand(&machine, VOLUME, &staging).unwrap(), Expanded::To(2 * size));
+        assert_eq!(mount::measure::expand(&machine, VOLUME, &staging, 2 * size).unwrap(), Expanded::To(2 * size));
         assert!(mount::measure::usage(&machine, VOLUME, &staging).unwrap().bytes.unwrap().total > size);
         mount::undo::unstage(&machine, VOLUME, &staging).unwrap();
         let _copy = device.copy(ground, "disk-2");
@@ -111,7 +111,8 @@ fn raw_disk_is_shown_as_it_is() {
         let usage = mount::measure::usage(&machine, VOLUME, &target).unwrap();
         assert_eq!((usage.bytes.unwrap().total, usage.inodes), (DISK, None));
         device.resize(2 * DISK);
-        assert_eq!(mount::measure::expand(&machine, VOLUME, Path::new("/any/other")).unwrap(), Expanded::To(2 * DISK));
+        let grown = mount::measure::expand(&machine, VOLUME, Path::new("/any/other"), 2 * DISK).unwrap();
+        assert_eq!(grown, Expanded::To(2 * DISK));
         mount::undo::unpublish(&machine, VOLUME, &target).unwrap();
         mount::undo::unstage(&machine, VOLUME, &staging).unwrap();
         assert!(device.begins_with(b"raw data"));

@@ -290,20 +290,34 @@ fn growth_that_this_machine_denies_comes_with_the_next_stage() {
 }
 
 #[test]
+fn filesystem_grows_once_the_machine_has_heard_that_its_disk_is_larger() {
+    for name in ["disk with xfs to grow", "disk with ext4 to grow"] {
+        let kind = kind(name);
+        let fake = with(&kind, 1);
+        fake.change().hears_after = Some(3);
+        let expand = |size| mount::measure::expand(&machine(&fake), VOLUME, Path::new(TARGETS[0]), size).unwrap();
+        assert_eq!(expand(2 << 30), Expanded::To(2 << 30), "{name}");
+        assert!(matches!(fake.change().disk("sdb").content, Content::Filesystem { size, .. } if size == 2 << 30));
+        assert_eq!(expand(3 << 30), Expanded::To(2 << 30), "{name}: it is not waited for without an end");
+    }
+}
+
+#[test]
 fn size_after_growing_is_the_disks_or_what_the_server_has() {
     for (name, expected) in
         [("disk with xfs to grow", 1 << 30), ("raw disk", 1 << 30), ("local", 409_600), ("nfs by the kernel", 409_600)]
     {
         let fake = with(&kind(name), 1);
         assert_eq!(
-            mount::measure::expand(&machine(&fake), VOLUME, Path::new(TARGETS[0])).unwrap(),
+            mount::measure::expand(&machine(&fake), VOLUME, Path::new(TARGETS[0]), 0).unwrap(),
             Expanded::To(expected),
             "{name}"
         );
     }
     let fake = with(&kind("local"), 0);
     for (volume, path) in [(VOLUME, TARGETS[0]), ("cluster38/a/b/0123456789abcdef", STAGING)] {
-        assert!(matches!(mount::measure::expand(&machine(&fake), volume, Path::new(path)), Err(Error::NotFound(_))));
+        let grown = mount::measure::expand(&machine(&fake), volume, Path::new(path), 0);
+        assert!(matches!(grown, Err(Error::NotFound(_))));
     }
 }
 
@@ -453,7 +467,7 @@ fn leaf_driver_is_asked_for_its_own_volumes() {
     assert_eq!(mount::stage::stage(&machine, &kind.attached, staging, &kind.way).unwrap(), ask);
     assert_eq!(mount::stage::stage(&machine, &kind.attached, staging, &kind.way).unwrap(), ask);
     assert_eq!(mount::publish::publish(&machine, &kind.attached, staging, target, &kind.way, false).unwrap(), ask);
-    assert_eq!(mount::measure::expand(&machine, VOLUME, target).unwrap(), Expanded::Ask(leaf()));
+    assert_eq!(mount::measure::expand(&machine, VOLUME, target, 0).unwrap(), Expanded::Ask(leaf()));
     assert_eq!(mount::undo::unpublish(&machine, VOLUME, Path::new(TARGETS[1])).unwrap(), Progress::Done);
     assert_eq!(mount::undo::unpublish(&machine, VOLUME, target).unwrap(), ask);
     mount::undo::unpublished(&machine, VOLUME, target).unwrap();

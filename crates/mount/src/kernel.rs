@@ -6,6 +6,7 @@
 use std::{
     net::IpAddr,
     path::{Path, PathBuf},
+    time::Duration,
 };
 
 use super::options::Flags;
@@ -62,6 +63,9 @@ pub trait Kernel {
 
     /// Has the kernel ask the disk for its size, where the disk's kind needs that.
     fn rescan(&self, device: &Path) -> Called<()>;
+
+    /// Lets some time pass.
+    fn pause(&self, time: Duration);
 
     /// The first [`HEAD`] bytes of a device.
     fn head(&self, device: &Path) -> Called<Vec<u8>>;

@@ -14,6 +14,7 @@ use std::{
     path::{Path, PathBuf},
     process::{Command, Stdio},
     thread,
+    time::Duration,
 };
 
 use nix::{
@@ -177,6 +178,10 @@ impl Kernel for Linux {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
             Err(error) => Err(told(error)),
         }
+    }
+
+    fn pause(&self, time: Duration) {
+        thread::sleep(time);
     }
 
     fn head(&self, device: &Path) -> Called<Vec<u8>> {

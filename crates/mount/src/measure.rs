@@ -1,15 +1,24 @@
 //! What can be known of a volume where it is used, and how it grows there.
 
-use std::path::Path;
+use std::{path::Path, time::Duration};
 
 use super::{
-    Amounts, Expanded, Kernel, Machine, Trouble, Usage, device, disk::Filesystem, kernel::Left, paths::failed, points,
-    publish, records::Record,
+    Amounts, Expanded, Kernel, Machine, Trouble, Usage,
+    device::{self, Disk},
+    disk::{self, Filesystem},
+    kernel::Left,
+    paths::failed,
+    points, publish,
+    records::Record,
 };
 use domain::{
     error::{Error, Result},
     volume::backing::Backing,
 };
+
+/// A hypervisor tells its machine that a disk is larger after it has told the member.
+const HEARD_WITHIN: Duration = Duration::from_secs(30);
+const LOOK: Duration = Duration::from_secs(1);
 
 /// How full a volume is. A dead server may keep it from ever answering.
 pub fn usage<K: Kernel>(machine: &Machine<K>, volume: &str, path: &Path) -> Result<Usage> {
@@ -33,8 +42,8 @@ pub fn usage<K: Kernel>(machine: &Machine<K>, volume: &str, path: &Path) -> Resu
     Ok(Usage { bytes: Some(amounts(filled.blocks, filled.unit)), inodes })
 }
 
-/// Lets a volume's filesystem fill the size that its disk has now.
-pub fn expand<K: Kernel>(machine: &Machine<K>, volume: &str, path: &Path) -> Result<Expanded> {
+/// Lets a volume's filesystem fill its disk, which is to have so many bytes by now.
+pub fn expand<K: Kernel>(machine: &Machine<K>, volume: &str, path: &Path, required: u64) -> Result<Expanded> {
     let record = machine.record(volume)?.ok_or_else(|| publish::not_at(volume, path))?;
     if let Backing::Csi(leaf) = record.attached.backing {
         return Ok(Expanded::Ask(leaf));
@@ -47,15 +56,29 @@ pub fn expand<K: Kernel>(machine: &Machine<K>, volume: &str, path: &Path) -> Res
     if !record.way.mode.is_block() {
         publish::mounted_at(machine, volume, path)?;
     }
-    machine.kernel.rescan(&disk.path).map_err(failed("reading the size of", &disk.path))?;
+    let size = size_once_heard(machine, &disk, required)?;
     // The kubelet names a raw volume by other paths than the one where it was published.
     if !record.way.mode.is_block() {
         grow_staged(machine, &record, &disk)?;
     }
-    machine.kernel.device_size(&disk.path).map(Expanded::To).map_err(failed("measuring", &disk.path))
+    Ok(Expanded::To(size))
 }
 
-fn grow_staged<K: Kernel>(machine: &Machine<K>, record: &Record, disk: &super::device::Disk) -> Result<()> {
+/// Not for ever: a disk may lack a little of what its volume is said to have, and some machines hear of it at their next start alone.
+fn size_once_heard<K: Kernel>(machine: &Machine<K>, disk: &Disk, required: u64) -> Result<u64> {
+    let mut waited = Duration::ZERO;
+    loop {
+        machine.kernel.rescan(&disk.path).map_err(failed("reading the size of", &disk.path))?;
+        let size = machine.kernel.device_size(&disk.path).map_err(failed("measuring", &disk.path))?;
+        if !disk::should_grow(size, required) || waited >= HEARD_WITHIN {
+            return Ok(size);
+        }
+        machine.kernel.pause(LOOK);
+        waited += LOOK;
+    }
+}
+
+fn grow_staged<K: Kernel>(machine: &Machine<K>, record: &Record, disk: &Disk) -> Result<()> {
     let place = points::place(machine, &record.staging)?;
     let table = points::table(machine)?;
     let mount = table.at(&place).ok_or_else(|| publish::not_at(record.volume(), &record.staging))?;

@@ -3,6 +3,7 @@
 use std::{
     net::{IpAddr, Ipv4Addr},
     path::{Path, PathBuf},
+    time::Duration,
 };
 
 use mount::{
@@ -158,6 +159,16 @@ impl Kernel for Fake {
 
     fn rescan(&self, _device: &Path) -> Called<()> {
         self.call(|_, _| Ok(()))
+    }
+
+    fn pause(&self, _time: Duration) {
+        let mut model = self.change();
+        model.pauses += 1;
+        if model.hears_after == Some(model.pauses) {
+            for disk in model.disks.values_mut() {
+                disk.size = 2 << 30;
+            }
+        }
     }
 
     fn head(&self, device: &Path) -> Called<Vec<u8>> {

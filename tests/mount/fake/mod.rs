@@ -46,6 +46,9 @@ pub struct Model {
     pub dead_filesystems: Vec<Number>,
     pub busy: Vec<PathBuf>,
     pub denies_growth: bool,
+    /// After so many pauses all disks are larger.
+    pub hears_after: Option<usize>,
+    pub pauses: usize,
     /// So many formats are ended by the kernel, as where there is no memory left.
     pub ends_formats: usize,
     pub programs_run: Vec<String>,

@@ -145,9 +145,11 @@ impl Node {
     ) -> Result<v1::NodeExpandVolumeResponse> {
         let volume = named(&request.volume_id)?;
         let at = path("volume_path", &request.volume_path)?;
+        let required = request.capacity_range.as_ref().map_or(0, |range| range.required_bytes);
+        let required = u64::try_from(required).unwrap_or_default();
         let (machine, leaves, id) = (Arc::clone(&self.machine), self.leaves.clone(), volume.clone());
         let work = async move {
-            match blocking(&machine, move |machine| mount::measure::expand(machine, &id, &at)).await? {
+            match blocking(&machine, move |machine| mount::measure::expand(machine, &id, &at, required)).await? {
                 Expanded::To(bytes) => Ok(i64::try_from(bytes).unwrap_or(i64::MAX)),
                 Expanded::Ask(leaf) => leaves.driver_of(leaf).await?.expand(request).await,
             }

@@ -245,6 +245,16 @@ fn disk_that_cannot_be_read_is_not_blank() {
 }
 
 #[test]
+fn disk_that_has_lost_its_size_is_not_blank() {
+    let kind = kind("disk with ext4 to grow");
+    let fake = kind.machine();
+    fake.change().disk("sdb").size = 0;
+    let error = kind.act(&fake, Act::Stage).unwrap_err();
+    assert!(matches!(&error, Error::Refused(message) if message.contains("has no size")), "{error}");
+    assert!(fake.see().files.is_empty(), "it is on record that a format was begun");
+}
+
+#[test]
 fn disk_that_is_not_there_yet_is_waited_for_by_name() {
     let kind = kind("blank disk");
     let fake = kind.machine();

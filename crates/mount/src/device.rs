@@ -101,8 +101,16 @@ pub(super) fn end_format<K: Kernel>(
     }
 }
 
+/// One that is going has no bytes any more, so that none of them is another than zero, and nobody recognises anything on it.
 fn head<K: Kernel>(machine: &Machine<K>, disk: &Disk) -> Result<Vec<u8>> {
-    machine.kernel.head(&disk.path).map_err(failed("reading", &disk.path))
+    let head = machine.kernel.head(&disk.path).map_err(failed("reading", &disk.path))?;
+    if head.is_empty() {
+        return Err(Error::Refused(format!(
+            "disk {} has no size, so what it holds is not known: is it still attached to this machine?",
+            disk.name()
+        )));
+    }
+    Ok(head)
 }
 
 /// Makes sure that a filesystem is on the disk of a volume, whole and as large as the disk.

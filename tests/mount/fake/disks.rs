@@ -35,6 +35,9 @@ pub struct Disk {
 
 impl Disk {
     pub fn head(&self) -> Vec<u8> {
+        if self.size == 0 {
+            return Vec::new();
+        }
         let mut head = vec![0; 4096];
         match &self.content {
             Content::Filesystem { name, size } if name == "ext4" => {
@@ -98,6 +101,7 @@ impl Model {
         let disk = self.disks.get_mut(last).unwrap();
         match (program, disk.content.clone()) {
             ("blkid", _) if disk.is_unreadable => ended(2, "", "error: Input/output error"),
+            ("blkid", _) if disk.size == 0 => ended(2, "", ""),
             ("blkid", Content::Blank | Content::Bytes) => ended(2, "", ""),
             ("blkid", Content::Partitions) => ended(0, "PTTYPE=gpt\n", ""),
             ("blkid", Content::Filesystem { name, .. }) => ended(0, &format!("TYPE={name}\nUSAGE=filesystem\n"), ""),

@@ -418,6 +418,20 @@ fn mounts_that_lie_on_each_other_go_together() {
 }
 
 #[test]
+fn mount_of_which_the_kernel_keeps_a_copy_below_goes_with_that() {
+    let kind = kind("local");
+    let fake = with(&kind, 1);
+    fake.change().copied = [TARGETS[0], STAGING].map(Into::into).into();
+    for target in [TARGETS[0], STAGING] {
+        let top = fake.see().mounts.iter().rfind(|mounted| mounted.target == Path::new(target)).unwrap().clone();
+        fake.change().push(top);
+    }
+    kind.act(&fake, Act::Unpublish(0)).unwrap();
+    kind.act(&fake, Act::Unstage).unwrap();
+    assert_eq!(mounts(&fake), ["/", "/dev"]);
+}
+
+#[test]
 fn undoing_what_is_not_there_is_done() {
     for kind in all() {
         let fake = kind.machine();

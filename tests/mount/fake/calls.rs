@@ -118,6 +118,9 @@ impl Kernel for Fake {
             }
             let at = model.mounts.iter().rposition(|mounted| mounted.target == target).ok_or(Failure::Unfit)?;
             model.mounts.remove(at);
+            if model.copied.iter().any(|copied| copied == target) {
+                model.mounts.retain(|mounted| mounted.target != target);
+            }
             Ok(())
         })
     }

@@ -45,6 +45,8 @@ pub struct Model {
     /// What is mounted of these no longer answers.
     pub dead_filesystems: Vec<Number>,
     pub busy: Vec<PathBuf>,
+    /// What is mounted at one of these goes together, as copies do that the kernel has made of one mount.
+    pub copied: Vec<PathBuf>,
     pub denies_growth: bool,
     /// After so many pauses all disks are larger.
     pub hears_after: Option<usize>,

@@ -313,6 +313,18 @@ fn filesystem_grows_once_the_machine_has_heard_that_its_disk_is_larger() {
 }
 
 #[test]
+fn filesystem_that_a_mount_option_has_read_only_is_staged_as_large_as_it_is() {
+    for name in ["disk with xfs to grow", "disk with ext4 to grow"] {
+        let kind = kind(name);
+        let way = VolumeUse { flags: vec!["ro".to_owned()], ..kind.way.clone() };
+        let kind = Kind { way, readonly: true, ..kind };
+        let fake = with(&kind, 1);
+        let error = kind.act(&fake, Act::Expand).unwrap_err();
+        assert!(matches!(&error, Error::Refused(message) if message.contains("only read on this node")), "{error}");
+    }
+}
+
+#[test]
 fn size_after_growing_is_the_disks_or_what_the_server_has() {
     for (name, expected) in
         [("disk with xfs to grow", 1 << 30), ("raw disk", 1 << 30), ("local", 409_600), ("nfs by the kernel", 409_600)]

@@ -7,6 +7,7 @@ use super::{
     device::{self, Disk},
     disk::{self, Filesystem},
     kernel::Left,
+    options::{Flag, flags_of},
     paths::failed,
     points, publish,
     records::Record,
@@ -82,7 +83,7 @@ fn grow_staged<K: Kernel>(machine: &Machine<K>, record: &Record, disk: &Disk) ->
     let place = points::place(machine, &record.staging)?;
     let table = points::table(machine)?;
     let mount = table.at(&place).ok_or_else(|| publish::not_at(record.volume(), &record.staging))?;
-    if record.only_reads() {
+    if record.only_reads() || flags_of(&mount.options).contains(&Flag::ReadOnly) {
         return Err(Error::Refused(format!(
             "volume {} is only read on this node: its filesystem grows where it is written to",
             record.volume()

@@ -172,8 +172,8 @@ fn bring_up<K: Kernel>(
     device::finish_format(machine, wanted)?;
     points::give_flags(machine, place, &checked.options.flags)?;
     match (disk, points::table(machine)?.at(place)) {
-        // Unlike ext4 it grows only while it is mounted.
-        (Some(disk), Some(mount)) if mount.filesystem == "xfs" && !wanted.only_reads() => {
+        // Unlike ext4 it grows only while it is mounted, and can be written.
+        (Some(disk), Some(mount)) if mount.filesystem == "xfs" && !checked.options.flags.contains(&Flag::ReadOnly) => {
             device::grow_mounted(machine, disk, Filesystem::Xfs, place)
         }
         _ => Ok(()),

@@ -93,7 +93,11 @@ impl Model {
         self.ends_formats -= usize::from(is_ended);
         let begun = begun || is_ended;
         if program == "xfs_growfs" {
-            let number = self.mounts.iter().rfind(|mount| mount.target == last).unwrap().device;
+            let mounted = self.mounts.iter().rfind(|mount| mount.target == last).unwrap();
+            if mounted.options.iter().any(|option| option == "ro") {
+                return ended(1, "", "xfs_growfs: XFS_IOC_FSGROWFSDATA xfsctl failed: Read-only file system");
+            }
+            let number = mounted.device;
             let disk = self.disks.values_mut().find(|disk| disk.number == number).unwrap();
             disk.content = Content::Filesystem { name: "xfs".to_owned(), size: disk.size };
             return ended(0, "", "");

@@ -470,6 +470,19 @@ fn volume_that_is_published_is_not_unstaged() {
 }
 
 #[test]
+fn all_is_written_before_a_disk_leaves_the_node_also_where_somebody_keeps_it_mounted() {
+    for name in ["blank disk", "disk with xfs to grow"] {
+        let kind = kind(name);
+        let fake = with(&kind, 1);
+        fake.change().unwritten.insert((8, 16));
+        for act in [Act::Unpublish(0), Act::Unstage] {
+            kind.act(&fake, act).unwrap();
+        }
+        assert!(fake.see().unwritten.is_empty(), "{name}");
+    }
+}
+
+#[test]
 fn lost_record_leaves_the_kubelet_its_own_paths() {
     for kind in all() {
         let fake = with(&kind, 2);

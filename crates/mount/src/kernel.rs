@@ -46,6 +46,9 @@ pub trait Kernel {
     /// Takes away the last mount at a path. A lazy one is gone from the path at once, and ends when its last user does.
     fn unmount(&self, target: &Path, lazy: bool) -> Called<()>;
 
+    /// Has everything on its disk that was written to the filesystem at a path.
+    fn sync(&self, path: &Path) -> Called<()>;
+
     fn filled(&self, path: &Path) -> Called<Filled>;
 
     /// Gives a group all files below a folder, and the folder itself last, so that one look at it tells whether all was

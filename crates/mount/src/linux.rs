@@ -25,7 +25,7 @@ use nix::{
         stat::{Mode, SFlag, mkdirat, mknodat},
         statvfs::fstatvfs,
     },
-    unistd::{UnlinkatFlags, unlinkat},
+    unistd::{UnlinkatFlags, syncfs, unlinkat},
 };
 
 use super::{
@@ -125,6 +125,10 @@ impl Kernel for Linux {
         let (parent, name) = parent(target)?;
         let lazy = if lazy { MntFlags::MNT_DETACH } else { MntFlags::empty() };
         umount2(&link(&parent).join(name), MntFlags::UMOUNT_NOFOLLOW | lazy).map_err(failure)
+    }
+
+    fn sync(&self, path: &Path) -> Called<()> {
+        syncfs(open_as(path, OFlag::O_RDONLY | OFlag::O_DIRECTORY)?).map_err(failure)
     }
 
     fn filled(&self, path: &Path) -> Called<Filled> {

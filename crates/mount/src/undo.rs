@@ -3,8 +3,13 @@
 use std::path::Path;
 
 use super::{
-    Kernel, Machine, Progress, decide, device, kernel::Failure, paths, points, publish, records::Record, source,
-    table::Table,
+    Kernel, Machine, Progress, decide, device,
+    disk::Filesystem,
+    kernel::Failure,
+    paths, points, publish,
+    records::Record,
+    source,
+    table::{Mount, Table},
 };
 use domain::{
     error::{Error, Result},
@@ -71,9 +76,21 @@ pub fn unstaged<K: Kernel>(machine: &Machine<K>, volume: &str, staging: &Path) -
         }
     };
     check_unpublished(machine, &record)?;
+    write_back(machine, &record, &place)?;
     points::take_mounts(machine, &place)?;
     let_go(machine, &mut record)?;
     machine.records.forget(&machine.kernel, volume)
+}
+
+/// An unmount does so only where nobody else keeps the filesystem, as a container does that was once given all files of the machine with what
+/// was mounted then; and the disk goes next. What cannot be written is lost to an unmount too.
+fn write_back<K: Kernel>(machine: &Machine<K>, record: &Record, place: &Path) -> Result<()> {
+    let is_disk = matches!(record.attached.backing, Backing::Device { .. });
+    let is_mounted = |mount: &Mount| Filesystem::known(&mount.filesystem).is_some();
+    if is_disk && !record.only_reads() && points::table(machine)?.at(place).is_some_and(is_mounted) {
+        machine.kernel.sync(place).ok();
+    }
+    Ok(())
 }
 
 /// Forgets a volume that its leaf driver refused for good when it was first asked, unless something is mounted after all:

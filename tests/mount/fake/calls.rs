@@ -125,6 +125,14 @@ impl Kernel for Fake {
         })
     }
 
+    fn sync(&self, path: &Path) -> Called<()> {
+        self.call(|model, _| {
+            let device = model.mounts[model.walk(path)?.mount].device;
+            model.unwritten.remove(&device);
+            Ok(())
+        })
+    }
+
     fn filled(&self, path: &Path) -> Called<Filled> {
         self.call(|model, _| {
             model.walk(path)?;

@@ -37,6 +37,8 @@ pub struct Model {
     pub trees: BTreeMap<Number, BTreeMap<OsString, Node>>,
     pub mounts: Vec<Mounted>,
     pub disks: BTreeMap<PathBuf, Disk>,
+    /// What was written on these is on no disk yet, and somebody else keeps them mounted.
+    pub unwritten: BTreeSet<Number>,
     /// Disks of which the kernel keeps a part for somebody.
     pub held: BTreeSet<PathBuf>,
     /// The records, which are no part of the trees.

@@ -48,6 +48,21 @@ fn destination_without_room_is_told_before_anything_is_written_to_it() {
     });
 }
 
+/// As after a mover's node went down. Every later attempt would find a volume too full that is to be more than half full in the end.
+#[test]
+fn what_an_attempt_before_has_carried_is_room_for_the_next_one() {
+    on_disk("refusals::what_an_attempt_before_has_carried_is_room_for_the_next_one", "size=3M", async |copy| {
+        let ground = Ground::new();
+        fs::write(ground.path("source/data"), vec![1; 2 << 20]).unwrap();
+        fs::write(copy.join("data"), vec![1; 2 << 20]).unwrap();
+        let (mut sender, mut receiver) = (ground.sender(), ground.receiver_into(copy, &[]));
+        join(&mut sender, &mut receiver, || None).await;
+        let (sent, taken) = (sender.ended().await, receiver.ended().await);
+        assert!(sent.status.success() && taken.status.success(), "{sent:?}\n{taken:?}");
+        assert_eq!(fs::read(copy.join("data")).unwrap(), vec![1; 2 << 20]);
+    });
+}
+
 /// The room was there when it was asked for.
 #[test]
 fn destination_that_fills_up_meanwhile_is_told() {

@@ -1,11 +1,12 @@
 //! What both ends have in common: how they are started, and how they go on over one line after the other.
 
-use std::{net::SocketAddr, path::PathBuf, time::Duration};
+use std::{io, net::SocketAddr, path::PathBuf, time::Duration};
 
 use bytes::BytesMut;
 use tokio::{
     io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt},
     net::TcpListener,
+    task::spawn_blocking,
     time::timeout,
 };
 
@@ -15,6 +16,7 @@ use crate::{
     keys::{Keys, Unusable},
     line::{Line, Lines, unexpected},
     outcome::{self, Failure, Reason, Trouble},
+    walk::Survey,
 };
 
 /// For a line that broke, to be recreated.
@@ -50,9 +52,15 @@ impl Places {
     }
 
     /// Leaves the last message.
-    pub fn leave(&self, outcome: &Result<Sum, Failure>) -> std::io::Result<()> {
+    pub fn leave(&self, outcome: &Result<Sum, Failure>) -> io::Result<()> {
         outcome::write(&self.result, outcome)
     }
+}
+
+/// What is in a volume.
+pub(crate) async fn survey(folder: PathBuf) -> Result<Survey, Failure> {
+    let survey = spawn_blocking(move || Survey::of(&folder)).await;
+    survey.map_err(io::Error::other).flatten().map_err(|error| Failure::unreadable(&error))
 }
 
 /// Works over one line after the other until it is done or cannot be.

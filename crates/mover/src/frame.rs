@@ -87,6 +87,7 @@ impl Body {
 /// What the receiver has.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct Ready {
+    /// With what the copy takes the place of.
     #[prost(uint64, tag = "1")]
     pub free_bytes: u64,
     /// None: its filesystem makes as many as are wanted.

@@ -14,7 +14,7 @@ use tokio::{sync::mpsc, task::spawn_blocking};
 
 use crate::{
     compare::{Judgement, Sum, compare},
-    end::{Places, carry, over_lines},
+    end::{Places, carry, over_lines, survey},
     entry::Entry,
     frame::{Body, Ended, Ready},
     keys::Keys,
@@ -39,6 +39,8 @@ const SHOWN: usize = 1000;
 struct Receiver {
     folder: String,
     granularity: u32,
+    /// What an attempt before this one has left: the copy takes its place.
+    left: Survey,
     progress: Progress,
     /// Of what is there now.
     judgement: Option<Judgement>,
@@ -54,8 +56,9 @@ pub async fn receive(places: &Places, must_be_empty: bool) -> Result<Sum, Failur
     }
     let lines = places.lines(Keys::of_receiver(&places.keys)).await?;
     let granularity = granularity(Path::new(&folder)).map_err(|error| unwritable(&error))?;
+    let left = survey(PathBuf::from(&folder)).await?;
     let progress = Progress::new(Phase::WaitingForLine);
-    let mut receiver = Receiver { folder, granularity, progress: progress.clone(), judgement: None };
+    let mut receiver = Receiver { folder, granularity, left, progress: progress.clone(), judgement: None };
     let ready = receiver.ready()?;
     say("ready", &serde_json::json!({ "freeBytes": ready.free_bytes, "freeInodes": ready.free_inodes }));
     let telling = progress.tell();
@@ -111,8 +114,8 @@ impl Receiver {
         let room = std::fs::File::open(&self.folder).and_then(|folder| Ok(fstatvfs(folder)?));
         let room = room.map_err(|error| Failure::unreadable(&error))?;
         Ok(Ready {
-            free_bytes: room.f_bavail.saturating_mul(room.f_frsize),
-            free_inodes: (room.f_files > 0).then_some(room.f_favail),
+            free_bytes: room.f_bavail.saturating_mul(room.f_frsize).saturating_add(self.left.stored),
+            free_inodes: (room.f_files > 0).then_some(room.f_favail.saturating_add(self.left.entries)),
             granularity: self.granularity,
             judgement: self.judgement.clone(),
         })

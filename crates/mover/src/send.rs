@@ -11,7 +11,7 @@ use tokio::{
 
 use crate::{
     compare::{Adding, Judgement, Sum},
-    end::{Places, carry, over_lines},
+    end::{Places, carry, over_lines, survey},
     frame::{Body, Ended, Ready, Start},
     keys::Keys,
     line::{Line, Outgoing, unexpected},
@@ -54,11 +54,6 @@ pub async fn send(places: &Places) -> Result<Sum, Failure> {
     let outcome = over_lines(lines, async |line| sender.over(line).await).await;
     drop(telling);
     outcome
-}
-
-async fn survey(folder: PathBuf) -> Result<Survey, Failure> {
-    let survey = spawn_blocking(move || Survey::of(&folder)).await;
-    survey.map_err(io::Error::other).flatten().map_err(|error| Failure::unreadable(&error))
 }
 
 /// rsync splits it at spaces, so there must be none in the program's path.

@@ -62,6 +62,26 @@ fn pods_that_keep_the_claim_are_named_and_it_moves_once_the_last_is_gone() {
     });
 }
 
+/// They see its claim from when it is placed on, which may be long before the word to switch.
+#[test]
+fn pods_of_the_other_member_that_have_the_copy_before_the_host_leads_to_it_are_waited_for_and_named() {
+    virtual_time::run(1, async {
+        let story = Story::new(Script { places: vec![0], ..Script::new(CLAIM) }).await;
+        story.asks(1, &json!({"cutover": "Manual"}));
+        story.comes_to("Ready").await;
+        let other = &story.bench.members[1];
+        other.create("pods", stranger("theirs")).unwrap();
+        sleep(SEEN).await;
+        assert_eq!(awaited(&story), "the word to switch");
+        story.bench.host.change(MOVES, SHOP, "to", |of| of["spec"]["approved"] = json!(true)).unwrap();
+        sleep(SEEN).await;
+        let told = "pods have the copy already: pod shop/theirs of member m1";
+        assert_eq!((story.phase().as_str(), awaited(&story).as_str()), ("Ready", told), "{}", story.trace());
+        other.delete("pods", SHOP, "theirs").unwrap();
+        assert_eq!(at_the_end(&story, &[true]).await, [""; 0]);
+    });
+}
+
 #[test]
 fn pod_that_comes_before_the_claim_is_deleted_is_named() {
     virtual_time::run(1, async {

@@ -217,6 +217,8 @@ fn ready(seen: &Seen, source: &SeenLeaf, copy: &SeenLeaf) -> Moving {
         () if !source.is_out_of_reach() || !copy.home || !copy.whole || !copy.is_retained() => {
             Moving::Await("both leaves are as they have to be")
         }
+        // They write on what was compared already, and it may go: the switch is not decided yet.
+        () if seen.may_switch && copy.used => Moving::Await("pods have the copy already"),
         () if seen.may_switch => Moving::Enter(Phase::Switching),
         () => Moving::Await("the word to switch"),
     }

@@ -46,7 +46,7 @@ pub(super) struct Half {
 /// Who keeps a leaf.
 #[derive(Debug)]
 pub(super) enum Users {
-    /// The claim of the source is to stay, and these have it: pods of the member, whoever made them, and nodes of the host.
+    /// A claim is to stay, and these have it: pods of the member, whoever made them, and nodes of the host.
     Have(Vec<String>),
     /// These keep a claim from going: pods, and finalizers of others.
     Keep(Vec<String>),
@@ -240,8 +240,23 @@ async fn subject(
     Ok(Some((subject, loss)))
 }
 
-/// Those of the source first, as its user waits for it.
+/// Who has a leaf is asked where the next step is to be sure that nobody has. Those that keep one are told of before them, and those of the
+/// source first, as its user waits for it.
 async fn users_of(seen: &mut Seen, halves: [&Result<Box<Half>>; 2]) -> Result<Users> {
+    let asked = match seen.phase {
+        _ if seen.called_off => None,
+        Phase::Waiting => seen.source.as_mut().zip(halves[0].as_ref().ok()),
+        Phase::Ready if seen.may_switch => seen.copy.as_mut().zip(halves[1].as_ref().ok()),
+        _ => None,
+    };
+    let mut users = Vec::new();
+    if let Some((leaf, half)) = asked {
+        users.extend(half.users().await?);
+        if seen.phase == Phase::Waiting {
+            users.extend(half.clones().await?);
+        }
+        leaf.used = leaf.used || !users.is_empty();
+    }
     for half in halves.into_iter().flatten() {
         let keepers = match half.sight.leaving() {
             Some(leaving) => half.keepers(leaving).await,
@@ -251,13 +266,6 @@ async fn users_of(seen: &mut Seen, halves: [&Result<Box<Half>>; 2]) -> Result<Us
             return Ok(Users::Keep(keepers));
         }
     }
-    let is_asked = seen.phase == Phase::Waiting && !seen.called_off;
-    let (Some(leaf), Ok(half), true) = (&mut seen.source, halves[0], is_asked) else {
-        return Ok(Users::Have(Vec::new()));
-    };
-    let mut users = half.users().await?;
-    users.extend(half.clones().await?);
-    leaf.used = leaf.used || !users.is_empty();
     Ok(Users::Have(users))
 }
 

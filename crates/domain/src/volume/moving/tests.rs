@@ -244,6 +244,23 @@ fn leaf_that_may_be_all_there_is_of_the_data_is_told_by_what_is_seen_of_the_othe
     }
 }
 
+/// Of the member's own people, who see its claim where it is placed. They are asked for when the host is to be led there, and not before.
+#[test]
+fn copy_that_somebody_has_already_is_not_switched_to() {
+    let source = SeenLeaf { yard: true, whole: true, volume: Some(KEPT), ..SeenLeaf::default() };
+    let placed = SeenVolume { lent: false, ..KEPT };
+    let copy = SeenLeaf { home: true, whole: true, volume: Some(placed), ..SeenLeaf::default() };
+    for (used, may_switch, expected) in [
+        (true, true, Moving::Await("pods have the copy already")),
+        (true, false, Moving::Await("the word to switch")),
+        (false, true, Moving::Enter(Phase::Switching)),
+    ] {
+        let copy = SeenLeaf { used, ..copy };
+        let seen = Seen { phase: Phase::Ready, verified: true, may_switch, ..copying(source, copy) };
+        assert_eq!(next(&seen), expected, "{seen:?}");
+    }
+}
+
 /// Else nobody would let go of that claim, and it could not be recreated.
 #[test]
 fn mover_that_keeps_a_claim_which_somebody_deletes_is_ended() {

@@ -94,8 +94,17 @@ impl Said {
 
 /// Others have to do something, and the status says who; before and after, it is the driver's and the members' own business.
 fn awaited(of: &VolumeMove) -> Option<&str> {
-    let waits_for_others = |phase: &Phase| matches!(phase, Phase::Waiting | Phase::Isolating | Phase::Cancelling);
-    moves::awaited(of).filter(|_| moves::phase_of(of).is_some_and(|phase| waits_for_others(&phase)))
+    let waits_for_others = match moves::phase_of(of) {
+        None | Some(Phase::Waiting | Phase::Isolating | Phase::Cancelling) => true,
+        Some(Phase::Ready) => !waits_for_word(of),
+        Some(_) => false,
+    };
+    moves::awaited(of).filter(|_| waits_for_others)
+}
+
+/// Of one that is ready.
+fn waits_for_word(of: &VolumeMove) -> bool {
+    of.spec.cutover == Cutover::Manual && !of.spec.approved
 }
 
 /// The pods of the host that are waited for, and what ends them; none where nobody may list pods.
@@ -161,7 +170,7 @@ fn end(of: &VolumeMove, goal: Goal) -> Option<Report> {
     let from = of.status.as_ref().and_then(|status| status.from.as_ref()).map(|from| from.member.clone());
     let from = from.unwrap_or_default();
     let phase = moves::phase_of(of)?;
-    let waits_for_word = phase == Phase::Ready && of.spec.cutover == Cutover::Manual && !of.spec.approved;
+    let waits_for_word = phase == Phase::Ready && waits_for_word(of);
     let said = match phase {
         Phase::Succeeded => format!(
             "The volume of claim {claim} is in member {}. What was in member {from} {}{}.\n",
@@ -232,6 +241,8 @@ mod tests {
         );
         let copying = said.news(&waiting("Copying", "the copy is not done yet"), vec![]);
         assert_eq!(copying, ["Copying: the files are copied and compared; pods wait meanwhile"]);
+        let had = said.news(&waiting("Ready", "pods have the copy already: c"), vec![]);
+        assert_eq!(had[1..], ["  it waits: pods have the copy already: c"]);
     }
 
     #[test]

@@ -88,6 +88,21 @@ fn source_is_kept_until_its_time_has_passed_by_the_clock_of_the_hosts_api_server
     });
 }
 
+/// That of the driver's machine does not go on here, so it is hours behind: its time would have passed at once where another replica takes over,
+/// or somebody sets that clock right.
+#[test]
+fn time_of_a_source_begins_by_the_clock_of_the_hosts_api_server_where_that_of_the_driver_is_behind() {
+    virtual_time::run(1, async {
+        let story = Story::new(Script { places: vec![0], ..Script::new(CLAIM) }).await;
+        sleep(Duration::from_hours(3)).await;
+        story.asks(1, &json!({"deleteSourceAfter": "1h"}));
+        story.comes_to("Succeeded").await;
+        let of = story.bench.host.get(MOVES, SHOP, "to").unwrap();
+        let [asked, ended] = ["/metadata/creationTimestamp", "/status/completionTime"].map(|path| text(&of, path));
+        assert!(ended.parse::<Timestamp>().unwrap() >= asked.parse::<Timestamp>().unwrap(), "{asked} {ended}");
+    });
+}
+
 #[test]
 fn source_is_removed_whoever_is_killed_between_two_writes() {
     virtual_time::run(1, async {

@@ -59,7 +59,8 @@ pub(super) async fn take(job: &mut RunningMove, step: Moving, looked: &mut Looke
             if phase == Phase::Succeeded {
                 sources::note_forgotten(job, looked).await?;
             }
-            let went = job.write(entered(job, phase, looked)).await?;
+            let change = entered(job, phase, looked).await?;
+            let went = job.write(change).await?;
             job.place.take_if(|_| phase != Phase::Closing);
             job.slot.take_if(|_| !(Phase::Closing..=Phase::Copying).contains(&phase));
             job.slot.iter_mut().for_each(|(_, since)| *since = Instant::now());
@@ -73,11 +74,12 @@ pub(super) async fn take(job: &mut RunningMove, step: Moving, looked: &mut Looke
 }
 
 /// What the copy is, is on record before anybody has to stop for it.
-fn entered(job: &RunningMove, phase: Phase, looked: &Looked) -> StatusChange {
+async fn entered(job: &RunningMove, phase: Phase, looked: &Looked) -> Result<StatusChange> {
     let volume = looked.copy.as_ref().ok().and_then(|half| half.sight.volume.as_ref());
-    match volume.filter(|_| phase == Phase::Closing) {
-        Some(volume) => moves::prepared(&job.of, &begin::pinned(&VolumeRow::new(volume))),
-        None => moves::phase(&job.of, phase),
+    match (phase, volume) {
+        (Phase::Closing, Some(volume)) => Ok(moves::prepared(&job.of, &begin::pinned(&VolumeRow::new(volume)))),
+        (Phase::Succeeded, _) => moves::succeeded(&job.movers.host, &job.of).await,
+        _ => Ok(moves::phase(&job.of, phase)),
     }
 }
 

@@ -76,13 +76,17 @@ pub fn refused(of: &VolumeMove, why: &str) -> StatusChange {
 /// What stood in its way, or was waited for, does and is not any more.
 pub fn phase(of: &VolumeMove, phase: Phase) -> StatusChange {
     let mut change = json!({"phase": phase});
-    if phase == Phase::Succeeded {
-        change["completionTime"] = json!(Time(Timestamp::now()));
-    }
     if of.status.as_ref().is_some_and(|status| !status.conditions.is_empty()) {
         let message = if phase.is_over() { HAS_ENDED } else { GOES_ON };
         change["conditions"] = json!(conditions(of, PROGRESSING, message));
     }
+    StatusChange(change)
+}
+
+/// From then on its source is kept for as long as its user has said. Either clock may be behind, and nobody knows which: the later one is gone by.
+pub(super) fn succeeded(of: &VolumeMove, [here, in_host]: [Timestamp; 2]) -> StatusChange {
+    let StatusChange(mut change) = phase(of, Phase::Succeeded);
+    change["completionTime"] = json!(Time(here.max(in_host)));
     StatusChange(change)
 }
 

@@ -3,7 +3,7 @@
 use k8s_openapi::{apimachinery::pkg::apis::meta::v1::Condition, jiff::Timestamp};
 use kube::ResourceExt;
 
-use super::{SOURCE_DELETED, VolumeMove, moves_in};
+use super::{SOURCE_DELETED, StatusChange, VolumeMove, change, moves_in};
 use crate::{Host, unread};
 use domain::{
     error::{Error, Result},
@@ -34,10 +34,21 @@ fn is_not_to_be_kept(of: &VolumeMove) -> bool {
 
 /// The clock by which it is due here may be days ahead. That of the host's API server has to say so as well, where anything tells that.
 pub async fn is_due_in_host(host: &Host, of: &VolumeMove) -> Result<()> {
+    let time = time_in(host, of).await?;
+    time.and_then(|now| still_kept(of, now)).map_or(Ok(()), |why| Err(Error::Refused(why)))
+}
+
+/// The same of the clock that tells the end of a move: it may be days behind, and the source would be due at once by any other.
+pub async fn succeeded(host: &Host, of: &VolumeMove) -> Result<StatusChange> {
+    let time = time_in(host, of).await?;
+    let here = Timestamp::now();
+    Ok(change::succeeded(of, [here, time.unwrap_or(here)]))
+}
+
+async fn time_in(host: &Host, of: &VolumeMove) -> Result<Option<Timestamp>> {
     let (namespace, name) = (of.namespace().unwrap_or_default(), of.name_any());
     let time = cluster::time_of(&host.client, moves_in(host, &namespace).resource_url(), &name).await;
-    let time = time.map_err(|error| unread("ask for the time", &error))?;
-    time.and_then(|now| still_kept(of, now)).map_or(Ok(()), |why| Err(Error::Refused(why)))
+    time.map_err(|error| unread("ask for the time", &error))
 }
 
 fn still_kept(of: &VolumeMove, now: Timestamp) -> Option<String> {

@@ -529,6 +529,24 @@ fn movers_that_fail_die_or_lie_are_begun_again_and_nothing_is_switched_to_what_t
     }
 }
 
+/// As one that a later version of the driver has led on, before that was taken back.
+#[test]
+fn move_that_nobody_understands_keeps_none_from_beginning_but_those_of_its_claim() {
+    for (claim, expected) in [("log", "Succeeded"), (CLAIM, "Refused")] {
+        virtual_time::run(1, async {
+            let story = Story::new(Script { places: vec![0], ..Script::new(CLAIM) }).await;
+            let later = json!({"metadata": {"name": "later", "namespace": SHOP, "finalizers": ["kosmos.csi.io/move"]},
+                "spec": {"claimName": claim, "to": {"member": "m1"}}, "status": {"phase": "Unheard"}});
+            story.bench.host.create(MOVES, later).unwrap();
+            story.asks(1, &json!({}));
+            story.comes_to(expected).await;
+            let names = story.status().contains("is being moved by VolumeMove shop/later");
+            assert_eq!(names, expected == "Refused", "{}", story.status());
+            assert_eq!(story.bench.guard.wrong(), [""; 0]);
+        });
+    }
+}
+
 #[test]
 fn of_two_moves_of_one_claim_one_is_refused_and_names_the_other() {
     for at_once in [true, false] {

@@ -21,7 +21,7 @@ use k8s_openapi::{
 };
 use kube::{
     Api, ResourceExt,
-    api::{ApiResource, GroupVersionKind, ListParams, Patch, PatchParams},
+    api::{ApiResource, DynamicObject, GroupVersionKind, ListParams, Patch, PatchParams},
     core::Object,
 };
 use serde::{Deserialize, Serialize};
@@ -258,10 +258,31 @@ pub async fn is_under_way(host: &Host, mark: &MoveMark) -> Result<bool> {
 
 /// All of the host's, as they are now.
 pub async fn list(host: &Host) -> Result<Vec<VolumeMove>> {
-    let all = Api::<AnyMove>::all_with(host.client.clone(), &resource());
+    let all = Api::<Unmanaged<DynamicObject>>::all_with(host.client.clone(), &resource());
     let listed = all.list(&ListParams::default()).await;
     let listed = listed.map_err(|error| unread("list volumemoves", &error))?;
-    Ok(listed.items.into_iter().map(AnyMove::into_object).collect())
+    Ok(listed.items.into_iter().map(|found| understood(found.into_object())).collect())
+}
+
+/// One that nobody understands, as another version of this program has led it on, keeps no other from anything: it is taken for one that is under
+/// way, with its claim and its volume.
+fn understood(found: DynamicObject) -> VolumeMove {
+    let (spec, status) = (&found.data["spec"], &found.data["status"]);
+    let claim_name = spec["claimName"].as_str().unwrap_or_default().to_owned();
+    let volume = serde_json::from_value(status["volume"].clone()).ok();
+    let read = serde_json::to_value(&found).and_then(serde_json::from_value);
+    read.unwrap_or_else(|_| VolumeMove {
+        types: found.types,
+        metadata: found.metadata,
+        spec: MoveSpec {
+            claim_name,
+            to: Destination { member: String::new() },
+            cutover: Cutover::Manual,
+            approved: false,
+            delete_source_after: None,
+        },
+        status: Some(MoveStatus { phase: Some(Phase::Preparing), volume, ..MoveStatus::default() }),
+    })
 }
 
 /// Writes its status over the version that was read.
@@ -320,4 +341,25 @@ pub fn mark(of: &VolumeMove, part: Part) -> MoveMark {
 /// For people.
 pub fn name(of: &VolumeMove) -> String {
     mark(of, Part::Source).object()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn move_that_nobody_understands_is_under_way_with_its_claim_and_its_volume_for_all_others() {
+        let pinned = json!({"name": "pvc-1", "uid": "v", "claimUid": "c"});
+        for (phase, expected) in [("Copying", Phase::Copying), ("Unheard", Phase::Preparing)] {
+            let found = serde_json::from_value(json!({"apiVersion": "kosmos.csi.io/v1alpha1", "kind": KIND,
+                "metadata": {"name": "to", "namespace": "shop", "uid": "u"},
+                "spec": {"claimName": "data", "to": {"member": "m1"}}, "status": {"phase": phase, "volume": pinned}}));
+            let of = understood(found.unwrap());
+            assert_eq!(
+                (claim_of(&of).to_string(), of.uid(), phase_of(&of)),
+                ("shop/data".to_owned(), Some("u".to_owned()), Some(expected))
+            );
+            assert_eq!(of.status.unwrap().volume.unwrap().name, "pvc-1");
+        }
+    }
 }

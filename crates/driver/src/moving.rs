@@ -11,14 +11,15 @@ mod forgotten;
 mod line;
 mod look;
 mod obstacles;
+mod places;
 mod refused;
 mod sources;
 mod switch;
 mod tell;
 
 use std::{
+    cmp::Reverse,
     collections::{BTreeSet, HashMap},
-    pin::pin,
     sync::Arc,
     time::Duration,
 };
@@ -44,13 +45,11 @@ use member::{Registry, Writes, traces::TRACES};
 
 pub use obstacles::Obstacles;
 
-/// So many are being begun at a time: each reads all that there are, and whoever may make one makes as many as he likes.
-const BEGUN_AT_ONCE: usize = 8;
-/// So many have a copy made before they are given a slot: each has a pod in its member, which is to have room for those of others.
-const PREPARED_AT_ONCE: usize = 16;
 /// Between two looks at what others have to do first: it grows from the one to the other.
 const SOON: Duration = Duration::from_millis(500);
 const LATE: Duration = Duration::from_secs(5);
+/// What takes longer is told, and keeps no others from going on: as both pods of the movers running, or ending.
+const LONG: Duration = Duration::from_mins(1);
 /// After a step that came to nothing.
 const FAILED: Duration = Duration::from_secs(30);
 /// More than follow one another without a pause.
@@ -66,9 +65,6 @@ const LEAF_STUCK: &str = "LeafStuck";
 const MEMBER_UNREACHABLE: &str = "MemberUnreachable";
 const MEMBER_REFUSES: &str = "MemberRefuses";
 const STEP_FAILED: &str = "StepFailed";
-/// What who waits for a place or a slot is told.
-const OTHERS_ARE_PREPARED: &str = "as many other moves have a copy prepared as may before they go on";
-const OTHERS_COPY: &str = "as many other moves are under way as may be at once (--moves-at-once)";
 
 /// What moving needs.
 #[derive(Clone, Debug)]
@@ -93,7 +89,7 @@ struct RunningMove {
     movers: Movers,
     of: VolumeMove,
     /// For who begins, and for who has a copy made.
-    places: Places,
+    places: places::Places,
     /// Those of the attempt under way, where this process has made them.
     keys: Option<Keys>,
     /// Movers that have failed are not begun again before this.
@@ -117,19 +113,14 @@ struct RunningMove {
     place: Option<(OwnedSemaphorePermit, Instant)>,
     /// While its movers are there, and since when.
     slot: Option<(OwnedSemaphorePermit, Instant)>,
+    /// While it waits for one, and pods wait for it.
+    urgent: Option<places::Urgent>,
     /// Whose member does not answer, and since when.
     silent: Option<tell::Silent>,
     /// What the movers failed of, until they have not.
     failure: Option<String>,
     /// The last step, and what it was decided on.
     before: Option<(Moving, Seen)>,
-}
-
-/// Of all that this process drives.
-#[derive(Clone, Debug)]
-struct Places {
-    beginning: Arc<Semaphore>,
-    prepared: Arc<Semaphore>,
 }
 
 /// How it stands after a look.
@@ -157,12 +148,15 @@ impl Movers {
     async fn drive_all(&self) {
         let (mut jobs, mut told) = (JoinSet::new(), self.known.told());
         let (mut driven, mut of_jobs) = (BTreeSet::new(), HashMap::<Id, String>::new());
-        let places = |count| Arc::new(Semaphore::new(count));
-        let places = Places { beginning: places(BEGUN_AT_ONCE), prepared: places(PREPARED_AT_ONCE) };
+        let of_all = places::Places::new();
         loop {
             told.mark_unchanged();
-            for (uid, of) in self.known.under_way_but(&driven) {
-                let job = RunningMove::new(self.clone(), of, places.clone());
+            let mut found = self.known.under_way_but(&driven);
+            // What another process has led has its place before others take that.
+            found.sort_by_key(|(_, of)| Reverse(moves::phase_of(of)));
+            for (uid, of) in found {
+                let mut job = RunningMove::new(self.clone(), of, of_all.clone());
+                places::takes_again(&mut job);
                 of_jobs.insert(jobs.spawn(Writes::of_this(job.drive())).id(), uid.clone());
                 driven.insert(uid);
             }
@@ -183,7 +177,7 @@ impl Movers {
 }
 
 impl RunningMove {
-    fn new(movers: Movers, of: VolumeMove, places: Places) -> Self {
+    fn new(movers: Movers, of: VolumeMove, places: places::Places) -> Self {
         Self {
             movers,
             of,
@@ -200,6 +194,7 @@ impl RunningMove {
             ending_since: None,
             place: None,
             slot: None,
+            urgent: None,
             silent: None,
             failure: None,
             before: None,
@@ -226,11 +221,11 @@ impl RunningMove {
                 Ok(Went::Waits(why)) => self.tell_of_waiting(&why).await,
                 Ok(Went::Stuck(reason, why)) => self.tell_of_trouble(reason, why).await,
                 // It was changed meanwhile, which is looked at; but not again and again.
-                Err(Error::InProgress(why)) if in_vain.get_or_insert_with(Instant::now).elapsed() < ends::LONG => {
+                Err(Error::InProgress(why)) if in_vain.get_or_insert_with(Instant::now).elapsed() < LONG => {
                     tracing::debug!(of = self.name(), why, "a move is looked at again");
                 }
                 Err(error) => {
-                    self.lets_others_copy(false);
+                    places::lets_others_copy(&mut self, false);
                     self.tell_of_trouble(STEP_FAILED, refused::told_of(&error)).await;
                     (pause, longest) = (pause.max(LATE), FAILED);
                 }
@@ -255,7 +250,7 @@ impl RunningMove {
         match moves::phase_of(&self.of) {
             None => {
                 let span = tracing::trace_span!(target: TRACES, "step of a move", of = self.name(), step = "Begin");
-                let _place = Arc::clone(&self.places.beginning).acquire_owned().await;
+                let _place = places::begins(self).await;
                 return begin::begin(self).instrument(span).await;
             }
             Some(Phase::Refused) => {
@@ -264,7 +259,9 @@ impl RunningMove {
             }
             Some(_) => {}
         }
-        let mut seen = Box::pin(look::look(self)).await?;
+        let looked = Box::pin(look::look(self)).await;
+        self.urgent = None;
+        let mut seen = looked?;
         let step = next(&seen.seen);
         tracing::debug!(of = self.name(), ?step, seen = ?seen.seen, "next step of a move");
         // Acted, and nothing has changed: looking on would be asking in circles.
@@ -277,7 +274,8 @@ impl RunningMove {
                 Ok(Went::Over)
             }
             Moving::Await(_) | Moving::AwaitMember(_) => {
-                self.lets_others_copy(matches!(&seen.users, look::Users::Have(users) if !users.is_empty()));
+                let waits_for_people = matches!(&seen.users, look::Users::Have(users) if !users.is_empty());
+                places::lets_others_copy(self, waits_for_people);
                 line::see_to(self, &seen)?;
                 let went = Box::pin(ends::see_to_keys(self, &seen)).await?;
                 Ok(went.unwrap_or_else(|| self.awaits(&seen, step)))
@@ -319,40 +317,6 @@ impl RunningMove {
             (None, Some(trouble)) => Went::Stuck(STEP_FAILED, format!("{trouble}; {what}")),
             (None, None) => Went::Waits(what),
         }
-    }
-
-    /// Whether it may have its copy made: others wait with theirs.
-    fn takes_place(&mut self) -> bool {
-        let prepared = &self.places.prepared;
-        let taken = || Arc::clone(prepared).try_acquire_owned().ok().map(|place| (place, Instant::now()));
-        self.place = self.place.take().or_else(taken);
-        self.place.is_some()
-    }
-
-    /// Nobody is asked anything until one is free, or for a while; its user is told before that.
-    async fn awaits_place(&mut self) -> Went {
-        let mut free = pin!(Arc::clone(&self.places.prepared).acquire_owned());
-        let mut place = timeout(LATE, &mut free).await;
-        if place.is_err() {
-            self.tell_of_waiting(OTHERS_ARE_PREPARED).await;
-            place = timeout(FAILED, free).await;
-        }
-        self.place = place.ok().and_then(Result::ok).map(|place| (place, Instant::now()));
-        if self.place.is_some() { Went::On } else { Went::Waits(OTHERS_ARE_PREPARED.to_owned()) }
-    }
-
-    /// Whether it may begin its movers: others copy too.
-    fn takes_slot(&mut self) -> bool {
-        let taken = || Arc::clone(&self.movers.slots).try_acquire_owned().ok().map(|slot| (slot, Instant::now()));
-        self.slot = self.slot.take().or_else(taken);
-        self.slot.is_some()
-    }
-
-    /// What waits for people, or for long, before anything is copied keeps nobody else from that.
-    fn lets_others_copy(&mut self, waits_for_people: bool) {
-        self.place.take_if(|(_, since)| since.elapsed() > ends::LONG);
-        let is_early = moves::phase_of(&self.of).is_some_and(|phase| phase < Phase::Copying);
-        self.slot.take_if(|(_, since)| is_early && (waits_for_people || since.elapsed() > ends::LONG));
     }
 
     async fn write(&mut self, change: StatusChange) -> Result<Went> {

@@ -1,6 +1,7 @@
 //! As many moves copy at the same time as may, here one: the others wait, and their pods go on meanwhile.
 
 use std::{
+    collections::BTreeSet,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
@@ -175,22 +176,51 @@ fn move_that_waits_for_its_users_keeps_no_other_from_copying() {
     });
 }
 
+/// So many moves of one claim, of which each reads all that there are, which takes the host two seconds; how often it was asked for them.
+fn begin_slowly(story: &Story, count: usize) -> Arc<AtomicU64> {
+    let asked_for = Arc::new(AtomicU64::new(0));
+    let counted = Arc::clone(&asked_for);
+    let is_all = |asked: &Asked| asked.resource == MOVES && asked.verb == Verb::List;
+    story.bench.guard.set_fate(move |_, at, asked| {
+        let is_slow = at == 0 && is_all(asked);
+        counted.fetch_add(is_slow.into(), Ordering::Relaxed);
+        if is_slow { Action::Delay(Duration::from_secs(2)) } else { Action::Pass }
+    });
+    for number in 0..count {
+        asks_for(story, CLAIM, &format!("to-{number}"));
+    }
+    asked_for
+}
+
+/// What each that waits to begin says of those before it.
+fn told_of_those_before(story: &Story) -> Vec<String> {
+    let all = story.bench.host.list(MOVES).into_iter();
+    let told = all.map(|of| text(&of, "/status/conditions/0/message").to_owned());
+    told.filter(|told| told.ends_with(" more come before this one")).collect()
+}
+
+#[test]
+fn moves_that_wait_for_others_to_begin_say_how_many_come_before_them_until_they_begin() {
+    virtual_time::run(1, async {
+        let story = Story::new(Script { places: vec![0], ..Script::new(CLAIM) }).await;
+        begin_slowly(&story, 40);
+        sleep(Duration::from_millis(5500)).await;
+        let told = told_of_those_before(&story);
+        let numbers: BTreeSet<&String> = told.iter().collect();
+        assert!((8..=24).contains(&told.len()) && numbers.len() == told.len(), "{told:?}");
+        story.bench.guard.heal();
+        sleep(MOVED * 2).await;
+        assert_eq!((in_phase(&story, "Refused"), in_phase(&story, "Succeeded")), (39, 1), "{}", story.trace());
+        assert_eq!(told_of_those_before(&story), [""; 0]);
+    });
+}
+
 /// As whoever may make one makes them. Each reads all that there are, and the host is to answer others too.
 #[test]
 fn of_many_moves_of_one_claim_a_few_are_begun_at_a_time_and_all_but_one_are_refused() {
     virtual_time::run(1, async {
         let story = Story::new(Script { places: vec![0], ..Script::new(CLAIM) }).await;
-        let asked_for = Arc::new(AtomicU64::new(0));
-        let counted = Arc::clone(&asked_for);
-        let is_all = |asked: &Asked| asked.resource == MOVES && asked.verb == Verb::List;
-        story.bench.guard.set_fate(move |_, at, asked| {
-            let is_slow = at == 0 && is_all(asked);
-            counted.fetch_add(is_slow.into(), Ordering::Relaxed);
-            if is_slow { Action::Delay(Duration::from_secs(2)) } else { Action::Pass }
-        });
-        for number in 0..40 {
-            asks_for(&story, CLAIM, &format!("to-{number}"));
-        }
+        let asked_for = begin_slowly(&story, 40);
         sleep(Duration::from_secs(1)).await;
         let asked_for = asked_for.load(Ordering::Relaxed);
         assert!((1..=8).contains(&asked_for), "{asked_for} at a time");
@@ -244,6 +274,57 @@ fn moves_that_wait_for_clones_keep_no_other_from_having_its_copy_made() {
         asks_for_the_other(&story);
         sleep(MOVED).await;
         assert_eq!((in_phase(&story, "Closing"), in_phase(&story, "Succeeded")), (PREPARED, 1), "{}", story.trace());
+        assert_eq!(wrong_but_at_once(&story), [""; 0]);
+    });
+}
+
+/// What was prepared and is copied where the one before ended counts.
+#[test]
+fn driver_that_is_restarted_has_no_more_copies_made_and_closes_no_more_volumes_than_may_be() {
+    virtual_time::run(1, async {
+        let (story, _) = story().await;
+        let names = provision(&story, PREPARED + 8).await;
+        story.play.is(Mood::Linger);
+        for name in &names {
+            asks_for(&story, name, name);
+        }
+        sleep(MOVED).await;
+        let stands = |story: &Story| ["Preparing", "Closing", "Copying"].map(|phase| in_phase(story, phase));
+        assert_eq!(stands(&story), [7, PREPARED, 1], "{}", story.trace());
+        for _ in 0..2 {
+            story.bench.start();
+            sleep(MOVED).await;
+            assert_eq!(stands(&story), [7, PREPARED, 1], "{}", story.trace());
+        }
+        let pods = story.bench.members[1].list("pods").iter().filter(|pod| is_in_the_yard(pod)).count();
+        assert!(pods <= PREPARED + 1, "{pods} pods: {}", story.trace());
+    });
+}
+
+/// The others' pods go on until they have one.
+#[test]
+fn move_whose_pods_wait_is_given_a_slot_before_those_whose_pods_have_the_volume_still() {
+    virtual_time::run(1, async {
+        let (story, _second) = story().await;
+        story.bench.members[0].create("pods", stranger("theirs")).unwrap();
+        story.asks(1, &json!({}));
+        story.comes_to("Waiting").await;
+        story.play.is(Mood::Linger);
+        asks_for_the_other(&story);
+        come_to(&story, ["Waiting", "Copying"]).await;
+        let names = provision(&story, 6).await;
+        for name in &names {
+            asks_for(&story, name, name);
+        }
+        sleep(MOVED / 4).await;
+        assert_eq!(in_phase(&story, "Closing"), names.len(), "{}", story.trace());
+        story.bench.members[0].delete("pods", SHOP, "theirs").unwrap();
+        come_to(&story, ["Copying"; 2]).await;
+        sleep(MOVED / 4).await;
+        assert!(status(&story, "to").to_string().contains("--moves-at-once"), "{}", story.status());
+        story.play.is(Mood::Well);
+        story.comes_to("Succeeded").await;
+        assert_eq!(in_phase(&story, "Succeeded"), 2, "another one went first: {}", story.trace());
         assert_eq!(wrong_but_at_once(&story), [""; 0]);
     });
 }

@@ -3,9 +3,9 @@
 use tokio::time::Instant;
 
 use super::{
-    OTHERS_COPY, RunningMove, Went, begin, ends,
+    RunningMove, Went, begin, ends,
     look::{Half, Looked},
-    sources, switch,
+    places, sources, switch,
     tell::Told,
 };
 use domain::{
@@ -25,12 +25,12 @@ pub(super) async fn take(job: &mut RunningMove, step: Moving, looked: &mut Looke
             if looked.seen.phase == Phase::Closing {
                 looked.has_same_attributes()?;
                 if let Some(why) = looked.awaited_clones().await? {
-                    job.lets_others_copy(true);
+                    places::lets_others_copy(job, true);
                     return Ok(Went::Waits(why));
                 }
             }
-            if !job.takes_slot() {
-                return Ok(Went::Waits(OTHERS_COPY.to_owned()));
+            if !places::takes_slot_to_close(job) {
+                return Ok(Went::Waits(places::OTHERS_COPY.to_owned()));
             }
             if looked.seen.phase == Phase::Closing {
                 let tried = Box::pin(switch::try_out(job, looked)).await;
@@ -47,8 +47,8 @@ pub(super) async fn take(job: &mut RunningMove, step: Moving, looked: &mut Looke
         Moving::NoteVerified => return note_verified(job, looked).await,
         Moving::Replace => return Box::pin(switch::replace(job, looked)).await,
         Moving::MakeCopy => {
-            if !job.takes_place() {
-                return Ok(job.awaits_place().await);
+            if !places::takes_place(job) {
+                return Ok(places::awaits_place(job).await);
             }
             return begin::make_copy(job, looked).await;
         }

@@ -50,7 +50,10 @@ pub(super) async fn begin(job: &mut RunningMove) -> Result<Went> {
         return Ok(Went::On);
     }
     match plan(job).await {
-        Ok(plan) => job.write(moves::begun(&plan.volume, &plan.from, &plan.to, &plan.source)).await,
+        Ok(plan) => {
+            let change = moves::begun(&job.of, &plan.volume, [&plan.from, &plan.to], &plan.source);
+            job.write(change).await
+        }
         Err(
             error @ (Error::Refused(_) | Error::Invalid(_) | Error::NoPlace(_) | Error::NotFound(_) | Error::Exists(_)),
         ) => {

@@ -5,8 +5,9 @@ use std::{mem::replace, time::Duration};
 use tokio::time::Instant;
 
 use super::{
-    OTHERS_COPY, RunningMove, Went,
+    LONG, RunningMove, Went,
     look::{Half, Looked},
+    places,
 };
 use domain::{
     error::{Error, Result},
@@ -21,8 +22,6 @@ use leaf::{
 /// Before movers that have failed are begun again: it grows.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_mins(5);
-/// For both pods to run, or to end.
-pub(super) const LONG: Duration = Duration::from_mins(1);
 
 impl Looked {
     fn half(&self, role: Role) -> Result<&Half> {
@@ -88,8 +87,8 @@ pub(super) async fn start_receiver(job: &mut RunningMove, looked: &Looked) -> Re
         job.slot = None;
         return Ok(Went::Waits("it is tried again after a pause".to_owned()));
     }
-    if looked.seen.phase == Phase::Copying && !job.takes_slot() {
-        return Ok(Went::Waits(OTHERS_COPY.to_owned()));
+    if looked.seen.phase == Phase::Copying && !places::takes_slot_first(job) {
+        return Ok(Went::Waits(places::OTHERS_COPY.to_owned()));
     }
     let keys = Keys::new(looked.status.attempt)?;
     let wanted = wanted(job, looked, Role::Receive)?;
@@ -106,9 +105,9 @@ pub(super) async fn start_sender(job: &mut RunningMove, looked: &Looked) -> Resu
     let Some(keys) = job.keys.take().filter(|keys| keys.attempt == looked.status.attempt) else {
         return remove(job, looked).await;
     };
-    if !job.takes_slot() {
+    if !places::takes_slot_first(job) {
         job.keys = Some(keys);
-        return Ok(Went::Waits(OTHERS_COPY.to_owned()));
+        return Ok(Went::Waits(places::OTHERS_COPY.to_owned()));
     }
     let wanted = wanted(job, looked, Role::Send)?;
     let started = start(looked.half(Role::Send)?.member.leaf()?, &wanted, &keys).await;

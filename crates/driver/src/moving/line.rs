@@ -18,6 +18,7 @@ use tokio::{
 use super::{
     LATE, RunningMove,
     look::{Half, Looked},
+    places,
     refused::told_of,
 };
 use domain::error::{Error, Result};
@@ -91,7 +92,7 @@ pub(super) fn see_to(job: &mut RunningMove, looked: &Looked) -> Result<()> {
         }
     }
     // It was let go of where a member was silent for long. Others may have it by now, and these movers are there all the same.
-    let _ = job.takes_slot();
+    let _ = places::takes_slot(job);
     let carried = Arc::default();
     let joining = join(Box::pin(to(sender)?), Box::pin(to(receiver)?), Arc::clone(&carried));
     // A member that refuses it is not asked in circles.

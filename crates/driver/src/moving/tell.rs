@@ -3,8 +3,7 @@
 use tokio::time::Instant;
 
 use super::{
-    MEMBER_REFUSES, MEMBER_UNREACHABLE, RunningMove,
-    ends::LONG,
+    LONG, MEMBER_REFUSES, MEMBER_UNREACHABLE, RunningMove,
     line::Line,
     look::{Looked, Users},
     refused::who_gives_it_back,

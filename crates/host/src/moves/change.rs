@@ -62,11 +62,14 @@ pub fn source_deleted(of: &VolumeMove, is_gone: bool, reason: &str, message: &st
 }
 
 /// With all that it is about.
-pub fn begun(volume: &PinnedVolume, from: &Side, to: &Side, source: &PinnedLeaf) -> StatusChange {
-    let pins = json!({
-        "phase": Phase::Preparing, "volume": volume, "from": from, "to": to, "source": source, "attempt": 0,
-    });
-    StatusChange(pins)
+pub fn begun(of: &VolumeMove, volume: &PinnedVolume, [from, to]: [&Side; 2], source: &PinnedLeaf) -> StatusChange {
+    let StatusChange(mut change) = phase(of, Phase::Preparing);
+    change["volume"] = json!(volume);
+    change["from"] = json!(from);
+    change["to"] = json!(to);
+    change["source"] = json!(source);
+    change["attempt"] = json!(0);
+    StatusChange(change)
 }
 
 pub fn refused(of: &VolumeMove, why: &str) -> StatusChange {

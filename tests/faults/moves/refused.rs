@@ -37,6 +37,24 @@ const REFUSED: [(&str, &str); 12] = [
     ("a finalizer of somebody's", "finalizer example.com/backup"),
 ];
 
+/// It hears of their classes some time after they have said who they are.
+#[test]
+fn move_is_not_refused_for_what_a_restarted_driver_does_not_know_of_a_member_yet() {
+    virtual_time::run(1, async {
+        let story = Story::new(Script { places: vec![0], ..Script::new(CLAIM) }).await;
+        story.bench.guard.set_fate(|_, at, asked| {
+            let is_asked = at == 2 && asked.resource == CLASSES;
+            if is_asked { Action::Hang } else { Action::Pass }
+        });
+        story.bench.start();
+        story.asks(1, &json!({}));
+        sleep(Duration::from_mins(1)).await;
+        assert_eq!(story.phase(), "", "{}\n{}", story.status(), story.trace());
+        story.bench.guard.heal();
+        assert_eq!(at_the_end(&story, &[true]).await, [""; 0]);
+    });
+}
+
 #[test]
 fn move_that_cannot_be_is_refused_before_anything_is_done_and_says_why() {
     for (case, words) in REFUSED {

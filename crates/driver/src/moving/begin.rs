@@ -145,7 +145,11 @@ async fn source_at(
     told: Option<&GivenOut>,
 ) -> Result<(LeafPlace, PinnedLeaf)> {
     let leaf = from.leaf()?;
+    let is_listed = leaf.rows.synced();
     let known = leaf.rows.find(id).and_then(|(_, row)| row.claim).map(|claim| claim.place);
+    if known.is_none() {
+        has_told(leaf, is_listed)?;
+    }
     let missing = || {
         Error::Refused(format!(
             "member {}: there is no leaf claim of {id}: an imported one stays where it is",
@@ -174,6 +178,15 @@ async fn source_at(
     let volume = VolumeRow::new(sight.volume.as_ref().ok_or_else(missing)?);
     has_movers(leaf, &moves::mark(&job.of, Part::Source).uid).await?;
     Ok((home, pinned(&volume)))
+}
+
+/// A driver that has just begun with a member knows nothing of it, and that something is not there is no reason to refuse a move then.
+fn has_told(leaf: &MemberClient, was_listed: bool) -> Result<()> {
+    // What is known of a member that says too much is forgotten at any moment.
+    if was_listed && leaf.rows.synced() {
+        return Ok(());
+    }
+    Err(Error::InProgress(format!("member {}: what it has is not listed yet", leaf.member)))
 }
 
 /// Whether it has joined for moves: nobody's pods are to end, or to wait, for one that cannot go on.
@@ -312,7 +325,11 @@ pub(super) async fn spec_of(
 
 /// The member's class for it.
 fn class_at(leaf: &MemberClient, spec: &VolumeSpec) -> Result<String> {
-    let missing = |what: &str| Error::Refused(format!("member {} has no {what} for it", leaf.member));
+    let is_listed = leaf.rows.synced();
+    let missing = |what: &str| {
+        let refused = || Error::Refused(format!("member {} has no {what} for it", leaf.member));
+        has_told(leaf, is_listed).err().unwrap_or_else(refused)
+    };
     let name = leaf.class_for(&spec.parameters).ok_or_else(|| missing("default StorageClass"))?;
     match leaf.rows.class(&name) {
         Some(class) if class.open => Ok(name),

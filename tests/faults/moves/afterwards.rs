@@ -1,6 +1,13 @@
 //! A volume that has moved is a volume like any other: it grows, gets to nodes, is photographed, and goes or stays as the host's policy says.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
 
 use csi::v1::{VolumeContentSource, volume_content_source as content};
 use serde_json::{Value, json};
@@ -94,6 +101,26 @@ fn moved_volume_grows_and_gets_to_nodes_where_it_is_now() {
         }
         assert_eq!((size(&story, 0), size(&story, 1)), (vec!["1Gi".to_owned()], vec!["2Gi".to_owned()]));
         assert_eq!(story.bench.guard.wrong(), [""; 0]);
+    });
+}
+
+/// That of a move that nobody deletes, as its source is to be kept for a year.
+#[test]
+fn attachments_of_a_volume_that_has_moved_long_ago_are_looked_for_seldom() {
+    virtual_time::run(1, async {
+        let mut story = Story::new(Script { places: vec![0], ..Script::new(CLAIM) }).await;
+        moved(&mut story).await;
+        sleep(Duration::from_hours(1)).await;
+        let listed = Arc::new(AtomicU64::new(0));
+        let counted = Arc::clone(&listed);
+        story.bench.guard.set_fate(move |_, at, asked| {
+            let is_list = asked.verb == Verb::List && asked.resource == "volumeattachments.storage.k8s.io";
+            counted.fetch_add(u64::from(at == 0 && is_list), Ordering::Relaxed);
+            Action::Pass
+        });
+        sleep(Duration::from_hours(1)).await;
+        let listed = listed.load(Ordering::Relaxed);
+        assert!((1..=12).contains(&listed), "{listed} in an hour");
     });
 }
 

@@ -2,9 +2,12 @@
 //! gone that was sent where the volume was, since it knows that pod's volume by the former handle; and it takes none away that was
 //! attached after it had given up to attach it. The volume could not be deleted while there is one.
 
-use std::{collections::BTreeSet, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
 use super::Movers;
 use domain::{error::Result, volume::moving::Phase};
@@ -13,29 +16,40 @@ use host::{
     moves::{self, VolumeMove},
 };
 
-/// Between two looks, where there are moves that have switched. What nobody wants at both goes.
+/// Between two looks, where a move has switched a while ago at most. What nobody wants at both goes.
 const ROUND: Duration = Duration::from_secs(20);
+/// After that hardly any comes, and all that the host has are listed: moves that have succeeded may stay for years.
+const A_WHILE: Duration = Duration::from_mins(30);
+const SELDOM: Duration = Duration::from_mins(10);
 
 /// Works until it is dropped.
 pub(super) async fn tidy(movers: &Movers) {
-    let mut unwanted = BTreeSet::new();
+    // By the UIDs of the moves, since when each is known to have switched.
+    let (mut unwanted, mut switched, mut looked) = (BTreeSet::new(), BTreeMap::new(), None::<Instant>);
     loop {
         sleep(ROUND).await;
-        match Box::pin(round(movers, &unwanted)).await {
+        let moved: BTreeMap<String, String> =
+            movers.known.all().into_iter().filter_map(|(uid, of)| Some((uid, moved_volume(&of)?))).collect();
+        switched.retain(|uid, _| moved.contains_key(uid));
+        for uid in moved.keys() {
+            switched.entry(uid.clone()).or_insert_with(Instant::now);
+        }
+        let is_recent = !unwanted.is_empty() || switched.values().any(|since| since.elapsed() < A_WHILE);
+        if moved.is_empty() || !is_recent && looked.is_some_and(|looked| looked.elapsed() < SELDOM) {
+            continue;
+        }
+        looked = Some(Instant::now());
+        match Box::pin(round(movers, &moved.into_values().collect(), &unwanted)).await {
             Ok(now) => unwanted = now,
             Err(error) => tracing::debug!(%error, "attachments that no pod wants are not looked for"),
         }
     }
 }
 
-/// Those that no pod wants now.
-async fn round(movers: &Movers, before: &BTreeSet<String>) -> Result<BTreeSet<String>> {
+/// Those of these volumes that no pod wants now.
+async fn round(movers: &Movers, moved: &BTreeSet<String>, before: &BTreeSet<String>) -> Result<BTreeSet<String>> {
     let host = &movers.host;
-    let moved: BTreeSet<String> = movers.known.all().values().filter_map(moved_volume).collect();
     let mut unwanted = BTreeSet::new();
-    if moved.is_empty() {
-        return Ok(unwanted);
-    }
     let attachments = attachments::list(host).await?.into_iter();
     for attachment in attachments.filter(|one| moved.contains(&one.volume) && may_be_deleted(one)) {
         // It may have been given to another claim since it was moved.

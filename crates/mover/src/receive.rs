@@ -115,7 +115,7 @@ impl Receiver {
         let room = room.map_err(|error| Failure::unreadable(&error))?;
         Ok(Ready {
             free_bytes: room.f_bavail.saturating_mul(room.f_frsize).saturating_add(self.left.stored),
-            free_inodes: (room.f_files > 0).then_some(room.f_favail.saturating_add(self.left.entries)),
+            free_inodes: (room.f_files > 0).then_some(room.f_favail.saturating_add(self.left.inodes)),
             granularity: self.granularity,
             judgement: self.judgement.clone(),
         })

@@ -101,14 +101,14 @@ impl Sender {
     }
 
     fn check_room(&self, ready: &Ready) -> Result<(), Failure> {
-        let Survey { stored, entries, .. } = self.survey;
+        let Survey { stored, inodes, .. } = self.survey;
         let lacks = |what: &str, needed: u64, free: u64| {
             let text = format!("the source needs {needed} {what}, and there is room for {free} at the destination");
             Err(Failure::new(Reason::NoSpace, text))
         };
         match ready.free_inodes {
             _ if stored > ready.free_bytes => lacks("bytes", stored, ready.free_bytes),
-            Some(free) if entries > free => lacks("inodes", entries, free),
+            Some(free) if inodes > free => lacks("inodes", inodes, free),
             _ => Ok(()),
         }
     }

@@ -234,6 +234,9 @@ pub struct Survey {
     /// Somebody's data is in it; else it is the filesystem's own affair.
     #[prost(bool, tag = "5")]
     pub with_lost_and_found: bool,
+    /// Of a file with several names one.
+    #[prost(uint64, tag = "6")]
+    pub inodes: u64,
 }
 
 impl Survey {
@@ -243,6 +246,7 @@ impl Survey {
         for entry in walk.by_ref() {
             let entry = entry?;
             survey.entries += 1;
+            survey.inodes += u64::from(entry.is_first_name());
             survey.bytes += if entry.is_first_name() { entry.size } else { 0 };
             survey.has_hard_links |= !entry.same_file_as.is_empty();
             survey.with_lost_and_found |= is_in_lost_and_found(&entry);
@@ -254,4 +258,22 @@ impl Survey {
 fn is_in_lost_and_found(entry: &Entry) -> bool {
     let is_it = entry.path == LOST_AND_FOUND && entry.kind() != FOLDER;
     is_it || entry.path.strip_prefix(LOST_AND_FOUND).is_some_and(|rest| rest.starts_with(b"/"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A destination of less inodes than names has room for it.
+    #[test]
+    fn file_with_several_names_takes_one_inode() {
+        let folder = tempfile::tempdir().unwrap();
+        let name = |name: &str| folder.path().join(name);
+        std::fs::write(name("a"), "data").unwrap();
+        for other in ["b", "c"] {
+            std::fs::hard_link(name("a"), name(other)).unwrap();
+        }
+        let survey = Survey::of(folder.path()).unwrap();
+        assert_eq!((survey.entries, survey.inodes, survey.bytes), (4, 2, 4), "with the root folder");
+    }
 }

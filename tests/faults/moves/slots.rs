@@ -140,6 +140,25 @@ fn move_that_waits_for_a_silent_member_keeps_no_other_from_copying() {
     });
 }
 
+/// Its movers wait for a line for as long as nobody there acts.
+#[test]
+fn move_whose_ends_a_member_lets_nobody_join_keeps_no_other_from_copying() {
+    virtual_time::run(1, async {
+        let (story, _second) = story().await;
+        story.play.is(Mood::Linger);
+        story.asks(1, &json!({}));
+        story.comes_to("Copying").await;
+        story.bench.guard.set_fate(|_, _, asked| {
+            let is_denied = asked.subresource == "portforward";
+            if is_denied { Action::Answer { code: 403, reason: "Forbidden" } } else { Action::Pass }
+        });
+        asks_for_the_other(&story);
+        come_to(&story, ["Copying"; 2]).await;
+        story.bench.guard.heal();
+        both_succeed(&story).await;
+    });
+}
+
 #[test]
 fn of_moves_that_are_asked_for_at_once_no_more_volumes_are_closed_than_may_copy() {
     virtual_time::run(1, async {

@@ -23,9 +23,12 @@ use super::{
 };
 use domain::error::{Error, Result};
 use host::moves::Progress;
-use leaf::moving::{
-    ends::{Mover, State},
-    line::{self, ToMover, reach},
+use leaf::{
+    denied_by,
+    moving::{
+        ends::{Mover, State},
+        line::{self, ToMover, reach},
+    },
 };
 
 /// For both API servers to have reached their pods.
@@ -41,10 +44,17 @@ pub(super) struct Line {
     /// Tries that came to nothing, one after the other.
     unreached: u32,
     /// Why, where that is no matter of a moment.
-    trouble: Option<String>,
+    trouble: Option<Trouble>,
     since: Instant,
     /// Bytes from the sender.
     carried: Arc<AtomicU64>,
+}
+
+#[derive(Debug)]
+struct Trouble {
+    told: String,
+    /// A member does not let the ends be joined: somebody there has to act first.
+    is_denied: bool,
 }
 
 impl Line {
@@ -55,7 +65,15 @@ impl Line {
 
     /// What keeps the ends from being joined, until they are.
     pub(super) fn trouble(&self) -> Option<&str> {
-        self.trouble.as_deref().filter(|_| self.carried.load(Ordering::Relaxed) == 0)
+        self.trouble_now().map(|trouble| trouble.told.as_str())
+    }
+
+    fn is_denied(&self) -> bool {
+        self.trouble_now().is_some_and(|trouble| trouble.is_denied)
+    }
+
+    fn trouble_now(&self) -> Option<&Trouble> {
+        self.trouble.as_ref().filter(|_| self.carried.load(Ordering::Relaxed) == 0)
     }
 }
 
@@ -79,6 +97,7 @@ pub(super) fn see_to(job: &mut RunningMove, looked: &Looked) -> Result<()> {
     let (mut unreached, mut trouble) = (0, None);
     if let Some(mut line) = job.line.take().filter(|line| line.attempt == attempt) {
         let Some(ended) = (&mut line.joined).now_or_never() else {
+            takes_slot_again(job, line.is_denied());
             job.line = Some(line);
             return Ok(());
         };
@@ -87,12 +106,12 @@ pub(super) fn see_to(job: &mut RunningMove, looked: &Looked) -> Result<()> {
             Err(error) => {
                 tracing::debug!(of = job.name(), %error, "the ends of a copy are not joined yet");
                 unreached = line.unreached + 1;
-                trouble = (unreached >= UNREACHED).then(|| told_of(&error));
+                let told = || Trouble { told: told_of(&error), is_denied: denied_by(&error).is_some() };
+                trouble = (unreached >= UNREACHED).then(told);
             }
         }
     }
-    // It was let go of where a member was silent for long. Others may have it by now, and these movers are there all the same.
-    let _ = places::takes_slot(job);
+    takes_slot_again(job, trouble.as_ref().is_some_and(|trouble| trouble.is_denied));
     let carried = Arc::default();
     let joining = join(Box::pin(to(sender)?), Box::pin(to(receiver)?), Arc::clone(&carried));
     // A member that refuses it is not asked in circles.
@@ -103,6 +122,16 @@ pub(super) fn see_to(job: &mut RunningMove, looked: &Looked) -> Result<()> {
     });
     job.line = Some(Line { attempt, joined, unreached, trouble, since: Instant::now(), carried });
     Ok(())
+}
+
+/// It was let go of where a member was silent for long, or does not let the ends be joined. Others may have it by now, and these movers are
+/// there all the same.
+fn takes_slot_again(job: &mut RunningMove, is_denied: bool) {
+    if is_denied {
+        job.slot = None;
+    } else {
+        let _ = places::takes_slot(job);
+    }
 }
 
 /// The one mover there, where it runs.

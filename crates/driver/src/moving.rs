@@ -225,7 +225,7 @@ impl RunningMove {
                     tracing::debug!(of = self.name(), why, "a move is looked at again");
                 }
                 Err(error) => {
-                    places::lets_others_copy(&mut self, false);
+                    places::lets_others_copy(&mut self, false, true);
                     self.tell_of_trouble(STEP_FAILED, refused::told_of(&error)).await;
                     (pause, longest) = (pause.max(LATE), FAILED);
                 }
@@ -275,7 +275,7 @@ impl RunningMove {
             }
             Moving::Await(_) | Moving::AwaitMember(_) => {
                 let waits_for_people = matches!(&seen.users, look::Users::Have(users) if !users.is_empty());
-                places::lets_others_copy(self, waits_for_people);
+                places::lets_others_copy(self, waits_for_people, seen.copies());
                 line::see_to(self, &seen)?;
                 let went = Box::pin(ends::see_to_keys(self, &seen)).await?;
                 Ok(went.unwrap_or_else(|| self.awaits(&seen, step)))

@@ -24,7 +24,7 @@ use crate::{
     virtual_time,
 };
 
-const QUOTA: &str = "tight";
+pub(super) const QUOTA: &str = "tight";
 /// A finalizer of somebody's.
 const THEIRS: &str = "people.example/keep";
 /// Longer than a move takes whose requests are slow.
@@ -457,7 +457,7 @@ enum Obstacle {
 const OBSTACLES: [(Obstacle, &str); 2] =
     [(Obstacle::Name, "a claim of this name is there"), (Obstacle::Quota, "exceeded quota: tight")];
 
-fn fill_quota(story: &Story, at: usize, namespace: &str) {
+pub(super) fn fill_quota(story: &Story, at: usize, namespace: &str) {
     let spec = json!({"hard": {"persistentvolumeclaims": "0"}});
     let quota = json!({"metadata": {"name": QUOTA, "namespace": namespace}, "spec": spec});
     story.bench.members[at].create("resourcequotas", quota).unwrap();

@@ -17,8 +17,8 @@ use simulate::{
 use tokio::time::{Instant, sleep};
 
 use super::{
-    CLAIM, CLAIMS, MOVED, MOVES, STEP, Story,
-    hands::is_in_the_yard,
+    CLAIM, CLAIMS, MOVED, MOVES, STEP, Story, YARD,
+    hands::{QUOTA, copies, delete, fill_quota, is_in_the_yard},
     play::Mood,
     rounds::is_silent,
     users::{is_cloned, stranger},
@@ -157,6 +157,41 @@ fn move_whose_ends_a_member_lets_nobody_join_keeps_no_other_from_copying() {
         story.bench.guard.heal();
         both_succeed(&story).await;
     });
+}
+
+/// As on a node that is dead, or while a quota is used up among the movers: for as long as nobody acts.
+#[test]
+fn move_whose_movers_do_not_end_or_are_not_begun_again_keeps_no_other_from_copying() {
+    for does_not_end in [true, false] {
+        virtual_time::run(1, async {
+            let (story, _second) = story().await;
+            copies(&story).await;
+            asks_for_the_other(&story);
+            come_to(&story, ["Copying", "Closing"]).await;
+            let member = &story.bench.members[1];
+            let is_its_own = |pod: &Arc<Value>| {
+                let of = text(pod, "/spec/volumes/0/persistentVolumeClaim/claimName");
+                is_in_the_yard(pod) && of == story.lent()
+            };
+            let pod = member.list("pods").into_iter().find(is_its_own).unwrap();
+            let name = text(&pod, "/metadata/name");
+            let hold = |finalizers: Value| {
+                let _ = member.change("pods", YARD, name, |pod| pod["metadata"]["finalizers"] = finalizers.clone());
+            };
+            if does_not_end {
+                hold(json!(["example.com/node"]));
+                member.delete("pods", YARD, name).unwrap();
+            } else {
+                fill_quota(&story, 1, YARD);
+                delete(&story, 1, |claim| is_in_the_yard(claim) && text(claim, "/metadata/name") == story.lent());
+                member.delete_now("pods", YARD, name).unwrap();
+            }
+            come_to(&story, ["Copying"; 2]).await;
+            hold(json!([]));
+            let _ = member.delete("resourcequotas", YARD, QUOTA);
+            both_succeed(&story).await;
+        });
+    }
 }
 
 #[test]

@@ -68,6 +68,8 @@ impl RunningMove {
         if self.ending_since.get_or_insert_with(Instant::now).elapsed() < LONG {
             return what.to_owned();
         }
+        // It may be for as long as that node is off, and others can copy meanwhile.
+        self.slot = None;
         let told = looked.halves().flat_map(|half| half.movers.iter().map(move |mover| still_there(half, mover)));
         std::iter::once(what.to_owned()).chain(told).collect::<Vec<_>>().join("; ")
     }

@@ -23,12 +23,9 @@ use super::{
 };
 use domain::error::{Error, Result};
 use host::moves::Progress;
-use leaf::{
-    denied_by,
-    moving::{
-        ends::{Mover, State},
-        line::{self, ToMover, reach},
-    },
+use leaf::moving::{
+    ends::{Mover, State},
+    line::{self, ToMover, reach},
 };
 
 /// For both API servers to have reached their pods.
@@ -54,7 +51,7 @@ pub(super) struct Line {
 struct Trouble {
     told: String,
     /// A member does not let the ends be joined: somebody there has to act first.
-    is_denied: bool,
+    is_refused: bool,
 }
 
 impl Line {
@@ -68,8 +65,8 @@ impl Line {
         self.trouble_now().map(|trouble| trouble.told.as_str())
     }
 
-    fn is_denied(&self) -> bool {
-        self.trouble_now().is_some_and(|trouble| trouble.is_denied)
+    fn is_refused(&self) -> bool {
+        self.trouble_now().is_some_and(|trouble| trouble.is_refused)
     }
 
     fn trouble_now(&self) -> Option<&Trouble> {
@@ -97,7 +94,7 @@ pub(super) fn see_to(job: &mut RunningMove, looked: &Looked) -> Result<()> {
     let (mut unreached, mut trouble) = (0, None);
     if let Some(mut line) = job.line.take().filter(|line| line.attempt == attempt) {
         let Some(ended) = (&mut line.joined).now_or_never() else {
-            takes_slot_again(job, line.is_denied());
+            takes_slot_again(job, line.is_refused());
             job.line = Some(line);
             return Ok(());
         };
@@ -106,12 +103,15 @@ pub(super) fn see_to(job: &mut RunningMove, looked: &Looked) -> Result<()> {
             Err(error) => {
                 tracing::debug!(of = job.name(), %error, "the ends of a copy are not joined yet");
                 unreached = line.unreached + 1;
-                let told = || Trouble { told: told_of(&error), is_denied: denied_by(&error).is_some() };
+                let told = || Trouble {
+                    told: told_of(&error),
+                    is_refused: matches!(error, Error::Denied(_) | Error::Refused(_)),
+                };
                 trouble = (unreached >= UNREACHED).then(told);
             }
         }
     }
-    takes_slot_again(job, trouble.as_ref().is_some_and(|trouble| trouble.is_denied));
+    takes_slot_again(job, trouble.as_ref().is_some_and(|trouble| trouble.is_refused));
     let carried = Arc::default();
     let joining = join(Box::pin(to(sender)?), Box::pin(to(receiver)?), Arc::clone(&carried));
     // A member that refuses it is not asked in circles.
@@ -126,8 +126,8 @@ pub(super) fn see_to(job: &mut RunningMove, looked: &Looked) -> Result<()> {
 
 /// It was let go of where a member was silent for long, or does not let the ends be joined. Others may have it by now, and these movers are
 /// there all the same.
-fn takes_slot_again(job: &mut RunningMove, is_denied: bool) {
-    if is_denied {
+fn takes_slot_again(job: &mut RunningMove, is_refused: bool) {
+    if is_refused {
         job.slot = None;
     } else {
         let _ = places::takes_slot(job);

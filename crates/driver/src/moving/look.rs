@@ -152,6 +152,12 @@ impl Looked {
         )))
     }
 
+    /// Its movers are there and have not ended, as far as is seen.
+    pub(super) fn copies(&self) -> bool {
+        let is_at_work = |leaf: SeenLeaf| matches!(leaf.end, End::Starting | End::Ready);
+        [self.seen.source, self.seen.copy].into_iter().any(|leaf| leaf.is_none_or(is_at_work))
+    }
+
     /// Clones that the member of the source makes of it are waited for while its pods go on.
     pub(super) async fn awaited_clones(&mut self) -> Result<Option<String>> {
         let half = self.source.as_ref().map_err(Clone::clone)?;

@@ -135,9 +135,10 @@ pub(super) fn takes_slot_first(job: &mut RunningMove) -> bool {
     has_slot
 }
 
-/// What waits for people, or for long, before anything is copied keeps nobody else from that.
-pub(super) fn lets_others_copy(job: &mut RunningMove, waits_for_people: bool) {
+/// What waits for people, or for long, while nothing is copied keeps nobody else from that.
+pub(super) fn lets_others_copy(job: &mut RunningMove, waits_for_people: bool, copies: bool) {
     job.place.take_if(|(_, since)| since.elapsed() > LONG);
     let is_early = moves::phase_of(&job.of).is_some_and(|phase| phase < Phase::Copying);
-    job.slot.take_if(|(_, since)| is_early && (waits_for_people || since.elapsed() > LONG));
+    let is_idle = is_early || !copies;
+    job.slot.take_if(|(_, since)| is_idle && (waits_for_people || since.elapsed() > LONG));
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::{RunningMove, Went};
-use crate::provision::{find, modify::check_class};
+use crate::provision::modify::check_class;
 use domain::{
     error::{Error, Result},
     volume::{
@@ -89,8 +89,8 @@ async fn plan(job: &RunningMove) -> Result<Plan> {
     let to = destination(job, &from).await?;
     let (volume, uid) = (subject.volume_name().unwrap_or_default(), subject.volume_uid().unwrap_or_default());
     let hash = VolumeHash::new(&host.id, &volume);
-    let told = GivenOut::read(&subject.attributes());
-    let (home, source) = Box::pin(source_at(job, &from, (&id, handle), hash, told.as_ref())).await?;
+    let (home, source) = Box::pin(source_at(job, &from, &id, hash)).await?;
+    is_given_out(&from, &home, &source, GivenOut::read(&subject.attributes()))?;
     let members = job.movers.members.all()?;
     let is_from = |name: &str| serving(&members, name) == from.name;
     if let Some(other) = host::volume::another_with(host, &volume, &id, is_from).await? {
@@ -140,9 +140,8 @@ async fn destination(job: &RunningMove, from: &Member) -> Result<std::sync::Arc<
 async fn source_at(
     job: &RunningMove,
     from: &Member,
-    (id, handle): (&VolumeId, &str),
+    id: &VolumeId,
     hash: VolumeHash,
-    told: Option<&GivenOut>,
 ) -> Result<(LeafPlace, PinnedLeaf)> {
     let leaf = from.leaf()?;
     let is_listed = leaf.rows.synced();
@@ -160,7 +159,6 @@ async fn source_at(
     let sight = writes::look(leaf, hash, &home, Some(&moves::mark(&job.of, Part::Source))).await?;
     let claim = ClaimRow::new(sight.home.as_ref().ok_or_else(missing)?);
     claim.stands_still(&from.name).map_err(|error| Error::Refused(error.to_string()))?;
-    find::is_since_its_move(&job.movers.host, leaf, (hash, &claim), handle, told).await?;
     let seen = sight.seen(&home, &moves::mark(&job.of, Part::Source));
     if !seen.whole {
         return Err(Error::Refused(format!(
@@ -180,13 +178,26 @@ async fn source_at(
     Ok((home, pinned(&volume)))
 }
 
+/// What somebody has restored from a backup may be older, and the host would lead every pod to its copy.
+fn is_given_out(from: &Member, home: &LeafPlace, source: &PinnedLeaf, told: Option<GivenOut>) -> Result<()> {
+    match told.filter(|told| !told.volume.is_empty() && told.volume != source.name) {
+        Some(told) => Err(Error::Refused(format!(
+            "member {}: leaf claim {home} has leaf volume {}, and the host was given {}: what was restored from a backup is not moved. \
+            Restore {} there, or copy the data to a new claim here",
+            from.name, source.name, told.volume, told.volume
+        ))),
+        None => Ok(()),
+    }
+}
+
 /// A driver that has just begun with a member knows nothing of it, and that something is not there is no reason to refuse a move then.
 fn has_told(leaf: &MemberClient, was_listed: bool) -> Result<()> {
     // What is known of a member that says too much is forgotten at any moment.
     if was_listed && leaf.rows.synced() {
         return Ok(());
     }
-    Err(Error::InProgress(format!("member {}: what it has is not listed yet", leaf.member)))
+    let why = leaf.rows.obstacle().map(|why| format!(": {why}")).unwrap_or_default();
+    Err(Error::InProgress(format!("member {}: what it has is not listed yet{why}", leaf.member)))
 }
 
 /// Whether it has joined for moves: nobody's pods are to end, or to wait, for one that cannot go on.

@@ -25,7 +25,8 @@ const SELDOM: Duration = Duration::from_mins(10);
 /// Works until it is dropped.
 pub(super) async fn tidy(movers: &Movers) {
     // By the UIDs of the moves, since when each is known to have switched.
-    let (mut unwanted, mut switched, mut looked) = (BTreeSet::new(), BTreeMap::new(), None::<Instant>);
+    let mut switched = BTreeMap::<String, Instant>::new();
+    let (mut unwanted, mut looked) = (BTreeSet::new(), None::<Instant>);
     loop {
         sleep(ROUND).await;
         let moved: BTreeMap<String, String> =

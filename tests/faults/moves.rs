@@ -536,8 +536,9 @@ fn move_that_nobody_understands_keeps_none_from_beginning_but_those_of_its_claim
         virtual_time::run(1, async {
             let story = Story::new(Script { places: vec![0], ..Script::new(CLAIM) }).await;
             let later = json!({"metadata": {"name": "later", "namespace": SHOP, "finalizers": ["kosmos.csi.io/move"]},
-                "spec": {"claimName": claim, "to": {"member": "m1"}}, "status": {"phase": "Unheard"}});
+                "spec": {"claimName": claim, "to": {"member": "m1"}}});
             story.bench.host.create(MOVES, later).unwrap();
+            story.bench.host.change(MOVES, SHOP, "later", |of| of["status"] = json!({"phase": "Unheard"})).unwrap();
             story.asks(1, &json!({}));
             story.comes_to(expected).await;
             let names = story.status().contains("is being moved by VolumeMove shop/later");

@@ -274,8 +274,7 @@ impl RunningMove {
                 Ok(Went::Over)
             }
             Moving::Await(_) | Moving::AwaitMember(_) => {
-                let waits_for_people = matches!(&seen.users, look::Users::Have(users) if !users.is_empty());
-                places::lets_others_copy(self, waits_for_people, seen.copies());
+                places::lets_others_copy(self, seen.has_users(), seen.copies());
                 line::see_to(self, &seen)?;
                 let went = Box::pin(ends::see_to_keys(self, &seen)).await?;
                 Ok(went.unwrap_or_else(|| self.awaits(&seen, step)))
@@ -311,7 +310,13 @@ impl RunningMove {
         };
         let mut sides = [&seen.status.from, &seen.status.to].into_iter().flatten();
         let obstacle = sides.find_map(|side| self.movers.obstacles.of(&side.member, seen.hash));
-        let what = seen.awaited(what);
+        let what = match seen.seen.phase {
+            Phase::Waiting if seen.has_users() && places::are_taken(self) => {
+                let others = format!("{what}, and may go on until others have copied ({})", places::OTHERS_COPY);
+                seen.awaited(&others)
+            }
+            _ => seen.awaited(what),
+        };
         match (obstacle, self.line.as_ref().and_then(line::Line::trouble)) {
             (Some(obstacle), _) => Went::Stuck(LEAF_STUCK, format!("{obstacle}; {what}")),
             (None, Some(trouble)) => Went::Stuck(STEP_FAILED, format!("{trouble}; {what}")),

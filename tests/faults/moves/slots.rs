@@ -269,6 +269,31 @@ fn moves_that_wait_for_others_to_begin_say_how_many_come_before_them_until_they_
     });
 }
 
+/// Whoever ends them sooner has them wait for nothing.
+#[test]
+fn pods_that_a_move_waits_for_are_said_to_be_free_to_go_on_while_others_copy() {
+    virtual_time::run(1, async {
+        let (story, _second) = story().await;
+        story.bench.members[0].create("pods", stranger("theirs")).unwrap();
+        story.asks(1, &json!({}));
+        story.comes_to("Waiting").await;
+        story.play.is(Mood::Linger);
+        asks_for_the_other(&story);
+        come_to(&story, ["Waiting", "Copying"]).await;
+        sleep(MOVED / 4).await;
+        let told = |story: &Story| text(&status(story, "to"), "/conditions/0/message").to_owned();
+        let others = "pods use the volume, and may go on until others have copied (as many other moves are under way as may be at once \
+                      (--moves-at-once)): pod shop/theirs of member m0";
+        assert_eq!(told(&story), others);
+        story.play.is(Mood::Well);
+        come_to(&story, ["Waiting", "Succeeded"]).await;
+        sleep(MOVED / 4).await;
+        assert_eq!(told(&story), "pods use the volume: pod shop/theirs of member m0");
+        story.bench.members[0].delete("pods", SHOP, "theirs").unwrap();
+        both_succeed(&story).await;
+    });
+}
+
 /// As whoever may make one makes them. Each reads all that there are, and the host is to answer others too.
 #[test]
 fn of_many_moves_of_one_claim_a_few_are_begun_at_a_time_and_all_but_one_are_refused() {

@@ -152,6 +152,11 @@ impl Looked {
         )))
     }
 
+    /// Somebody has the leaf that is to be nobody's.
+    pub(super) fn has_users(&self) -> bool {
+        matches!(&self.users, Users::Have(users) if !users.is_empty())
+    }
+
     /// Its movers are there and have not ended, as far as is seen.
     pub(super) fn copies(&self) -> bool {
         let is_at_work = |leaf: SeenLeaf| matches!(leaf.end, End::Starting | End::Ready);

@@ -135,6 +135,11 @@ pub(super) fn takes_slot_first(job: &mut RunningMove) -> bool {
     has_slot
 }
 
+/// Nothing of it would be copied yet if its pods ended now.
+pub(super) fn are_taken(job: &RunningMove) -> bool {
+    job.slot.is_none() && job.movers.slots.available_permits() == 0
+}
+
 /// What waits for people, or for long, while nothing is copied keeps nobody else from that.
 pub(super) fn lets_others_copy(job: &mut RunningMove, waits_for_people: bool, copies: bool) {
     job.place.take_if(|(_, since)| since.elapsed() > LONG);

@@ -113,6 +113,8 @@ struct RunningMove {
     place: Option<(OwnedSemaphorePermit, Instant)>,
     /// While its movers are there, and since when.
     slot: Option<(OwnedSemaphorePermit, Instant)>,
+    /// Since when no mover of it works.
+    idle_since: Option<Instant>,
     /// While it waits for one, and pods wait for it.
     urgent: Option<places::Urgent>,
     /// Whose member does not answer, and since when.
@@ -194,6 +196,7 @@ impl RunningMove {
             ending_since: None,
             place: None,
             slot: None,
+            idle_since: None,
             urgent: None,
             silent: None,
             failure: None,

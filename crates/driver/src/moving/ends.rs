@@ -5,7 +5,7 @@ use std::{mem::replace, time::Duration};
 use tokio::time::Instant;
 
 use super::{
-    LONG, RunningMove, Went,
+    LATE, LONG, RunningMove, Went,
     look::{Half, Looked},
     places,
 };
@@ -84,9 +84,10 @@ fn still_there(half: &Half, mover: &Mover) -> String {
 }
 
 pub(super) async fn start_receiver(job: &mut RunningMove, looked: &Looked) -> Result<Went> {
-    if job.not_before.is_some_and(|then| then > Instant::now()) {
-        // Others go on meanwhile.
-        job.slot = None;
+    let pause = job.not_before.map(|then| then.saturating_duration_since(Instant::now())).unwrap_or_default();
+    if !pause.is_zero() {
+        // Others go on meanwhile, but they are not to have it for hours because of some seconds.
+        job.slot.take_if(|_| pause > LATE);
         return Ok(Went::Waits("it is tried again after a pause".to_owned()));
     }
     if looked.seen.phase == Phase::Copying && !places::takes_slot_first(job) {

@@ -144,6 +144,7 @@ pub(super) fn are_taken(job: &RunningMove) -> bool {
 pub(super) fn lets_others_copy(job: &mut RunningMove, waits_for_people: bool, copies: bool) {
     job.place.take_if(|(_, since)| since.elapsed() > LONG);
     let is_early = moves::phase_of(&job.of).is_some_and(|phase| phase < Phase::Copying);
-    let is_idle = is_early || !copies;
-    job.slot.take_if(|(_, since)| is_idle && (waits_for_people || since.elapsed() > LONG));
+    job.slot.take_if(|(_, since)| is_early && (waits_for_people || since.elapsed() > LONG));
+    job.idle_since = (!is_early && !copies).then(|| job.idle_since.unwrap_or_else(Instant::now));
+    job.slot.take_if(|_| job.idle_since.is_some_and(|since| since.elapsed() > LONG));
 }

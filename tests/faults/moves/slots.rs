@@ -186,9 +186,12 @@ fn move_whose_movers_do_not_end_or_are_not_begun_again_keeps_no_other_from_copyi
                 delete(&story, 1, |claim| is_in_the_yard(claim) && text(claim, "/metadata/name") == story.lent());
                 member.delete_now("pods", YARD, name).unwrap();
             }
+            sleep(MOVED).await;
             come_to(&story, ["Copying"; 2]).await;
             hold(json!([]));
             let _ = member.delete("resourcequotas", YARD, QUOTA);
+            story.play.is(Mood::Well);
+            sleep(MOVED).await;
             both_succeed(&story).await;
         });
     }

@@ -6,7 +6,7 @@ use fastrand::Rng;
 use tokio::io::AsyncReadExt;
 
 use crate::{
-    ends::{Ground, join},
+    ends::{Ground, Lost, join, join_without_the_end},
     tree::grow,
     trees::rsync::left_to_do,
 };
@@ -58,6 +58,21 @@ async fn line_that_hangs_gives_way_to_the_next_one() {
     assert!(sender.ended().await.status.success() && receiver.ended().await.status.success());
     drop((from, to));
     assert_eq!(left_to_do(&ground.path("source"), &ground.path("copy")), "");
+}
+
+/// An end that is over cannot be asked again.
+#[tokio::test]
+async fn both_ends_agree_also_where_the_line_breaks_as_one_of_them_says_that_all_is_done() {
+    for lost in [Lost::Agreement, Lost::Answer] {
+        let ground = Ground::new();
+        grow(&ground.path("source"), 1);
+        let (mut sender, mut receiver) = (ground.sender(), ground.receiver(&["--must-be-empty"]));
+        join_without_the_end(&mut sender, &mut receiver, lost).await;
+        join(&mut sender, &mut receiver, || None).await;
+        let (sent, taken) = (sender.ended().await, receiver.ended().await);
+        assert!(sent.status.success() && taken.status.success(), "{lost:?}: {sent:?}\n{taken:?}");
+        assert_eq!(sent.result, taken.result, "{lost:?}");
+    }
 }
 
 /// Also who has a certificate that was made in the same way.

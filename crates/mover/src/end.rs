@@ -21,6 +21,8 @@ use crate::{
 
 /// For a line that broke, to be recreated.
 const PATIENCE: Duration = Duration::from_mins(10);
+/// The same, where the other end may have ended well.
+const FAREWELL: Duration = Duration::from_secs(30);
 const PIECE: usize = 64 << 10;
 
 /// Where an end finds things.
@@ -71,7 +73,7 @@ pub(crate) async fn over_lines<T>(
     // The other end may be waited for as long as it takes to stop what uses the volume.
     let mut line = lines.next().await;
     while let Some(mut now) = line {
-        match work(&mut now).await {
+        let patience = match work(&mut now).await {
             Ok(done) => {
                 now.close().await;
                 return Ok(done);
@@ -81,17 +83,29 @@ pub(crate) async fn over_lines<T>(
                 now.close().await;
                 return Err(failure);
             }
-            Err(Trouble::Line(why)) => tracing::warn!("the line broke ({why}): waiting for another one"),
-        }
+            Err(Trouble::Line(why)) => {
+                tracing::warn!("the line broke ({why}): waiting for another one");
+                PATIENCE
+            }
+            Err(Trouble::Unheard(why)) => {
+                tracing::info!("the line broke ({why}): waiting for another one, unless the other end is done");
+                FAREWELL
+            }
+        };
         drop(now);
-        let gone = |_| Failure::new(Reason::NoLine, format!("nobody has joined the ends for {} minutes", minutes()));
-        line = timeout(PATIENCE, lines.next()).await.map_err(gone)?;
+        let gone = || format!("nobody has joined the ends for {} seconds", patience.as_secs());
+        line = timeout(patience, lines.next()).await.map_err(|_| Failure::new(Reason::NoLine, gone()))?;
     }
     Err(Failure::new(Reason::NoLine, "no connection is taken any more"))
 }
 
-fn minutes() -> u64 {
-    PATIENCE.as_secs() / 60
+/// Nobody joins the ends any more once one of them has ended, so the other one goes by what it knows. Whoever reads the last messages
+/// believes neither alone.
+pub(crate) fn or_known(outcome: Result<Sum, Failure>, known: Option<Sum>) -> Result<Sum, Failure> {
+    match (outcome, known) {
+        (Err(failure), Some(sum)) if failure.reason() == Reason::NoLine => Ok(sum),
+        (outcome, _) => outcome,
+    }
 }
 
 /// Carries what the rsync here and the one there say to one another, until both have said all.
@@ -126,4 +140,19 @@ pub(crate) async fn carry(
         }
     };
     tokio::try_join!(saying, hearing).map(|_| ())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn end_that_nobody_joins_any_more_goes_by_what_it_knows_and_any_other_by_how_it_ended() {
+        let sum = |entries| Sum { digest: vec![1; 32], entries, files: 1, bytes: 1 };
+        let failed = |reason| Err(Failure::new(reason, "why"));
+        assert_eq!(or_known(failed(Reason::NoLine), Some(sum(2))), Ok(sum(2)));
+        assert_eq!(or_known(failed(Reason::NoLine), None), failed(Reason::NoLine));
+        assert_eq!(or_known(failed(Reason::CopyFailed), Some(sum(2))), failed(Reason::CopyFailed));
+        assert_eq!(or_known(Ok(sum(3)), Some(sum(2))), Ok(sum(3)));
+    }
 }

@@ -40,7 +40,7 @@ pub enum Body {
     LastEntry(()),
     #[prost(message, tag = "10")]
     Judged(Judgement),
-    /// The sender has read the judgement and agrees.
+    /// The sender has read the judgement and agrees; the receiver's answer is that it has heard that.
     #[prost(message, tag = "11")]
     Done(()),
     #[prost(message, tag = "12")]

@@ -59,6 +59,9 @@ pub enum Trouble {
     /// Another line may come.
     #[error("the line broke: {0}")]
     Line(String),
+    /// So it may, unless the other end had heard that all is done.
+    #[error("the line broke at the end: {0}")]
+    Unheard(String),
     #[error(transparent)]
     Failed(#[from] Failure),
 }

@@ -14,7 +14,7 @@ use tokio::{sync::mpsc, task::spawn_blocking};
 
 use crate::{
     compare::{Judgement, Sum, compare},
-    end::{Places, carry, over_lines, survey},
+    end::{Places, carry, or_known, over_lines, survey},
     entry::Entry,
     frame::{Body, Ended, Ready},
     keys::Keys,
@@ -64,7 +64,7 @@ pub async fn receive(places: &Places, must_be_empty: bool) -> Result<Sum, Failur
     let telling = progress.tell();
     let outcome = over_lines(lines, async |line| receiver.over(line).await).await;
     drop(telling);
-    outcome
+    or_known(outcome, receiver.judgement.filter(Judgement::is_equal).map(|judgement| judgement.copy))
 }
 
 /// What rsync does not find at the source it removes here, so the volume has to be one that was made for this.
@@ -132,7 +132,11 @@ impl Receiver {
             match (line.incoming.next().await?, &self.judgement) {
                 (Body::Start(start), _) => self.copy(&start.arguments, line).await?,
                 (Body::Compare(()), _) => self.compare(survey, line).await?,
-                (Body::Done(()), Some(judgement)) if judgement.is_equal() => return Ok(judgement.copy.clone()),
+                (Body::Done(()), Some(judgement)) if judgement.is_equal() => {
+                    // The sender does not need it for long.
+                    let _ = line.outgoing.send(Body::Done(())).await;
+                    return Ok(judgement.copy.clone());
+                }
                 (other, _) => return Err(unexpected(&other)),
             }
         }

@@ -11,7 +11,7 @@ use tokio::{
 
 use crate::{
     compare::{Adding, Judgement, Sum},
-    end::{Places, carry, over_lines, survey},
+    end::{Places, carry, or_known, over_lines, survey},
     frame::{Body, Ended, Ready, Start},
     keys::Keys,
     line::{Line, Outgoing, unexpected},
@@ -34,6 +34,8 @@ struct Sender {
     next_pass: Pass,
     /// What the source came to when it was last compared.
     sum: Option<Sum>,
+    /// What the other end was told to be done with.
+    done: Option<Sum>,
 }
 
 /// Sends until the other end has judged the copy to be one.
@@ -50,10 +52,11 @@ pub async fn send(places: &Places) -> Result<Sum, Failure> {
     progress.begin(Phase::WaitingForLine);
     let shell = shell().map_err(|error| Failure::new(Reason::Misconfigured, error.to_string()))?;
     let folder = folder.into();
-    let mut sender = Sender { folder, survey, shell, progress, passes: 0, next_pass: Pass::First, sum: None };
+    let mut sender =
+        Sender { folder, survey, shell, progress, passes: 0, next_pass: Pass::First, sum: None, done: None };
     let outcome = over_lines(lines, async |line| sender.over(line).await).await;
     drop(telling);
-    outcome
+    or_known(outcome, sender.done)
 }
 
 /// rsync splits it at spaces, so there must be none in the program's path.
@@ -66,6 +69,13 @@ fn shell() -> io::Result<String> {
 
 impl Sender {
     async fn over(&mut self, line: &mut Line) -> Result<Sum, Trouble> {
+        match self.lead(line).await {
+            Err(Trouble::Line(why)) if self.done.is_some() => Err(Trouble::Unheard(why)),
+            outcome => outcome,
+        }
+    }
+
+    async fn lead(&mut self, line: &mut Line) -> Result<Sum, Trouble> {
         line.outgoing.send(Body::Offer(self.survey)).await?;
         let ready = match line.incoming.next().await? {
             Body::Ready(ready) => ready,
@@ -74,7 +84,7 @@ impl Sender {
         if let Some(judgement) = &ready.judgement
             && let Some(sum) = self.agreed(judgement)
         {
-            return done(line, sum).await;
+            return self.agree(sum, line).await;
         }
         if self.next_pass == Pass::First {
             self.check_room(&ready)?;
@@ -84,13 +94,23 @@ impl Sender {
             self.copy(pass, line).await?;
             let judgement = self.compare(&ready, line).await?;
             if let Some(sum) = self.agreed(&judgement) {
-                return done(line, sum).await;
+                return self.agree(sum, line).await;
             }
             if pass == Pass::Repair {
                 return Err(Failure::differs(&judgement).into());
             }
             tracing::warn!("{judgement}: once more, looking at every byte");
             self.next_pass = Pass::Repair;
+        }
+    }
+
+    /// It ends when the other end has heard it, which waits for it.
+    async fn agree(&mut self, sum: Sum, line: &mut Line) -> Result<Sum, Trouble> {
+        self.done = Some(sum.clone());
+        line.outgoing.send(Body::Done(())).await?;
+        match line.incoming.next().await? {
+            Body::Done(()) => Ok(sum),
+            other => Err(unexpected(&other)),
         }
     }
 
@@ -115,6 +135,7 @@ impl Sender {
 
     async fn copy(&mut self, pass: Pass, line: &mut Line) -> Result<(), Trouble> {
         self.progress.begin(Phase::Copying);
+        self.done = None;
         self.passes += 1;
         let pipe = Pipe::listen(self.passes).map_err(|error| unspoken(&error))?;
         let folder = self.folder.to_str().unwrap_or_default();
@@ -199,11 +220,6 @@ async fn follow(stdout: Option<ChildStdout>, progress: Progress) {
             progress.set(bytes);
         }
     }
-}
-
-async fn done(line: &Line, sum: Sum) -> Result<Sum, Trouble> {
-    line.outgoing.send(Body::Done(())).await?;
-    Ok(sum)
 }
 
 fn unspoken(error: &io::Error) -> Failure {

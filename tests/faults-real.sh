@@ -3,7 +3,7 @@
 # passed is not played again on the same files with the same seed, and a part that was ended goes on after the last fault that it has
 # seen the end of. SEED=<number> draws the order of the faults; without it the last run of these files goes on. --list shows how far it is.
 #
-# MINUTES=<number> begins nothing that may not end within them. ROWS=<names> plays of the matrix the faults alone whose names contain one
+# MINUTES=<number> begins nothing that does not end within them where nothing is wrong. ROWS=<names> plays of the matrix the faults alone whose names contain one
 # of these, which have commas between them, and fails where one of these was broken. Pages make no difference to what was played.
 set -eu -o pipefail
 cd "$(dirname "$0")/.."
@@ -26,13 +26,14 @@ export KOSMOS_CSI_ORDER=$seed KOSMOS_CSI_FAULTS_FOLDER=$report KOSMOS_CSI_FAULTS
 export KOSMOS_CSI_FAULTS_SINCE=$EPOCHSECONDS KOSMOS_CSI_FAULTS_ROWS=${ROWS:-}
 export KOSMOS_CSI_FAULTS_UNTIL=${minutes:+$((EPOCHSECONDS + 60 * minutes))}
 
-# Each part, what the names of its tests begin with or contain, and how many minutes it may take: of the matrix, for its clusters and a
+# Each part, what the names of its tests begin with or contain, and how many minutes it takes: of the matrix, for its clusters and a
 # first fault. The parts of the matrix are called as their reports are.
 parts_and_tests() {
     cat <<'PARTS'
 faults-of-answers       answers_that_are_lost_or_of_somebody_on_the_way   8
 faults-of-streams       bodies_and_watches_that_break                     8
 faults-of-ways          ways_that_lead_elsewhere_or_are_slow              9
+faults-of-credentials   certificates_and_tokens_that_are_replaced         8
 faults-of-moves         movers_and_their_lines_that                       9
 faults-to-the-host      faults_between_driver_sidecars_and_host           10
 faults-of-the-agent     faults_between_agent_and_member                   9

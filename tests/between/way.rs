@@ -65,10 +65,7 @@ impl World {
         let folder = tempfile::tempdir().unwrap();
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let between = Between::start(listener, ways, folder.path()).unwrap();
-        let direct = kubeconfig("to", "https://nowhere", "", &Credentials::Token("token".to_owned())).unwrap();
-        let through = Kubeconfig::from_yaml(&between.kubeconfig(&direct).unwrap()).unwrap();
-        let mut config = Config::from_custom_kubeconfig(through, &KubeConfigOptions::default()).await.unwrap();
-        config.default_retry = false;
+        let config = through(&between).await;
         let client = Client::try_from(config.clone()).unwrap();
         Self { to, elsewhere, between, config, client, _folder: folder, _serving: serving }
     }
@@ -95,6 +92,15 @@ impl World {
     fn end(&self) {
         self.between.play(&[]);
     }
+}
+
+/// By way of the proxy as it is now.
+async fn through(between: &Between) -> Config {
+    let direct = kubeconfig("to", "https://nowhere", "", &Credentials::Token("token".to_owned())).unwrap();
+    let through = Kubeconfig::from_yaml(&between.kubeconfig(&direct).unwrap()).unwrap();
+    let mut config = Config::from_custom_kubeconfig(through, &KubeConfigOptions::default()).await.unwrap();
+    config.default_retry = false;
+    config
 }
 
 async fn upstream(cluster: &Cluster, serving: &mut JoinSet<()>) -> Upstream {
@@ -263,6 +269,22 @@ async fn who_connects_is_shown_a_wrong_certificate_for_as_long_as_the_rule_holds
     .unwrap();
     world.end();
     finds(&world, "a").await;
+}
+
+#[tokio::test]
+async fn certificate_that_was_replaced_is_known_to_who_has_its_authority_alone() {
+    let world = World::start().await;
+    make(&world.to, "a");
+    finds(&world, "a").await;
+    world.between.replace_certificate().unwrap();
+    assert!(world.maps().get("a").await.is_err(), "who was connected goes on, or trusts anybody");
+    let config = through(&world.between).await;
+    let maps = Api::<ConfigMap>::default_namespaced(Client::try_from(config).unwrap());
+    assert_eq!(maps.get("a").await.unwrap().name_any(), "a");
+    // A rule that has been played and is over brings nothing of before back.
+    world.play(&[], Action::WrongCertificate);
+    world.end();
+    assert!(world.maps().get("a").await.is_err());
 }
 
 #[tokio::test]

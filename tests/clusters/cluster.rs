@@ -9,11 +9,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
-use k8s_openapi::api::authentication::v1::{TokenRequest, TokenRequestSpec};
-use k8s_openapi::api::core::v1::ServiceAccount;
+use k8s_openapi::api::authentication::v1::{BoundObjectReference, TokenRequest, TokenRequestSpec};
+use k8s_openapi::api::core::v1::{Secret, ServiceAccount};
 use kube::api::PostParams;
 use kube::config::Kubeconfig;
-use kube::{Api, Client};
+use kube::{Api, Client, ResourceExt};
 use nix::sys::signal::Signal;
 use tokio::io::AsyncWriteExt;
 use tokio::process::Command;
@@ -93,8 +93,26 @@ impl Cluster {
 
     /// A kubeconfig, for use inside the fleet, with a token of this service account.
     pub async fn kubeconfig_for(&self, namespace: &str, account: &str) -> Result<String> {
+        self.kubeconfig_with_token(namespace, account, None).await
+    }
+
+    /// Likewise, of a token that ends with a Secret of the account's namespace.
+    pub async fn kubeconfig_bound_to(&self, secret: &str, namespace: &str, account: &str) -> Result<String> {
+        let uid = Api::<Secret>::namespaced(self.client().await?, namespace).get(secret).await?.uid();
+        let [kind, version] = ["Secret", "v1"].map(|text| Some(text.to_owned()));
+        let bound = BoundObjectReference { api_version: version, kind, name: Some(secret.to_owned()), uid };
+        self.kubeconfig_with_token(namespace, account, Some(bound)).await
+    }
+
+    async fn kubeconfig_with_token(
+        &self,
+        namespace: &str,
+        account: &str,
+        bound_object_ref: Option<BoundObjectReference>,
+    ) -> Result<String> {
         let accounts: Api<ServiceAccount> = Api::namespaced(self.client().await?, namespace);
-        let spec = TokenRequestSpec { expiration_seconds: Some(ONE_DAY), ..TokenRequestSpec::default() };
+        let expiration_seconds = Some(ONE_DAY);
+        let spec = TokenRequestSpec { bound_object_ref, expiration_seconds, ..TokenRequestSpec::default() };
         let request = TokenRequest { spec, ..TokenRequest::default() };
         let answer = accounts.create_token_request(account, &PostParams::default(), &request).await;
         let answer = answer.with_context(|| format!("ask for a token of {namespace}/{account}"))?;

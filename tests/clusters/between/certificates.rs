@@ -1,6 +1,9 @@
 //! What the proxy shows to who connects.
 
-use std::{path::Path, sync::Arc};
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use anyhow::{Context, Result};
 use rustls::{
@@ -14,6 +17,9 @@ use super::super::certificates::Authority;
 const FILE: &str = "proxy";
 
 pub struct Certificates {
+    folder: PathBuf,
+    /// How often another one has come in the place of its own.
+    replaced: usize,
     /// Of the proxy's own certificate, in PEM.
     pub authority: String,
     pub own: Arc<ServerConfig>,
@@ -25,7 +31,14 @@ impl Certificates {
     pub fn create(folder: &Path) -> Result<Self> {
         let (authority, own) = signed(&folder.join("own"))?;
         let (_, strange) = signed(&folder.join("strange"))?;
-        Ok(Self { authority, own, strange })
+        Ok(Self { folder: folder.to_owned(), replaced: 0, authority, own, strange })
+    }
+
+    /// Its own is by another authority from now on.
+    pub fn replace(&mut self) -> Result<()> {
+        self.replaced += 1;
+        (self.authority, self.own) = signed(&self.folder.join(format!("own-{}", self.replaced)))?;
+        Ok(())
     }
 }
 

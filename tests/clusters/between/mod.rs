@@ -31,8 +31,6 @@ use self::{certificates::Certificates, proxy::Proxy};
 /// Serves until it is dropped.
 pub struct Between {
     port: u16,
-    /// Of its certificate, in PEM.
-    authority: String,
     proxy: Arc<Proxy>,
     serving: JoinHandle<()>,
 }
@@ -41,13 +39,12 @@ impl Between {
     /// The folder is for its keys.
     pub fn start(listener: TcpListener, ways: Ways, folder: &Path) -> Result<Self> {
         let certificates = Certificates::create(folder)?;
-        let authority = certificates.authority.clone();
         listener.set_nonblocking(true).context("listen without blocking")?;
         let port = listener.local_addr().context("learn the proxy's port")?.port();
         let proxy = Arc::new(Proxy::new(ways, certificates));
         let listener = tokio::net::TcpListener::from_std(listener).context("listen")?;
         let serving = tokio::spawn(proxy::serve(Arc::clone(&proxy), listener));
-        Ok(Self { port, authority, proxy, serving })
+        Ok(Self { port, proxy, serving })
     }
 
     /// The same user of the same cluster, by way of the proxy.
@@ -55,7 +52,7 @@ impl Between {
         let mut kubeconfig: Value = serde_json::from_str(direct).context("read a kubeconfig")?;
         let cluster = &mut kubeconfig["clusters"][0]["cluster"];
         cluster["server"] = json!(format!("https://127.0.0.1:{}", self.port));
-        cluster["certificate-authority-data"] = json!(ByteString(self.authority.as_bytes().to_vec()));
+        cluster["certificate-authority-data"] = json!(ByteString(self.proxy.authority().into_bytes()));
         Ok(kubeconfig.to_string())
     }
 
@@ -63,6 +60,12 @@ impl Between {
     /// already too: they are cut, as they are once such rules hold no more.
     pub fn play(&self, rules: &[Rule]) -> Vec<Count> {
         self.proxy.play(rules)
+    }
+
+    /// Certificate and authority are others from now on, also to who is connected: all connections are cut. Who has a kubeconfig of before
+    /// does not know them.
+    pub fn replace_certificate(&self) -> Result<()> {
+        self.proxy.replace_certificate()
     }
 
     /// Where it listens.

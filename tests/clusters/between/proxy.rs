@@ -105,7 +105,7 @@ pub struct Ways {
 
 pub struct Proxy {
     ways: Ways,
-    certificates: Certificates,
+    certificates: Mutex<Certificates>,
     rules: Mutex<Rules>,
     pub asked: Count,
     /// Ends all connections.
@@ -118,7 +118,7 @@ impl Proxy {
     pub fn new(ways: Ways, certificates: Certificates) -> Self {
         Self {
             ways,
-            certificates,
+            certificates: Mutex::new(certificates),
             rules: Mutex::default(),
             asked: Count::default(),
             cut: watch::Sender::new(()),
@@ -145,12 +145,27 @@ impl Proxy {
         self.rules.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn certificates(&self) -> MutexGuard<'_, Certificates> {
+        self.certificates.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Of its own certificate, in PEM.
+    pub fn authority(&self) -> String {
+        self.certificates().authority.clone()
+    }
+
+    pub fn replace_certificate(&self) -> Result<()> {
+        self.certificates().replace()?;
+        self.cut.send_replace(());
+        Ok(())
+    }
+
     fn shown(&self) -> Arc<ServerConfig> {
-        let Some(played) = self.rules().wrong_certificate() else {
-            return Arc::clone(&self.certificates.own);
-        };
+        let wrong = self.rules().wrong_certificate();
+        let certificates = self.certificates();
+        let Some(played) = wrong else { return Arc::clone(&certificates.own) };
         played.add();
-        Arc::clone(&self.certificates.strange)
+        Arc::clone(&certificates.strange)
     }
 }
 

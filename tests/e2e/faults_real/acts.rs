@@ -35,6 +35,8 @@ impl World<'_> {
     pub async fn begin(&self, how: How) -> Result<Vec<Count>> {
         match how {
             How::Request(rule) => return Ok(self.between()?.play(&[rule])),
+            How::NewAuthority => self.between()?.replace_certificate()?,
+            How::TokenEnds => self.way()?.end_token(self.rig, self.between()?).await?,
             How::Paused(who) => self.signal(who, Signal::SIGSTOP).await?,
             How::Killed(who) => self.signal(who, Signal::SIGKILL).await?,
             How::Dropped(link) => self.drop_packets("--insert", link).await?,
@@ -60,6 +62,7 @@ impl World<'_> {
                 between.held_are_delivered().await;
                 over = Instant::now();
             }
+            How::NewAuthority | How::TokenEnds => self.way()?.give_credentials(self.rig, self.between()?).await?,
             How::Paused(who) => self.signal(who, Signal::SIGCONT).await?,
             How::Killed(Who::Ours(name)) if name != CONTROLLER => self.rig.driver.begin_again(name).await?,
             How::Dropped(link) => self.drop_packets("--delete", link).await?,

@@ -13,6 +13,8 @@ pub struct Fault {
     pub times: usize,
     /// From its end until all has come about.
     pub within: Duration,
+    /// How long all of it takes after that, where nothing is wrong: it is begun only where there is time for that.
+    pub takes: Duration,
     /// It concerns one member alone: who waits for that is told, and who uses the other one is served.
     pub is_members: bool,
     pub how: How,
@@ -31,6 +33,10 @@ pub struct Words {
 pub enum How {
     /// By the proxy.
     Request(Rule),
+    /// The way shows a certificate of another authority, and at its end whoever goes there is given a kubeconfig with that.
+    NewAuthority,
+    /// The token of whoever goes by the way ends, and at its end another one is given.
+    TokenEnds,
     /// SIGSTOP, and at its end SIGCONT.
     Paused(Who),
     /// SIGKILL, and at its end begun again.
@@ -91,7 +97,8 @@ impl How {
 
     /// Whoever goes straight to an API server is answered.
     pub fn leaves_servers(self) -> bool {
-        matches!(self, Self::Request(_) | Self::Dropped(Link::ToMember | Link::FromMember))
+        let is_of_link = matches!(self, Self::Dropped(Link::ToMember | Link::FromMember));
+        is_of_link || matches!(self, Self::Request(_) | Self::NewAuthority | Self::TokenEnds)
     }
 }
 
@@ -113,6 +120,8 @@ pub const PODS_WAIT: Words = Words {
            member check`",
 };
 
+/// Of most, which come to some forty seconds where nothing else is at work.
+pub const MINUTES: Duration = Duration::from_mins(3);
 /// Longer than most who ask are patient.
 pub const A_WHILE: Duration = Duration::from_secs(20);
 /// Who watches an API server looks for it again after up to a minute, each watch for itself, and then has to do what it missed.

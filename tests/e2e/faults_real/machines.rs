@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use super::fault::{A_WHILE, CONTROLLER, Disk, FOUND, Fault, HOST_WAITS, How, Link, MEMBER_WAITS, RESIZER, Who, Words};
+use super::fault::{
+    A_WHILE, CONTROLLER, Disk, FOUND, Fault, HOST_WAITS, How, Link, MEMBER_WAITS, MINUTES, RESIZER, Who, Words,
+};
 use crate::clusters::control_plane::{API_SERVER, CONTROLLERS, ETCD, SCHEDULER};
 
 const KUBELET: &str = "kubelet";
@@ -83,7 +85,7 @@ const OUTAGE: Duration = Duration::from_mins(5);
 const HELPER: Duration = Duration::from_mins(6);
 
 const fn of_host(name: &'static str, words: Words, how: How) -> Fault {
-    Fault { name, words, lasts: A_WHILE, times: 1, within: FOUND, is_members: false, how }
+    Fault { name, words, lasts: A_WHILE, times: 1, within: FOUND, takes: MINUTES, is_members: false, how }
 }
 
 const fn of_member(name: &'static str, words: Words, how: How) -> Fault {
@@ -91,7 +93,7 @@ const fn of_member(name: &'static str, words: Words, how: How) -> Fault {
 }
 
 const fn outage(fault: Fault) -> Fault {
-    Fault { within: OUTAGE, ..fault }
+    Fault { within: OUTAGE, takes: OUTAGE, ..fault }
 }
 
 pub const OF_HOST: [Fault; 8] = [
@@ -123,13 +125,14 @@ pub const OF_MEMBER: [Fault; 14] = [
 ];
 
 const fn cut_off(name: &'static str, how: How) -> Fault {
-    Fault { lasts: TOO_LONG, within: OUTAGE, ..of_member(name, NODE_IS_LOST, how) }
+    outage(Fault { lasts: TOO_LONG, ..of_member(name, NODE_IS_LOST, how) })
 }
 
 /// Of the member's only node, on which its storage is.
 pub const OF_POWER: [Fault; 1] = [Fault {
     lasts: TOO_LONG,
     within: OUTAGE,
+    takes: OUTAGE,
     ..of_member("member: its node is without power", NODE_IS_OFF, How::PowerOff)
 }];
 
@@ -155,6 +158,7 @@ pub const OF_OURS: [Fault; 14] = [
 pub const OF_UPGRADE: [Fault; 1] = [Fault {
     lasts: TOO_LONG,
     within: OUTAGE,
+    takes: OUTAGE,
     ..of_host("driver and agent are rolled back, and upgraded", UPGRADE, How::Before)
 }];
 
@@ -200,6 +204,7 @@ pub const OF_DISK: [Fault; 2] = [
     Fault {
         lasts: TOO_LONG,
         within: HELPER,
+        takes: HELPER,
         ..of_member("member: the disk of its volumes is full", STORAGE_IS_FULL, How::Full(Disk::LocalPath))
     },
 ];

@@ -7,6 +7,7 @@
 
 mod acts;
 mod clock;
+mod credentials;
 mod disk;
 mod fault;
 mod game_day;
@@ -95,6 +96,12 @@ fn bodies_and_watches_that_break_cost_nothing_but_time() {
 #[ignore = "takes half an hour: make faults-real"]
 fn ways_that_lead_elsewhere_or_are_slow_cost_nothing_but_time() {
     part("faults-of-ways");
+}
+
+#[test]
+#[ignore = "takes minutes: make faults-real"]
+fn certificates_and_tokens_that_are_replaced_cost_nothing_but_time() {
+    part("faults-of-credentials");
 }
 
 #[test]
@@ -211,7 +218,7 @@ fn seed() -> u64 {
 
 /// From all that are over soon.
 fn drawn() -> Vec<Fault> {
-    let quick = ANSWERS.into_iter().chain(STREAMS).chain(WAYS).filter(|fault| fault.within < FORGOTTEN);
+    let quick = ANSWERS.into_iter().chain(STREAMS).chain(WAYS).filter(|fault| fault.takes < FORGOTTEN);
     fastrand::Rng::with_seed(seed()).choose_multiple(quick, DRAWN)
 }
 

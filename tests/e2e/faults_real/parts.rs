@@ -1,6 +1,7 @@
 //! The parts of the matrix: which faults are played on the same clusters, one after the other, and beside what.
 
 use super::{
+    credentials::OF_DRIVER,
     fault::Fault,
     machines::{
         OF_BACKUP, OF_CLOCK, OF_DISK, OF_HOST, OF_LINK, OF_MEMBER, OF_NODE, OF_OLDER, OF_OURS, OF_POWER, OF_UPGRADE,
@@ -20,7 +21,7 @@ pub struct PartOf {
     pub faults: &'static [Fault],
 }
 
-pub const PARTS: [PartOf; 17] = [
+pub const PARTS: [PartOf; 18] = [
     PartOf {
         name: "faults-of-answers",
         title: "A member answers something else than it should",
@@ -38,6 +39,12 @@ pub const PARTS: [PartOf; 17] = [
         title: "The way to a member leads elsewhere, or is slow",
         scene: Scene::Through(Way::ToMember),
         faults: &WAYS,
+    },
+    PartOf {
+        name: "faults-of-credentials",
+        title: "Certificates and tokens of a member are replaced",
+        scene: Scene::Through(Way::ToMember),
+        faults: &OF_DRIVER,
     },
     PartOf {
         name: "faults-of-moves",

@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-use super::fault::{A_WHILE, FOUND, Fault, HOST_WAITS, How, MEMBER_WAITS, PODS_WAIT, Words};
+use super::{
+    credentials,
+    fault::{A_WHILE, FOUND, Fault, HOST_WAITS, How, MEMBER_WAITS, MINUTES, PODS_WAIT, Words},
+};
 use crate::clusters::between::{
     Action, Delivery, GATEWAY_TIMEOUT, INTERNAL_ERROR, NO_SUCH_PAGE, Rule, UNAUTHORIZED, Watched, Which,
     too_many_requests,
@@ -26,6 +29,7 @@ const MOVES_WAIT: Words = Words {
 };
 
 const SOON: Duration = Duration::from_mins(1);
+const A_MINUTE: Duration = Duration::from_mins(1);
 /// A member whose watches break again and again is listed again after half a minute.
 const LISTED: Duration = Duration::from_mins(2);
 /// What came for a claim that is gone, or to another member than was meant, is withdrawn after a quarter of an hour.
@@ -41,6 +45,7 @@ const HELD: Duration = Duration::from_secs(8);
 /// Of movers and what is theirs, and the lines to them.
 const OF_MOVERS: &str = "*/namespaces/kosmos-csi-movers/*";
 const LINES: &str = "*/portforward";
+const VOLUMES: &str = "*/persistentvolumes";
 /// Less than the two ends of a copy say before they know each other.
 const HANDSHAKE: u64 = 512;
 /// Some kilobytes a second.
@@ -60,7 +65,8 @@ const fn held(methods: &'static [&'static str]) -> Rule {
 }
 
 const fn of_member(name: &'static str, words: Words, times: usize, within: Duration, rule: Rule) -> Fault {
-    Fault { name, words, lasts: Duration::ZERO, times, within, is_members: true, how: How::Request(rule) }
+    let how = How::Request(rule);
+    Fault { name, words, lasts: Duration::ZERO, times, within, takes: MINUTES, is_members: true, how }
 }
 
 const fn answer(name: &'static str, rule: Rule) -> Fault {
@@ -77,6 +83,10 @@ const fn watch(name: &'static str, how: Watched) -> Fault {
 
 const fn with(words: Words, fault: Fault) -> Fault {
     Fault { words, ..fault }
+}
+
+const fn for_a_minute(fault: Fault) -> Fault {
+    Fault { lasts: A_MINUTE, ..fault }
 }
 
 const fn way(name: &'static str, times: usize, within: Duration, rule: Rule) -> Fault {
@@ -108,7 +118,7 @@ pub const ANSWERS: [Fault; 7] = [
     answer("429 without Retry-After", each(ALL, Action::Answer(too_many_requests(None)))),
     answer("500", each(ALL, Action::Answer(INTERNAL_ERROR))),
     answer("500 to every second request", every_second(ALL, Action::Answer(INTERNAL_ERROR))),
-    with(REFUSED, answer("401", each(ALL, Action::Answer(UNAUTHORIZED)))),
+    with(REFUSED, for_a_minute(answer("401 for a minute", each(ALL, Action::Answer(UNAUTHORIZED))))),
     answer("404 page of a load balancer", each(ALL, Action::Answer(NO_SUCH_PAGE))),
 ];
 
@@ -127,7 +137,7 @@ pub const WAYS: [Fault; 4] = [
     with(ASTRAY, way("wrong certificate", 2, LISTED, each(ALL, Action::WrongCertificate))),
     with(ASTRAY, way("answers of another cluster", 2, FORGOTTEN, each(ALL, Action::Elsewhere))),
     way("changes and removals that arrive late", 1, LISTED, held(CHANGES)),
-    way("claims that arrive late", 1, FORGOTTEN, held(CREATIONS)),
+    Fault { takes: FORGOTTEN, ..way("claims that arrive late", 1, FORGOTTEN, held(CREATIONS)) },
 ];
 
 /// Of what moves a volume.
@@ -147,23 +157,37 @@ pub const OF_MOVES: [Fault; 4] = [
 ];
 
 /// Of the driver and its sidecars.
-pub const TO_HOST: [Fault; 9] = [
+pub const TO_HOST: [Fault; 19] = [
     of_host("host: 504 after a write was carried out", 3, each(WRITES, Action::AnswerAfter(GATEWAY_TIMEOUT))),
     of_host("host: 429 with Retry-After to all", 3, each(ALL, Action::Answer(too_many_requests(Some(1))))),
+    of_host("host: 429 without Retry-After", 3, each(ALL, Action::Answer(too_many_requests(None)))),
     of_host("host: 500", 3, each(ALL, Action::Answer(INTERNAL_ERROR))),
     of_host("host: 500 to every second request", 3, every_second(ALL, Action::Answer(INTERNAL_ERROR))),
-    of_host("host: 401", 3, each(ALL, Action::Answer(UNAUTHORIZED))),
+    for_a_minute(of_host("host: 401 for a minute", 3, each(ALL, Action::Answer(UNAUTHORIZED)))),
+    of_host("host: 404 page of a load balancer", 3, each(ALL, Action::Answer(NO_SUCH_PAGE))),
     of_host("host: body that is cut in the middle", 1, every_second(READS, Action::Body(Delivery::Cut))),
+    of_host("host: half of a body as if it were all", 1, every_second(READS, Action::Body(Delivery::Half))),
+    of_host("host: body that comes in drops", 1, each(READS, Action::Body(DROPS))),
     of_host("host: watch that stays silent", 2, each(READS, Action::Events(Watched::Silent))),
+    of_host("host: watch that tells all twice", 2, each(READS, Action::Events(Watched::Twice))),
+    of_host("host: watch that goes back in versions", 2, each(READS, Action::Events(Watched::Back))),
     of_host("host: watch that is told 410", 2, each(READS, Action::Events(Watched::Expired))),
     of_host("host: watch that is cut in an event", 2, each(READS, Action::Events(Watched::Cut))),
+    of_host("host: wrong certificate", 2, each(ALL, Action::WrongCertificate)),
+    Fault { within: FORGOTTEN, ..of_host("host: answers of another cluster", 2, each(ALL, Action::Elsewhere)) },
+    of_host(
+        "host: volumes that arrive late",
+        1,
+        at(VOLUMES, Which::First(3), each(CREATIONS, Action::Hold(HELD, GATEWAY_TIMEOUT))),
+    ),
+    credentials::TO_HOST,
 ];
 
-pub const OF_AGENT: [Fault; 11] = [
+pub const OF_AGENT: [Fault; 13] = [
     of_agent("agent: 504 after a write was carried out", 1, each(WRITES, Action::AnswerAfter(GATEWAY_TIMEOUT))),
     of_agent("agent: 429 without Retry-After", 2, each(ALL, Action::Answer(too_many_requests(None)))),
     of_agent("agent: 500 to every second request", 2, every_second(ALL, Action::Answer(INTERNAL_ERROR))),
-    of_agent("agent: 401", 2, each(ALL, Action::Answer(UNAUTHORIZED))),
+    for_a_minute(of_agent("agent: 401 for a minute", 2, each(ALL, Action::Answer(UNAUTHORIZED)))),
     of_agent("agent: 404 page of a load balancer", 2, each(ALL, Action::Answer(NO_SUCH_PAGE))),
     of_agent("agent: watch that stays silent", 1, each(READS, Action::Events(Watched::Silent))),
     of_agent("agent: watch that goes back in versions", 1, each(READS, Action::Events(Watched::Back))),
@@ -171,4 +195,6 @@ pub const OF_AGENT: [Fault; 11] = [
     of_agent("agent: watch that is cut in an event", 1, each(READS, Action::Events(Watched::Cut))),
     of_agent("agent: wrong certificate", 2, each(ALL, Action::WrongCertificate)),
     of_agent("agent: answers of another cluster", 2, each(ALL, Action::Elsewhere)),
+    credentials::OF_AGENT[0],
+    credentials::OF_AGENT[1],
 ];

@@ -32,7 +32,7 @@ pub const YARD: &str = "kosmos-csi-movers";
 const HOST_OBJECTS: &str = include_str!("../../../deploy/manifests/moves.yaml");
 const MEMBER_OBJECTS: &str = include_str!("../../../deploy/member-mover.yaml");
 /// Who fails again and again is tried after minutes.
-pub const ARRIVES: Duration = Duration::from_mins(10);
+const ARRIVES: Duration = Duration::from_mins(10);
 
 /// From now on the driver moves volumes, with movers in both members.
 pub async fn prepare(rig: &Rig, host: &Place<'_>) -> Result<()> {

@@ -1,11 +1,14 @@
 //! Who goes through the proxy, and how he is led there.
 
+use std::time::Duration;
+
 use anyhow::{Context, Result};
 use kube::{
     Config,
     config::{KubeConfigOptions, Kubeconfig},
 };
 use serde_json::{Value, json};
+use tokio::time::sleep;
 
 use super::{MEMBER, OTHER};
 use crate::{
@@ -20,6 +23,10 @@ use crate::{
 
 const DRIVER: &str = "kosmos-csi";
 const CONTROLLER: &str = "kosmos-csi-controller";
+/// A Secret to which a token is bound.
+const ENDS: &str = "ends";
+/// An API server does not ask itself of a token again within ten seconds.
+const BELIEVED: Duration = Duration::from_secs(12);
 /// Elsewhere sidecars here are the administrator by a certificate, which ends at a proxy.
 const SIDECARS: &str = "sidecars";
 
@@ -36,30 +43,54 @@ pub enum Way {
 impl Way {
     /// From now on it leads through the proxy alone.
     pub async fn lead_through(self, rig: &Rig) -> Result<Between> {
-        let (fleet, member) = (&rig.fleet, rig.fleet.member(MEMBER));
-        let (to, account) = match self {
-            Self::ToMember => (member, DRIVER),
-            Self::ToHost => (fleet.host(), CONTROLLER),
-            Self::OfAgent => (member, agent::ACCOUNT),
-        };
+        let (to, account) = self.account(rig);
         // The accounts of the host have no namesakes in its members.
         let elsewhere = if self == Self::ToHost { DRIVER } else { account };
         let between = start(rig, to, elsewhere).await?;
-        let direct = to.kubeconfig_for(DRIVER_NAMESPACE, account).await?;
-        let by = between.kubeconfig(&direct)?;
-        match self {
-            Self::ToMember => rig.join_with(MEMBER, &by).await?,
-            Self::OfAgent => agent::give(fleet.host(), MEMBER, &by).await?,
-            Self::ToHost => {
-                let sidecars = between.kubeconfig(&sidecars(to).await?)?;
-                rig.driver.kill().await?;
-                rig.driver.reach_host_by(Some([by, sidecars])).await?;
-                rig.driver.ensure(fleet).await?;
-            }
-        }
+        self.give_credentials(rig, &between).await?;
         let asks = wait_for("somebody asks the proxy", PATIENCE, || async { Ok((between.asked() > 0).then_some(())) });
         asks.await?;
         Ok(between)
+    }
+
+    /// Where it leads, and whose it is.
+    fn account(self, rig: &Rig) -> (&Cluster, &'static str) {
+        match self {
+            Self::ToMember => (rig.fleet.member(MEMBER), DRIVER),
+            Self::ToHost => (rig.fleet.host(), CONTROLLER),
+            Self::OfAgent => (rig.fleet.member(MEMBER), agent::ACCOUNT),
+        }
+    }
+
+    /// Whoever goes through the proxy has a new token, and the authority that the proxy has now.
+    pub async fn give_credentials(self, rig: &Rig, between: &Between) -> Result<()> {
+        let (to, account) = self.account(rig);
+        self.give(rig, between, &to.kubeconfig_for(DRIVER_NAMESPACE, account).await?).await
+    }
+
+    /// The token of whoever goes through the proxy ends, as the Secret does that it is bound to.
+    pub async fn end_token(self, rig: &Rig, between: &Between) -> Result<()> {
+        let (to, account) = self.account(rig);
+        to.kubectl(&["-n", DRIVER_NAMESPACE, "create", "secret", "generic", ENDS]).await?;
+        self.give(rig, between, &to.kubeconfig_bound_to(ENDS, DRIVER_NAMESPACE, account).await?).await?;
+        to.kubectl(&["-n", DRIVER_NAMESPACE, "delete", "secret", ENDS]).await?;
+        sleep(BELIEVED).await;
+        Ok(())
+    }
+
+    /// By way of the proxy; those of a host begin again with it.
+    async fn give(self, rig: &Rig, between: &Between, direct: &str) -> Result<()> {
+        let by = between.kubeconfig(direct)?;
+        match self {
+            Self::ToMember => rig.join_with(MEMBER, &by).await,
+            Self::OfAgent => agent::give(rig.fleet.host(), MEMBER, &by).await,
+            Self::ToHost => {
+                let sidecars = between.kubeconfig(&sidecars(rig.fleet.host()).await?)?;
+                rig.driver.kill().await?;
+                rig.driver.reach_host_by(Some([by, sidecars])).await?;
+                rig.driver.ensure(&rig.fleet).await
+            }
+        }
     }
 
     /// It is the straight one again.

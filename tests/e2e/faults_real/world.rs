@@ -179,6 +179,11 @@ impl<'a> World<'a> {
         self.between.as_ref().context("no way leads through the proxy")
     }
 
+    /// Who goes through the proxy.
+    pub fn way(&self) -> Result<Way> {
+        self.scene.way().context("no way leads through the proxy")
+    }
+
     /// All claims with data.
     pub fn kept(&self) -> impl Iterator<Item = &Kept> {
         let rolling = self.rolling.iter().flat_map(|rolling| &rolling.kept);

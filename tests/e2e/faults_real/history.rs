@@ -47,7 +47,7 @@ pub fn seen(file: &Path, is_fault: impl Fn(&str, &str) -> bool) -> Result<Seen> 
     // One that was cut as it was written tells nothing.
     let all = text.lines().filter_map(|line| serde_json::from_str::<Played>(line).ok());
     let all: Vec<Played> = all.filter(|played| is_fault(&played.part, &played.row.fault)).collect();
-    let sum = Sum::of(all.iter().map(|played| (played.seed, &played.row)));
+    let sum = Sum::of(all.iter().map(|played| (played.part.as_str(), played.seed, &played.row)));
     let mut last: BTreeMap<(String, String), Played> = BTreeMap::new();
     for played in all {
         last.insert((played.part.clone(), played.row.fault.clone()), played);

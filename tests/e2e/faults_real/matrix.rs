@@ -10,7 +10,7 @@ use super::{
 /// In Markdown.
 pub fn matrix(parts: &[Part]) -> String {
     let rows: Vec<(&Part, &Row)> = parts.iter().flat_map(|part| part.rows.iter().map(move |row| (part, row))).collect();
-    let sum = Sum::of(rows.iter().map(|(part, row)| (part.seed, *row)));
+    let sum = Sum::of(rows.iter().map(|(part, row)| (part.name.as_str(), part.seed, *row)));
     let mut told = format!("# Faults on real clusters\n\n{}", sum.told());
     let _ = writeln!(told, " A promise is not asked for where there is a dash.\n");
     let first = ["part", "fault", "what users see", "times", "recovered after", "clean after"];
@@ -90,7 +90,8 @@ mod tests {
 
     #[test]
     fn memory_of_each_process_is_a_row() {
-        let memory = BTreeMap::from([("controller".to_owned(), Memory { began: Some(50), peak: 70, ended: 60 })]);
+        let memory =
+            BTreeMap::from([("controller".to_owned(), Memory { process: 1, began: Some(50), peak: 70, ended: 60 })]);
         let told = matrix(&[part("a", vec![Row { memory, ..row(Ok(())) }])]);
         assert!(told.contains("| a | controller | 1 | 70 | 70 | 70 |\n"), "{told}");
     }

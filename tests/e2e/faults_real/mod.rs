@@ -17,6 +17,7 @@ mod limits;
 mod load;
 mod machines;
 mod matrix;
+mod memory;
 mod more;
 mod parts;
 mod pods;
@@ -32,6 +33,7 @@ mod travels;
 mod used;
 mod versions;
 mod way;
+mod words;
 mod world;
 
 use std::time::{Duration, Instant};

@@ -11,13 +11,12 @@ use kube::{Api, ResourceExt, api::ListParams};
 
 use super::{
     MEMBER,
-    fault::CONTROLLER,
     kept::{OF_OTHER, reads},
     pods::KEEPER,
     rolling::{PODS, Rolling, Said},
     row::Memory,
     travels::{TRAVELS, YARD},
-    used::{AGENT, NODE_PLUGIN, Used, forget_peak},
+    used::{PROGRAMS, Used, forget_peak},
     world::{CANARY, KEPT, Stranger, Users, World},
 };
 use crate::{
@@ -37,9 +36,6 @@ const AGAIN: Duration = Duration::from_mins(2);
 const OUR_ACCOUNTS: &str = "system:serviceaccount:kosmos-csi";
 /// How often one thing is asked in a second, in the long run, and besides at once.
 const OFTEN: [f64; 2] = [5.0, 50.0];
-
-/// Of which a test knows what they may need.
-const PROGRAMS: [&str; 3] = [CONTROLLER, AGENT, NODE_PLUGIN];
 
 /// Of one fault.
 pub struct Promises<'w, 'a> {

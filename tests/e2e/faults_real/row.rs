@@ -68,6 +68,9 @@ pub struct Done {
 /// Of one process, in MiB.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Memory {
+    /// Its number on the machine: where it is another one, the process has begun again.
+    #[serde(default)]
+    pub process: i32,
     /// None where it was begun again meanwhile.
     pub began: Option<u64>,
     /// The most that it had meanwhile.

@@ -4,7 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
-use super::row::{Done, Part, Row};
+use super::{
+    memory::{Trend, growing, trends},
+    row::{Done, Part, Row},
+};
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Sum {
@@ -18,13 +21,16 @@ pub struct Sum {
     pub load: Done,
     /// Have drawn the order.
     pub seeds: BTreeSet<u64>,
+    /// By process.
+    pub memory: BTreeMap<String, Trend>,
 }
 
 impl Sum {
-    /// Of rows, each with its seed.
-    pub fn of<'row>(rows: impl IntoIterator<Item = (u64, &'row Row)>) -> Self {
-        let mut sum = Self::default();
-        for (seed, row) in rows {
+    /// Of rows, each with its part and its seed, in the order in which they were played.
+    pub fn of<'row>(rows: impl IntoIterator<Item = (&'row str, u64, &'row Row)>) -> Self {
+        let rows: Vec<(&str, u64, &Row)> = rows.into_iter().collect();
+        let mut sum = Self { memory: trends(rows.iter().copied()), ..Self::default() };
+        for (_, seed, row) in rows {
             sum.faults += 1;
             sum.recovered += usize::from(row.recovered_after.is_some());
             sum.longest = sum.longest.max(row.recovered_after.unwrap_or_default());
@@ -41,13 +47,16 @@ impl Sum {
         let (hours, operations) = (self.seconds / 3600.0, &self.load.operations);
         let kinds: Vec<String> = operations.iter().map(|(kind, times)| format!("{kind} {times}")).collect();
         let seeds: Vec<String> = self.seeds.iter().map(u64::to_string).collect();
+        let growing = growing(&self.memory).join(", ");
         format!(
             "Faults: {faults}, of which users recovered from {recovered}, in {longest:.1} s at most. Promises that were broken: {broken}. \
-             Hours of load and faults: {hours:.1}. What users did: {} ({}). Bytes that were acknowledged, and read again: {}. Seeds: {}.",
+             Hours of load and faults: {hours:.1}. What users did: {} ({}). Bytes that were acknowledged, and read again: {}. Seeds: {}. \
+             Programs of ours that grow: {}.",
             operations.values().sum::<u64>(),
             kinds.join(", "),
             self.load.acknowledged,
-            seeds.join(", ")
+            seeds.join(", "),
+            if growing.is_empty() { "none" } else { growing.as_str() }
         )
     }
 }
@@ -89,12 +98,12 @@ mod tests {
     #[test]
     fn all_that_was_played_adds_up() {
         let rows = [row(Ok(())), row(Err(anyhow::anyhow!("two leaves")))];
-        let sum = Sum::of([(7, &rows[0]), (8, &rows[1])]);
+        let sum = Sum::of([("a", 7, &rows[0]), ("b", 8, &rows[1])]);
         let told = sum.told();
         for words in [
             "Faults: 2, of which users recovered from 2, in 1.5 s at most. Promises that were broken: 1. ",
             "Hours of load and faults: 0.1. What users did: 10 (claims made 10). ",
-            "read again: 1400. Seeds: 7, 8.",
+            "read again: 1400. Seeds: 7, 8. Programs of ours that grow: none.",
         ] {
             assert!(told.contains(words), "{told}");
         }
@@ -103,7 +112,8 @@ mod tests {
     #[test]
     fn peaks_are_those_of_the_first_fault_of_any_and_of_the_last_one() {
         let of = |ended: u64, peak: u64| {
-            let memory = BTreeMap::from([("controller".to_owned(), Memory { began: None, peak, ended: 1 })]);
+            let memory =
+                BTreeMap::from([("controller".to_owned(), Memory { process: 1, began: None, peak, ended: 1 })]);
             Row { memory, ended, ..row(Ok(())) }
         };
         let part = Part { name: "a".to_owned(), seed: 7, rows: vec![of(3, 60), of(1, 50), of(2, 90)] };

@@ -4,10 +4,12 @@ use std::fs;
 
 use anyhow::{Context, Result, ensure};
 
-use super::row::Memory;
+use super::{fault::CONTROLLER, row::Memory};
 
 pub const AGENT: &str = "agent";
 pub const NODE_PLUGIN: &str = "node plugin";
+/// Of ours: of these a test knows what they may need.
+pub const PROGRAMS: [&str; 3] = [CONTROLLER, AGENT, NODE_PLUGIN];
 /// What one takes for what it did not have to do before.
 const MEBIBYTES: u64 = 64;
 const FILES: usize = 64;
@@ -42,7 +44,7 @@ impl Memory {
     /// Of a process that had so much when it was looked at first.
     pub fn of(process: i32, began: Option<u64>) -> Result<Self> {
         let status = status(process)?;
-        Ok(Self { began, peak: memory(&status, "VmHWM:")?, ended: memory(&status, "VmRSS:")? })
+        Ok(Self { process, began, peak: memory(&status, "VmHWM:")?, ended: memory(&status, "VmRSS:")? })
     }
 }
 

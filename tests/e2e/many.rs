@@ -121,7 +121,7 @@ fn identity(object: &impl ResourceExt) -> [String; 3] {
 }
 
 /// The names of all volumes of a member's storage, from its own records. One name twice is a volume made twice.
-fn stored(member: &Cluster) -> Result<BTreeSet<String>> {
+pub fn stored(member: &Cluster) -> Result<BTreeSet<String>> {
     let mut names = BTreeSet::new();
     for entry in std::fs::read_dir(member.member_driver_folder().join("state/volumes"))? {
         let path = entry?.path();

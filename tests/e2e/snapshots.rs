@@ -93,7 +93,7 @@ pub fn from_snapshot(name: &str) -> Value {
     json!({"apiGroup": SNAPSHOT_GROUP, "kind": "VolumeSnapshot", "name": name})
 }
 
-fn from_claim(name: &str) -> Value {
+pub fn from_claim(name: &str) -> Value {
     json!({"kind": "PersistentVolumeClaim", "name": name})
 }
 

@@ -95,6 +95,21 @@ impl How {
             && matches!(self, Self::Paused(_) | Self::Killed(_) | Self::Clock(_) | Self::Upgraded | Self::Before)
     }
 
+    /// It happens to no member, but to the ways there, or to who asks there.
+    pub fn leaves_members(self) -> bool {
+        match self {
+            Self::Request(_)
+            | Self::NewAuthority
+            | Self::TokenEnds
+            | Self::Clock(_)
+            | Self::Upgraded
+            | Self::Before => true,
+            Self::Paused(who) | Self::Killed(who) => !matches!(who, Who::Member(_)),
+            Self::Dropped(link) => matches!(link, Link::ToMember | Link::FromMember),
+            Self::Full(_) | Self::PowerOff | Self::Restored => false,
+        }
+    }
+
     /// Whoever goes straight to an API server is answered.
     pub fn leaves_servers(self) -> bool {
         let is_of_link = matches!(self, Self::Dropped(Link::ToMember | Link::FromMember));

@@ -22,7 +22,8 @@ from what was seen there (`make game-day`).
 Of the objects, `now` is a claim that is bound at once, `later` one that waits for its pod, `user`; `photo` a snapshot of a claim with data,
 and `restored` a claim made of it; `grows` a claim that grows, `old` and `called-off` claims that are removed; `other` a claim of another
 member, `local` one of storage that can be full, `near` one on a real node of the host, with its pod; `travels` a claim that moves to the
-other member; `album` a group of snapshots, of `kept` and `ledger`, and `of-kept` and `of-ledger` claims made of these; `db-0` and `db-1` pods of
+other member, of which `ClaimLost` is said [for a moment](moving.md#move-one); `album` a group of snapshots, of `kept` and `ledger`, and `of-kept` and `of-ledger`
+claims made of these; `cloned` a claim made of `ledger` itself; `guest` claims that come and go all the while; `db-0` and `db-1` pods of
 a StatefulSet that rolls. Of what was said, `rpc error: code = … desc =` is left out, and `…` stands for what is another one each time.
 ";
 const NOT_YET: &str = "Nothing of it was played since this page was begun.";

@@ -47,15 +47,17 @@ impl Kept {
     }
 }
 
-/// So many lines, each with its number, are in the log of a claim.
+/// So many lines, each with its number and the claim's name, are in the log of a claim.
 pub fn writes_lines(claim: &str) -> String {
-    format!("seq {LINES} > /{claim}/log && sync")
+    format!("seq {LINES} | sed 's/$/ {claim}/' > /{claim}/log && sync")
 }
 
-/// Ends well if the log of a claim has all numbers up to this one.
-pub fn reads(claim: &str, last: u64) -> String {
-    let has_all = "$1 == n + 1 { n++ } END { exit !(n >= last) }";
-    format!("sort -nu /{claim}/log | awk -v last={last} '{has_all}'")
+/// Ends well if the log of a claim has all lines of another one, or of itself, up to this number, and none of anybody else's. The last one
+/// may be cut.
+pub fn reads(claim: &str, of: &str, last: u64) -> String {
+    let has_all =
+        "$2 != \"\" && index(of, $2) != 1 { strange = 1 } $1 == n + 1 { n++ } END { exit !(n >= last && !strange) }";
+    format!("sort -n /{claim}/log | awk -v of={of} -v last={last} '{has_all}'")
 }
 
 /// The host's, by that of the leaves.
@@ -78,4 +80,35 @@ pub async fn make_classes(host: &Place<'_>) -> Result<()> {
     }
     let with_pod = json!({"leafStorageClass": LATER});
     host.class(&class(&host.namespace, LATER), "WaitForFirstConsumer", with_pod, &[MEMBER]).await
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{fs, process::Command};
+
+    use super::*;
+
+    #[test]
+    fn log_has_all_lines_of_the_claim_whose_it_is_and_none_of_another_one() {
+        let folder = tempfile::tempdir().unwrap();
+        let here = |script: &str| {
+            let script = script.replace("/copy/log", &folder.path().join("log").display().to_string());
+            Command::new("sh").args(["-c", &script]).status().unwrap().success()
+        };
+        for (lines, has_all) in [
+            ("1 kept\n2 kept\n2 kept\n3 kept\n", true),
+            ("3 kept\n1 kept\n2 kept\n4 ke", true),
+            ("1 kept\n2 kept\n3 kept\n4", true),
+            ("1 kept\n3 kept\n", false),
+            ("1 kept\n2 kept\n", false),
+            ("1 kept\n2 kept\n3 kept\n2 ledger\n", false),
+            ("1 ledger\n2 ledger\n3 ledger\n", false),
+            ("", false),
+        ] {
+            fs::write(folder.path().join("log"), lines).unwrap();
+            assert_eq!(here(&reads("copy", "kept", 3)), has_all, "{lines}");
+        }
+        assert!(here(&writes_lines("copy").replace(" && sync", "")) && here(&reads("copy", "copy", LINES)));
+        assert!(!here(&reads("copy", "copy", LINES + 1)) && !here(&reads("copy", "kept", LINES)));
+    }
 }

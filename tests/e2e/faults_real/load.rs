@@ -1,7 +1,11 @@
 //! What users do while a fault goes on: they make claims, with pods and without, snapshots and what comes of them, let a claim grow, and
 //! change their mind; and they remove. They ask until they are heard.
 
-use std::{cell::RefCell, collections::BTreeMap, time::Duration};
+use std::{
+    cell::{Cell, RefCell},
+    collections::BTreeMap,
+    time::Duration,
+};
 
 use anyhow::{Error, Result, ensure};
 use k8s_openapi::api::{core::v1::Event, storage::v1::VolumeAttachment};
@@ -12,7 +16,7 @@ use kube::{
 use serde_json::json;
 
 use super::{
-    kept::OF_OTHER,
+    kept::{LINES, OF_OTHER, writes_lines},
     more::More,
     pods,
     promises::Promises,
@@ -23,7 +27,7 @@ use super::{
 use crate::{
     clusters::wait_for,
     objects::FOR_EVER,
-    rig::{LATER, LOCAL_PATH, NOW, SHARED},
+    rig::{LATER, LOCAL_PATH, NOW, PATIENCE, SHARED},
     snapshots::{filled, from_snapshot, snapshot, snapshots},
 };
 
@@ -100,7 +104,8 @@ impl Load {
         let claims = [&self.now, &self.later, &self.restored, &self.called_off, &self.old, &self.grows];
         let others = [&self.user, &self.photo, &self.other, &self.local, &self.near];
         let all = claims.into_iter().chain(others).chain(self.more.iter().flat_map(More::names));
-        all.filter_map(|name| Some((name.as_str(), name.rsplit_once('-')?.0))).collect()
+        let guests = self.more.iter().flat_map(|more| more.guests.names()).map(|name| (name.as_str(), "guest"));
+        all.filter_map(|name| Some((name.as_str(), name.rsplit_once('-')?.0))).chain(guests).collect()
     }
 
     /// What has been done of it, and how many bytes were acknowledged and read again.
@@ -116,6 +121,7 @@ impl Load {
         }
         world.host.bound(&self.grows).await?;
         if let Some(more) = &self.more {
+            world.leaf.run(&format!("packer-of-{}", self.grows), &[&self.grows], &writes_lines(&self.grows)).await?;
             more.before(world, &self.counts).await?;
         }
         Ok(world.host.bound(&self.old).await?.name_any())
@@ -165,6 +171,14 @@ impl Load {
         removes(&self.called_off).await
     }
 
+    /// What users do again and again until it is over.
+    pub async fn goes_on(&self, world: &World<'_>, is_over: &Cell<bool>) -> Result<()> {
+        match &self.more {
+            Some(more) => more.guests.come_and_go(world, &self.counts, is_over).await,
+            None => Ok(()),
+        }
+    }
+
     /// Whoever uses another member notices nothing.
     pub async fn other_is_served(&self, world: &World<'_>) -> Result<()> {
         world.host.claim(&self.other, &world.class(OF_OTHER)).await?;
@@ -172,10 +186,10 @@ impl Load {
         world.host.bound(&self.other).await.map(drop)
     }
 
-    /// Whether an event says why, of each claim that waits or of its pod.
-    pub async fn says_why(&self, world: &World<'_>) -> Result<()> {
+    /// Whether an event says why, of each claim that waits or of its pod, of one that does not grow, and of a volume that does not go.
+    pub async fn says_why(&self, world: &World<'_>, old: &str) -> Result<()> {
         let host = &world.host;
-        let events: Api<Event> = Api::namespaced(host.client.clone(), &host.namespace);
+        let events: Api<Event> = Api::all(host.client.clone());
         let events = events.list(&ListParams::default()).await?.items;
         let says_why =
             |event: &Event| event.type_.as_deref() == Some("Warning") || event.reason.as_deref() == Some("LeafPending");
@@ -191,6 +205,13 @@ impl Load {
             let phase = host.claims().get(claim).await?.status.and_then(|status| status.phase);
             ensure!(told || phase.as_deref() == Some("Bound"), "claim {claim} waits, and no event says why");
         }
+        let has_grown = is_told(&self.grows) || self.is_grown(world).await.is_ok();
+        ensure!(has_grown, "claim {} does not grow, and no event says why", self.grows);
+        let has_gone = is_told(old) || host.volumes().get_opt(old).await?.is_none();
+        ensure!(has_gone, "volume {old} of claim {} does not go, and no event says why", self.old);
+        let photo = snapshots(host).get(&self.photo).await?;
+        let is_cut_or_says_why = ["creationTime", "error"].iter().any(|field| !photo.data["status"][*field].is_null());
+        ensure!(is_cut_or_says_why || is_told(&self.photo), "snapshot {} waits, and says nothing", self.photo);
         Ok(())
     }
 
@@ -215,6 +236,25 @@ impl Load {
             called_off_is_gone,
             world.is_served(within),
         )?;
+        self.is_so_in_the_member(world).await
+    }
+
+    /// What the host says of claims is never more than what is so.
+    async fn is_so_in_the_member(&self, world: &World<'_>) -> Result<()> {
+        for claim in [&self.now, &self.later, &self.restored, &self.grows] {
+            let leaf = wait_for("somebody looks at a leaf claim", PATIENCE, || async {
+                Ok(Some(world.leaf.claims().get(claim).await?))
+            });
+            let status = leaf.await?.status.unwrap_or_default();
+            ensure!(
+                status.phase.as_deref() == Some("Bound"),
+                "claim {claim} is bound, and its leaf {:?}",
+                status.phase
+            );
+            let size = status.capacity.and_then(|mut capacity| capacity.remove("storage"));
+            let is_large = *claim != self.grows || size.as_ref().is_some_and(|size| size.0 == GROWN);
+            ensure!(is_large, "claim {claim} has grown to {GROWN}, and its leaf to {size:?}");
+        }
         Ok(())
     }
 
@@ -268,20 +308,24 @@ impl Load {
     }
 
     async fn has_grown(&self, world: &World<'_>, within: Duration) -> Result<()> {
-        let claims = world.host.claims();
-        wait_for(&format!("{} has grown", self.grows), within, || async {
-            let capacity = claims.get(&self.grows).await?.status.and_then(|status| status.capacity).unwrap_or_default();
-            ensure!(capacity.get("storage").is_some_and(|size| size.0 == GROWN), "it has {capacity:?}");
-            Ok(Some(()))
-        })
-        .await
+        wait_for(&format!("{} has grown", self.grows), within, || async { self.is_grown(world).await.map(Some) }).await
     }
 
-    /// What was made of snapshots has what was on the disk before these were cut.
+    async fn is_grown(&self, world: &World<'_>) -> Result<()> {
+        let claim = world.host.claims().get(&self.grows).await?;
+        let capacity = claim.status.and_then(|status| status.capacity).unwrap_or_default();
+        ensure!(capacity.get("storage").is_some_and(|size| size.0 == GROWN), "it has {capacity:?}");
+        Ok(())
+    }
+
+    /// What was made of snapshots has what was on the disk before these were cut, and what has grown has what it had.
     pub async fn copies_have_all(&self, promises: &Promises<'_, '_>) -> Result<()> {
         let more = async {
             match &self.more {
-                Some(more) => more.copies_have_all(promises).await,
+                Some(more) => {
+                    let grown = promises.has_lines(&self.grows, &self.grows, LINES);
+                    tokio::try_join!(more.copies_have_all(promises), grown).map(drop)
+                }
                 None => Ok(()),
             }
         };

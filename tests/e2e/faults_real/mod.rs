@@ -11,6 +11,7 @@ mod credentials;
 mod disk;
 mod fault;
 mod game_day;
+mod guests;
 mod history;
 mod kept;
 mod limits;
@@ -36,7 +37,10 @@ mod way;
 mod words;
 mod world;
 
-use std::time::{Duration, Instant};
+use std::{
+    cell::Cell,
+    time::{Duration, Instant},
+};
 
 use anyhow::{Context, Result};
 use futures::future::try_join_all;
@@ -52,8 +56,8 @@ use self::{
     report::Report,
     requests::{ANSWERS, FORGOTTEN, STREAMS, WAYS},
     row::{
-        COMES_ABOUT, NO_GROWTH, NO_LOOP, NOBODY_ELSES, NOTHING_LEFT, NOTHING_LOST, NOTHING_TWICE, OTHERS, Row, Verdict,
-        WHO_WAITS,
+        COMES_ABOUT, NO_GROWTH, NO_LOOP, NOBODY_ELSES, NOTHING_LEFT, NOTHING_LOST, NOTHING_TWICE, OTHERS, RUNS_ON, Row,
+        Verdict, WHO_WAITS,
     },
     said::said,
     way::Way,
@@ -68,8 +72,8 @@ use crate::{
 /// The member that faults concern, and one whose answers may come in its place.
 const MEMBER: &str = MEMBERS[0];
 const OTHER: &str = MEMBERS[1];
-/// A provisioner says why a claim waits when its call has ended, half a minute after it began at the latest.
-const WORD: Duration = Duration::from_secs(45);
+/// Sidecars say why something waits when their call has ended, half a minute after it began at the latest.
+const WORD: Duration = Duration::from_mins(1);
 /// Until a fault has taken place as often as it is to: what it is about may be a pod that has to begin first.
 const TAKES_PLACE: Duration = Duration::from_mins(2);
 /// Of what `make test` plays.
@@ -266,6 +270,7 @@ async fn row(world: &World<'_>, number: usize, fault: Fault, moment: Duration) -
     let (load, promises, since) = (Load::new(number, world.users), Promises::begin(world).await?, Timestamp::now());
     let old = load.before(world).await?;
     let begun = if fault.how.comes_amid() { None } else { Some(Box::pin(world.begin(fault.how)).await?) };
+    let is_over = Cell::new(false);
     let meanwhile = async {
         let played = if let Some(played) = begun {
             played
@@ -273,9 +278,11 @@ async fn row(world: &World<'_>, number: usize, fault: Fault, moment: Duration) -
             sleep(moment).await;
             Box::pin(world.begin(fault.how)).await?
         };
-        Box::pin(goes_on(world, &load, &promises, fault, &played)).await
+        let seen = Box::pin(goes_on(world, (&load, old.as_str()), &promises, fault, &played)).await;
+        is_over.set(true);
+        seen
     };
-    let (meanwhile, ()) = tokio::try_join!(meanwhile, load.during(world))?;
+    let (meanwhile, (), ()) = tokio::try_join!(meanwhile, load.during(world), load.goes_on(world, &is_over))?;
     let over = meanwhile.over;
     let within = world.users.patience(fault.within);
     let converged = Box::pin(load.converges(world, &old, within)).await;
@@ -285,7 +292,7 @@ async fn row(world: &World<'_>, number: usize, fault: Fault, moment: Duration) -
     let twice = meanwhile.twice.and(promises.nothing_is_there_twice().await);
     let copied = if converged.is_ok() { load.copies_have_all(&promises).await } else { Ok(()) };
     let left = match load.clear(world).await {
-        Ok(()) => promises.nothing_is_left(within).await,
+        Ok(()) => promises.nothing_is_left(fault.how, within).await,
         Err(error) => Err(error.context("remove what is there")),
     };
     let clean_after = left.is_ok().then(|| over.elapsed().as_secs_f64());
@@ -303,6 +310,7 @@ async fn row(world: &World<'_>, number: usize, fault: Fault, moment: Duration) -
     if let Some((told, served)) = meanwhile.of_members {
         verdicts.extend([Verdict::new(WHO_WAITS, told), Verdict::new(OTHERS, served)]);
     }
+    verdicts.extend(meanwhile.runs_on.map(|runs_on| Verdict::new(RUNS_ON, runs_on)));
     let (memory, seconds, times) = (promises.memory().await.unwrap_or_default(), promises.seconds(), meanwhile.times);
     Ok(Row { said, times, recovered_after, clean_after, verdicts, load, memory, seconds, ..Row::of(&fault) })
 }
@@ -313,12 +321,14 @@ struct Meanwhile {
     twice: Result<()>,
     /// Whether who waits was told, and who uses the other member served.
     of_members: Option<(Result<()>, Result<()>)>,
+    /// Whether a pod of the member has written on, where that is whole.
+    runs_on: Option<Result<()>>,
     over: Instant,
 }
 
 async fn goes_on(
     world: &World<'_>,
-    load: &Load,
+    (load, old): (&Load, &str),
     promises: &Promises<'_, '_>,
     fault: Fault,
     played: &[Count],
@@ -327,7 +337,7 @@ async fn goes_on(
     let times = || played.iter().map(Count::get).sum::<usize>();
     let told = async {
         let says_why = wait_for("each claim that waits says why", WORD, || async {
-            load.says_why(world).await?;
+            load.says_why(world, old).await?;
             Ok(Some(()))
         });
         says_why.await?;
@@ -338,6 +348,7 @@ async fn goes_on(
     wait_for(&what, TAKES_PLACE, || async { Ok((times() >= fault.times).then_some(())) }).await?;
     sleep(fault.lasts.saturating_sub(began.elapsed())).await;
     let twice = if fault.how.leaves_servers() { promises.nothing_is_there_twice().await } else { Ok(()) };
+    let runs_on = if fault.how.leaves_members() { Some(world.is_written_to().await) } else { None };
     let over = Box::pin(world.end_of(fault.how)).await?;
-    Ok(Meanwhile { times: times(), twice, of_members, over })
+    Ok(Meanwhile { times: times(), twice, of_members, runs_on, over })
 }

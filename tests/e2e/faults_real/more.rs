@@ -11,6 +11,7 @@ use kube::{
 };
 
 use super::{
+    guests::Guests,
     kept::LINES,
     load::{CLAIMS_MADE, CLAIMS_OF_SNAPSHOTS, CLAIMS_REMOVED, Counts, GONE, PODS_REMOVED, THERE, asks},
     promises::Promises,
@@ -22,7 +23,7 @@ use crate::{
     clusters::wait_for,
     objects::Place,
     rig::NOW,
-    snapshots::{cut_group, filled, from_snapshot, groups, snapshots},
+    snapshots::{cut_group, filled, from_claim, from_snapshot, groups, snapshots},
 };
 
 /// Two snapshotters and two snapshot-controllers look at it one after the other.
@@ -32,9 +33,12 @@ const CUT: Duration = Duration::from_mins(4);
 pub struct More {
     number: usize,
     travels: String,
+    /// Made of the claim that is written once.
+    cloned: String,
     album: String,
     /// Made of what the group has of each claim.
     copies: [(&'static str, String); 2],
+    pub guests: Guests,
     to: OnceCell<&'static str>,
     said: OnceCell<Said>,
 }
@@ -42,12 +46,13 @@ pub struct More {
 impl More {
     pub fn new(number: usize) -> Self {
         let copies = [KEPT, LEDGER].map(|claim| (claim, format!("of-{claim}-{number}")));
-        let [travels, album] = [TRAVELS, "album"].map(|name| format!("{name}-{number}"));
-        Self { number, travels, album, copies, to: OnceCell::new(), said: OnceCell::new() }
+        let [travels, cloned, album] = [TRAVELS, "cloned", "album"].map(|name| format!("{name}-{number}"));
+        let (guests, to, said) = (Guests::new(number), OnceCell::new(), OnceCell::new());
+        Self { number, travels, cloned, album, copies, guests, to, said }
     }
 
     pub fn names(&self) -> impl Iterator<Item = &String> {
-        [&self.travels, &self.album].into_iter().chain(self.copies.iter().map(|(_, copy)| copy))
+        [&self.travels, &self.cloned, &self.album].into_iter().chain(self.copies.iter().map(|(_, copy)| copy))
     }
 
     pub async fn before(&self, world: &World<'_>, counts: &Counts) -> Result<()> {
@@ -66,6 +71,9 @@ impl More {
         counts.add("volumes moved");
         asks(&self.album, THERE, async || cut_group(host, &self.album, ALBUM).await).await?;
         counts.add("groups of snapshots made");
+        let (class, of) = (world.class(NOW), from_claim(LEDGER));
+        asks(&self.cloned, THERE, async || filled(host, &self.cloned, &class, of.clone()).await).await?;
+        counts.add("claims cloned");
         let Some(rolling) = &world.rolling else { return Ok(()) };
         asks("the StatefulSet", None, async || rolling.rolls(host, self.number).await).await?;
         counts.add("StatefulSets rolled");
@@ -85,8 +93,10 @@ impl More {
             let Some((rolling, said)) = world.rolling.as_ref().zip(self.said.get()) else { return Ok(()) };
             rolling.has_rolled(&world.host, said, within).await
         };
+        let stay = self.guests.last().into_iter().chain([&self.cloned]);
+        let are_bound = try_join_all(stay.map(|claim| world.host.bound_within(claim, within)));
         let moves = Box::pin(travels::arrives(world, &self.travels, self.to()?, within));
-        tokio::try_join!(moves, Box::pin(self.is_cut_and_restored(world, counts, within)), rolls)?;
+        tokio::try_join!(moves, Box::pin(self.is_cut_and_restored(world, counts, within)), rolls, are_bound)?;
         Ok(())
     }
 
@@ -125,7 +135,8 @@ impl More {
     /// All lines that were on the disks when the group was cut, and at most those of other volumes.
     pub async fn copies_have_all(&self, promises: &Promises<'_, '_>) -> Result<()> {
         let [(_, kept), (_, ledger)] = &self.copies;
-        tokio::try_join!(promises.copy_has_all(kept), promises.copy_has_lines(ledger, LINES))?;
+        let of_ledger = [ledger, &self.cloned].map(|copy| promises.has_lines(copy, LEDGER, LINES));
+        tokio::try_join!(promises.copy_has_all(kept), try_join_all(of_ledger))?;
         Ok(())
     }
 
@@ -136,7 +147,8 @@ impl More {
             anyhow::Ok(())
         };
         asks(&self.travels, GONE, travelled).await?;
-        for claim in self.copies.iter().map(|(_, copy)| copy).chain([&self.travels]) {
+        let copies = self.copies.iter().map(|(_, copy)| copy);
+        for claim in copies.chain([&self.travels, &self.cloned]).chain(self.guests.last()) {
             if asks(claim, GONE, async || host.delete_claim(claim).await).await? {
                 counts.add(CLAIMS_REMOVED);
             }

@@ -1,16 +1,20 @@
 //! What has to hold whatever fault was played, looked up in the clusters and in the audit logs of the members.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     time::{Duration, Instant},
 };
 
 use anyhow::{Context, Result, ensure};
-use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
+use k8s_openapi::api::{
+    core::v1::{PersistentVolume, PersistentVolumeClaim},
+    storage::v1::VolumeAttachment,
+};
 use kube::{Api, ResourceExt, api::ListParams};
 
 use super::{
-    MEMBER,
+    MEMBER, OTHER,
+    fault::How,
     kept::{OF_OTHER, reads},
     pods::KEEPER,
     rolling::{PODS, Rolling, Said},
@@ -21,6 +25,7 @@ use super::{
 };
 use crate::{
     clusters::{AuditEntry, AuditMark, Cluster, wait_for},
+    many::stored,
     objects::{OURS, handle, ours},
     rig::DRIVER,
     snapshots::no_snapshots,
@@ -90,28 +95,34 @@ impl<'w, 'a> Promises<'w, 'a> {
         if let Some(real) = real {
             real.keeper_runs_on(host).await?;
         }
-        let (reader, script) = (format!("reader-{number}"), reads(KEPT, last));
+        let (reader, script) = (format!("reader-{number}"), reads(KEPT, KEPT, last));
         let has_all = leaf.run(&reader, &[KEPT], &script);
-        let bytes: u64 = (self.acknowledged + 1..=last).map(|number| number.to_string().len() as u64 + 1).sum();
+        let bytes: u64 =
+            (self.acknowledged + 1..=last).map(|number| (number.to_string().len() + KEPT.len()) as u64 + 2).sum();
         let Some(rolling) = &self.world.rolling else { return has_all.await.map(|()| bytes) };
         let (said, place) = (rolling.said()?, if real.is_some() { host } else { leaf });
         tokio::try_join!(has_all, rolling.has_all(place, &said, number))?;
         Ok(bytes + said.bytes - self.said.bytes)
     }
 
-    /// What was made of the snapshot has all that was on the disk before that was cut.
+    /// What was made of a snapshot of the claim that is written to has all that was on the disk before that was cut.
     pub async fn copy_has_all(&self, copy: &str) -> Result<()> {
-        self.copy_has_lines(copy, self.acknowledged).await
+        self.has_lines(copy, KEPT, self.acknowledged).await
     }
 
-    pub async fn copy_has_lines(&self, copy: &str, last: u64) -> Result<()> {
-        self.world.leaf.run(&format!("reader-of-{copy}"), &[copy], &reads(copy, last)).await
+    /// A claim has those of another one, or its own.
+    pub async fn has_lines(&self, claim: &str, of: &str, last: u64) -> Result<()> {
+        self.world.leaf.run(&format!("reader-of-{claim}"), &[claim], &reads(claim, of, last)).await
     }
 
-    /// In host and members, but for what stays all the while.
-    pub async fn nothing_is_left(&self, within: Duration) -> Result<()> {
+    /// In host and members, but for what stays all the while, nor in the storage of members to which nothing has happened: those may lose sight of
+    /// it by themselves.
+    pub async fn nothing_is_left(&self, how: How, within: Duration) -> Result<()> {
         wait_for("nothing is left", within.max(LEAST), || async {
-            let left = self.left().await?;
+            let mut left = self.left().await?;
+            if how.leaves_members() {
+                left.extend(self.left_in_storage().await?);
+            }
             ensure!(left.is_empty(), "still there: {left:?}");
             no_snapshots(&self.world.leaf).await?;
             no_snapshots(&self.world.host).await?;
@@ -145,6 +156,28 @@ impl<'w, 'a> Promises<'w, 'a> {
         let volumes = host.volumes().list(&ListParams::default()).await?;
         let others = volumes.iter().filter(is_here).map(ResourceExt::name_any).filter(is_not_kept);
         left.extend(others.map(|name| format!("volume {name} of the host")));
+        let named: BTreeSet<String> = volumes.iter().map(ResourceExt::name_any).collect();
+        let attachments: Api<VolumeAttachment> = Api::all(host.client.clone());
+        for attachment in attachments.list(&ListParams::default()).await? {
+            let volume = attachment.spec.source.persistent_volume_name.unwrap_or_default();
+            if attachment.spec.attacher == DRIVER && !named.contains(&volume) {
+                left.push(format!("attachment of volume {volume} of the host"));
+            }
+        }
+        Ok(left)
+    }
+
+    /// What a member's storage has and no volume of the member names.
+    async fn left_in_storage(&self) -> Result<Vec<String>> {
+        let mut left = Vec::new();
+        for member in self.world.rig.fleet.members() {
+            // What is made meanwhile is in the storage before it has a volume.
+            let stored = stored(member)?;
+            let volumes = Api::<PersistentVolume>::all(member.client().await?).list(&ListParams::default()).await?;
+            let named: BTreeSet<String> = volumes.iter().map(ResourceExt::name_any).collect();
+            let of = format!("in the storage of {}", member.name());
+            left.extend(stored.difference(&named).map(|volume| format!("volume {volume} {of}")));
+        }
         Ok(left)
     }
 
@@ -176,7 +209,8 @@ impl<'w, 'a> Promises<'w, 'a> {
     /// Somebody else's claims are as they were, and no write on them was tried with success; in the other member, on nothing here but what
     /// belongs there.
     pub async fn nobody_elses_is_touched(&self) -> Result<()> {
-        for (stranger, (cluster, mark)) in self.world.strangers.iter().zip(&self.marks[1..]) {
+        let strangers = [&self.world.neighbour].into_iter().chain(&self.world.strangers);
+        for (stranger, (cluster, mark)) in strangers.zip(&self.marks) {
             stranger.is_as_it_was().await?;
             let asked = cluster.audit_since(*mark).await?;
             let touched: Vec<&AuditEntry> = asked.iter().filter(|entry| touches(stranger, entry)).collect();
@@ -235,9 +269,9 @@ async fn left_of_moves(member: &Cluster) -> Result<Vec<String>> {
 }
 
 fn touches(stranger: &Stranger<'_>, entry: &AuditEntry) -> bool {
-    let writes = entry.user == ACCOUNT && WRITES.contains(&entry.verb.as_str()) && entry.code < 400;
+    let writes = entry.user.starts_with(OUR_ACCOUNTS) && WRITES.contains(&entry.verb.as_str()) && entry.code < 400;
     let is_known = [OF_OTHER, TRAVELS].iter().any(|ours| entry.name.starts_with(ours));
-    let is_here = entry.namespace == stranger.place.namespace && !is_known;
-    let is_elsewhere = stranger.place.cluster.name() != MEMBER && is_here;
+    let is_here = entry.namespace == stranger.place.namespace && entry.user == ACCOUNT && !is_known;
+    let is_elsewhere = stranger.place.cluster.name() == OTHER && is_here;
     writes && (is_elsewhere || entry.name == CANARY || entry.name == stranger.volume)
 }

@@ -14,10 +14,21 @@ pub const NOTHING_TWICE: &str = "nothing is there twice";
 pub const NOBODY_ELSES: &str = "nobody else's is touched";
 pub const WHO_WAITS: &str = "who waits is told";
 pub const OTHERS: &str = "others are served";
+pub const RUNS_ON: &str = "what runs goes on";
 pub const NO_LOOP: &str = "nobody asks in a loop";
 pub const NO_GROWTH: &str = "nothing of ours grows";
-pub const PROMISES: [&str; 9] =
-    [COMES_ABOUT, NOTHING_LOST, NOTHING_LEFT, NOTHING_TWICE, NOBODY_ELSES, WHO_WAITS, OTHERS, NO_LOOP, NO_GROWTH];
+pub const PROMISES: [&str; 10] = [
+    COMES_ABOUT,
+    NOTHING_LOST,
+    NOTHING_LEFT,
+    NOTHING_TWICE,
+    NOBODY_ELSES,
+    WHO_WAITS,
+    OTHERS,
+    RUNS_ON,
+    NO_LOOP,
+    NO_GROWTH,
+];
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Part {

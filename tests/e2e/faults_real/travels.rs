@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::{
     MEMBER, OTHER,
-    kept::{LINES, class, writes_lines},
+    kept::{LINES, class, reads, writes_lines},
     world::World,
 };
 use crate::{
@@ -98,7 +98,7 @@ pub async fn arrives(world: &World<'_>, name: &str, to: &str, within: Duration) 
     .await?;
     let handle = handle(&world.host.bound(name).await?);
     ensure!(handle.starts_with(&format!("{to}/")), "claim {name} has moved to {to}, and leads to {handle}");
-    world.in_member(to).run(&format!("reader-of-{name}"), &[name], &super::kept::reads(name, LINES)).await
+    world.in_member(to).run(&format!("reader-of-{name}"), &[name], &reads(name, name, LINES)).await
 }
 
 fn has_arrived(status: &Value) -> bool {

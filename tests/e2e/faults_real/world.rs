@@ -15,7 +15,7 @@ use super::{
     clock::Clock,
     disk,
     kept::{Kept, class, make_classes, writes_lines},
-    pods::Pods,
+    pods::{Pods, runs},
     real_node::{NEAR_CLASS, RealNode},
     rolling::Rolling,
     travels,
@@ -25,7 +25,7 @@ use super::{
 };
 use crate::{
     clusters::{Cluster, between::Between, wait_for},
-    objects::{Place, nothing_of_ours, pod, tolerant},
+    objects::{FOR_EVER, Place, nothing_of_ours, pod, tolerant},
     rig::{LATER, NOW, PATIENCE, Rig},
 };
 
@@ -42,11 +42,13 @@ pub const SINCE: &str = "since";
 const WRITER: &str = "writer";
 /// Beside a move, a group of snapshots and a StatefulSet that rolls, all of one processor or two.
 const BUSY: Duration = Duration::from_mins(2);
+/// Longer than a filesystem is held for a snapshot.
+const WRITES_ON: Duration = Duration::from_secs(20);
 /// Shorter than a pod lives.
 const LISTENS: Duration = Duration::from_secs(1);
 /// Each number is on the disk before it is said, and is written again until it is.
-const WRITES: &str = "n=$(tail -n 1 /kept/log 2>/dev/null); n=${n:-0}; while :; do m=$((n + 1)); \
-                      if echo $m >> /kept/log && sync -d /kept/log; then n=$m; echo $n; fi; sleep 0.1; done";
+const WRITES: &str = "n=$(tail -n 1 /kept/log 2>/dev/null | cut -d ' ' -f 1); n=${n:-0}; while :; do m=$((n + 1)); \
+                      if echo \"$m kept\" >> /kept/log && sync -d /kept/log; then n=$m; echo $n; fi; sleep 0.1; done";
 
 /// What there is besides the rig's own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -91,6 +93,8 @@ pub struct World<'a> {
     pub leaf: Place<'a>,
     kept: Vec<Kept>,
     pub strangers: [Stranger<'a>; 2],
+    /// In the host, of another storage driver.
+    pub neighbour: Stranger<'a>,
     /// Where an agent runs them.
     pub pods: Option<Pods<'a>>,
     pub real: Option<RealNode<'a>>,
@@ -102,11 +106,11 @@ pub struct World<'a> {
     used: Mutex<BTreeMap<String, Used>>,
 }
 
-/// Somebody else's claim and its volume, as they were at first.
+/// Somebody else's claim, its volume and, in a member, a pod that uses it, as they were at first.
 pub struct Stranger<'a> {
     pub place: Place<'a>,
     pub volume: String,
-    before: [Value; 2],
+    before: Vec<Value>,
 }
 
 impl Scene {
@@ -151,6 +155,7 @@ impl<'a> World<'a> {
             Stranger::settle(rig.fleet.member(MEMBER), namespace).await?,
             Stranger::settle(rig.fleet.member(OTHER), namespace).await?,
         ];
+        let neighbour = Stranger::settle_in_host(rig.fleet.host(), namespace).await?;
         make_classes(&host).await?;
         let mut kept = vec![keep(&host, &leaf, KEPT).await?];
         write(&leaf, scene).await?;
@@ -169,8 +174,23 @@ impl<'a> World<'a> {
             None => None,
         };
         let (since, used) = (Mutex::default(), Mutex::default());
-        let world =
-            Self { rig, scene, users, between, clock, host, leaf, kept, strangers, pods, real, rolling, since, used };
+        let world = Self {
+            rig,
+            scene,
+            users,
+            between,
+            clock,
+            host,
+            leaf,
+            kept,
+            strangers,
+            neighbour,
+            pods,
+            real,
+            rolling,
+            since,
+            used,
+        };
         world.is_served(PATIENCE).await?;
         Ok(world)
     }
@@ -251,6 +271,15 @@ impl<'a> World<'a> {
         .await
     }
 
+    /// By a pod of the member, now.
+    pub async fn is_written_to(&self) -> Result<()> {
+        let last = self.acknowledged().await?;
+        wait_for("a pod of the member writes on", WRITES_ON, || async {
+            Ok((self.acknowledged().await? > last).then_some(()))
+        })
+        .await
+    }
+
     /// The host's class whose leaves have this one.
     pub fn class(&self, leaf_class: &str) -> String {
         class(&self.host.namespace, leaf_class)
@@ -294,8 +323,11 @@ impl<'a> World<'a> {
             self.host.volume_is_gone(&kept.volume).await?;
         }
         for stranger in &self.strangers {
+            stranger.place.pods().delete(CANARY, &DeleteParams::default()).await?;
             stranger.place.delete_claim(CANARY).await?;
         }
+        self.neighbour.place.delete_claim(CANARY).await?;
+        self.neighbour.place.volumes().delete(&self.neighbour.volume, &DeleteParams::default()).await?;
         nothing_of_ours(self.leaf.cluster, &self.leaf.namespace).await?;
         if self.scene == Scene::OlderHost { upgrade(self.host.cluster, self.rig.fleet.tools()).await } else { Ok(()) }
     }
@@ -325,6 +357,34 @@ impl<'a> Stranger<'a> {
     async fn settle(member: &'a Cluster, namespace: &str) -> Result<Self> {
         let place = Place::new(member, namespace).await?;
         place.claim(CANARY, NOW).await?;
+        let pod = serde_json::from_value(pod(CANARY, &[CANARY], FOR_EVER))?;
+        place.pods().create(&PostParams::default(), &pod).await?;
+        runs(&place, CANARY, PATIENCE).await?;
+        Self::look(place).await
+    }
+
+    /// Of a driver that nobody runs.
+    async fn settle_in_host(host: &'a Cluster, namespace: &str) -> Result<Self> {
+        let place = Place::new(host, &format!("{namespace}-others")).await?;
+        let (name, size) = (format!("{CANARY}-of-{namespace}"), "64Mi");
+        let volume = json!({
+            "apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": name},
+            "spec": {"capacity": {"storage": size}, "accessModes": ["ReadWriteOnce"], "storageClassName": "",
+                "persistentVolumeReclaimPolicy": "Retain",
+                "claimRef": {"namespace": place.namespace, "name": CANARY},
+                "csi": {"driver": "storage.other.test", "volumeHandle": CANARY}},
+        });
+        let claim = json!({
+            "apiVersion": "v1", "kind": "PersistentVolumeClaim",
+            "metadata": {"name": CANARY, "namespace": place.namespace},
+            "spec": {"storageClassName": "", "volumeName": name, "accessModes": ["ReadWriteOnce"],
+                "resources": {"requests": {"storage": size}}},
+        });
+        host.apply(&json!({"apiVersion": "v1", "kind": "List", "items": [volume, claim]}).to_string()).await?;
+        Self::look(place).await
+    }
+
+    async fn look(place: Place<'a>) -> Result<Self> {
         let volume = place.bound(CANARY).await?.name_any();
         let before = look(&place, &volume).await?;
         Ok(Self { place, volume, before })
@@ -338,14 +398,19 @@ impl<'a> Stranger<'a> {
     }
 }
 
-/// All that people see of the claim and its volume, and nothing that counts writes.
-async fn look(place: &Place<'_>, volume: &str) -> Result<[Value; 2]> {
-    let claim = serde_json::to_value(place.claims().get(CANARY).await?)?;
-    let volume = serde_json::to_value(place.volumes().get(volume).await?)?;
-    Ok([claim, volume].map(|mut object| {
-        for counts in ["managedFields", "resourceVersion"] {
+/// All that people see of the claim and its volume, what they have asked of the pod, and nothing that counts writes.
+async fn look(place: &Place<'_>, volume: &str) -> Result<Vec<Value>> {
+    let mut all = vec![
+        serde_json::to_value(place.claims().get(CANARY).await?)?,
+        serde_json::to_value(place.volumes().get(volume).await?)?,
+    ];
+    if let Some(pod) = place.pods().get_opt(CANARY).await? {
+        all.push(json!({"metadata": pod.metadata, "spec": pod.spec}));
+    }
+    for object in &mut all {
+        for counts in ["generation", "managedFields", "resourceVersion"] {
             object["metadata"][counts] = Value::Null;
         }
-        object
-    }))
+    }
+    Ok(all)
 }

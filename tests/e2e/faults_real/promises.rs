@@ -54,6 +54,8 @@ pub struct Promises<'w, 'a> {
     /// What each process had of the machine when it was first looked at, and when the fault began.
     used: BTreeMap<String, Used>,
     had: BTreeMap<String, Used>,
+    /// How many volumes were mounted on the host's real node when it began.
+    mounted: usize,
 }
 
 impl<'w, 'a> Promises<'w, 'a> {
@@ -69,7 +71,8 @@ impl<'w, 'a> Promises<'w, 'a> {
             forget_peak(process)?;
             had.insert(name, Used::by(process)?);
         }
-        Ok(Self { world, began: Instant::now(), marks, acknowledged, said, used, had })
+        let (began, mounted) = (Instant::now(), mounted(world).await?);
+        Ok(Self { world, began, marks, acknowledged, said, used, had, mounted })
     }
 
     /// Since the fault began.
@@ -163,6 +166,10 @@ impl<'w, 'a> Promises<'w, 'a> {
             if attachment.spec.attacher == DRIVER && !named.contains(&volume) {
                 left.push(format!("attachment of volume {volume} of the host"));
             }
+        }
+        let mounted = mounted(self.world).await?.saturating_sub(self.mounted);
+        if mounted > 0 {
+            left.push(format!("{mounted} mounts of volumes on the host's real node"));
         }
         Ok(left)
     }
@@ -259,6 +266,15 @@ impl<'w, 'a> Promises<'w, 'a> {
         }
         Ok(all)
     }
+}
+
+/// On the host's real node, where there is one: for a node, and for pods.
+async fn mounted(world: &World<'_>) -> Result<usize> {
+    if world.real.is_none() {
+        return Ok(0);
+    }
+    let count = ["-c", "grep -c kubernetes.io.csi /proc/self/mountinfo || true"];
+    world.host.cluster.node_exec("sh", &count).await?.trim().parse().context("count what is mounted")
 }
 
 /// Movers with what is theirs, and sources that are kept.

@@ -232,13 +232,15 @@ fn pod_of(folder: &str, namespace: &str) -> Option<&'static str> {
     PODS.into_iter().find(|pod| *pod == name)
 }
 
-/// Ends well if the log of a claim has all lines of all these.
+/// Ends well if the log of a claim has all lines of all these, and none of one that has come after those of a later one: then two have
+/// written at once.
 fn reads(claim: &str, said: &str) -> String {
     let has_all = "BEGIN { count = split(said, all, \" \"); for (i = 1; i <= count; i++) { split(all[i], one, \":\"); \
                    first[one[1]] = one[2] + 0; last[one[1]] = one[3] + 0 } } \
+                   ($2 in first) && $2 != at { if ($2 in begun) two = 1; begun[$2] = 1; at = $2 } \
                    ($2 in first) && $1 + 0 >= first[$2] && $1 + 0 <= last[$2] && !(($1 \" \" $2) in seen) \
                    { seen[$1 \" \" $2] = 1; found[$2]++ } \
-                   END { for (id in first) if (found[id] != last[id] - first[id] + 1) exit 1 }";
+                   END { if (two) exit 1; for (id in first) if (found[id] != last[id] - first[id] + 1) exit 1 }";
     format!("awk -v said='{said}' '{has_all}' /{claim}/log")
 }
 
@@ -314,5 +316,7 @@ mod tests {
         assert!(!has_all("1 a\n2 b\n3 b\n", "a:1:2 b:3:3"), "the second line of a is lost");
         assert!(!has_all("1 a\n2 a\n", "a:1:2 b:3:3"));
         assert!(has_all("1 a\n", ""));
+        assert!(!has_all("1 a\n2 b\n2 a\n3 b\n", "a:1:2 b:2:3"), "two have written at once");
+        assert!(has_all("1 a\n2 x\n2 a\n", "a:1:2"), "of x nothing was said");
     }
 }

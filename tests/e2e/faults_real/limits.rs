@@ -23,7 +23,7 @@ impl Limits {
         Self::new(&env::var(ROWS).unwrap_or_default(), seconds(UNTIL))
     }
 
-    fn new(rows: &str, until: Option<u64>) -> Self {
+    pub fn new(rows: &str, until: Option<u64>) -> Self {
         let rows = rows.split(',').map(str::trim).filter(|row| !row.is_empty()).map(str::to_owned).collect();
         Self { rows, until }
     }

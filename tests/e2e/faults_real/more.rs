@@ -93,10 +93,15 @@ impl More {
             let Some((rolling, said)) = world.rolling.as_ref().zip(self.said.get()) else { return Ok(()) };
             rolling.has_rolled(&world.host, said, within).await
         };
-        let stay = self.guests.last().into_iter().chain([&self.cloned]);
-        let are_bound = try_join_all(stay.map(|claim| world.host.bound_within(claim, within)));
+        let here = self.guests.here();
+        let are_bound = here.iter().chain([&self.cloned]).map(|claim| world.host.bound_within(claim, within));
         let moves = Box::pin(travels::arrives(world, &self.travels, self.to()?, within));
-        tokio::try_join!(moves, Box::pin(self.is_cut_and_restored(world, counts, within)), rolls, are_bound)?;
+        tokio::try_join!(
+            moves,
+            Box::pin(self.is_cut_and_restored(world, counts, within)),
+            rolls,
+            try_join_all(are_bound)
+        )?;
         Ok(())
     }
 
@@ -147,8 +152,8 @@ impl More {
             anyhow::Ok(())
         };
         asks(&self.travels, GONE, travelled).await?;
-        let copies = self.copies.iter().map(|(_, copy)| copy);
-        for claim in copies.chain([&self.travels, &self.cloned]).chain(self.guests.last()) {
+        let (copies, guests) = (self.copies.iter().map(|(_, copy)| copy), self.guests.here());
+        for claim in copies.chain([&self.travels, &self.cloned]).chain(&guests) {
             if asks(claim, GONE, async || host.delete_claim(claim).await).await? {
                 counts.add(CLAIMS_REMOVED);
             }

@@ -127,7 +127,7 @@ mod tests {
     use std::{collections::BTreeSet, fs, path::Path};
 
     use super::*;
-    use crate::faults_real::limits::Limits;
+    use crate::faults_real::limits::{Limits, now};
 
     /// It is the script that goes by it: what a part needs may take long to build.
     #[test]
@@ -145,6 +145,24 @@ mod tests {
         for fault in PARTS.iter().flat_map(|part| part.faults) {
             assert!(names.insert(fault.name), "two faults are called {}", fault.name);
         }
+    }
+
+    #[test]
+    fn members_are_whole_but_for_faults_of_their_own_machines() {
+        let of_members = ["faults-of-a-member", "faults-of-power", "faults-of-disks", "faults-of-backups"];
+        for part in PARTS {
+            for fault in part.faults {
+                assert_eq!(fault.how.leaves_members(), !of_members.contains(&part.name), "{}", fault.name);
+            }
+        }
+    }
+
+    #[test]
+    fn quarter_of_an_hour_has_time_for_every_fault_but_claims_that_arrive_late() {
+        let limits = Limits::new("", Some(now() + 900));
+        let faults = PARTS.iter().flat_map(|part| part.faults);
+        let others: Vec<&str> = faults.filter(|fault| !limits.allow(fault)).map(|fault| fault.name).collect();
+        assert_eq!(others, ["claims that arrive late"]);
     }
 
     #[test]

@@ -22,6 +22,7 @@ use super::{
     promises::Promises,
     real_node,
     row::Done,
+    way::Way,
     world::{KEPT, SINCE, Users, World},
 };
 use crate::{
@@ -186,7 +187,8 @@ impl Load {
         world.host.bound(&self.other).await.map(drop)
     }
 
-    /// Whether an event says why, of each claim that waits or of its pod, of one that does not grow, and of a volume that does not go.
+    /// Whether an event says why, of each claim that waits or of its pod, of one that does not grow, and of a volume that does not go; of a
+    /// pod that waits for the agent perhaps its node.
     pub async fn says_why(&self, world: &World<'_>, old: &str) -> Result<()> {
         let host = &world.host;
         let events: Api<Event> = Api::all(host.client.clone());
@@ -212,6 +214,11 @@ impl Load {
         let photo = snapshots(host).get(&self.photo).await?;
         let is_cut_or_says_why = ["creationTime", "error"].iter().any(|field| !photo.data["status"][*field].is_null());
         ensure!(is_cut_or_says_why || is_told(&self.photo), "snapshot {} waits, and says nothing", self.photo);
+        if world.way().is_ok_and(|way| way == Way::OfAgent) {
+            let phase = host.pods().get(&self.user).await?.status.and_then(|status| status.phase);
+            let is_told = is_told(&self.user) || pods::are_away(host).await?;
+            ensure!(is_told || phase.as_deref() == Some("Running"), "pod {} waits, and nothing says why", self.user);
+        }
         Ok(())
     }
 

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
-use kube::{ResourceExt, api::DeleteParams};
+use k8s_openapi::api::core::v1::Node;
+use kube::{Api, ResourceExt, api::DeleteParams};
 use tokio::sync::Mutex;
 
 use crate::{
@@ -56,6 +57,13 @@ impl<'a> Pods<'a> {
         gone(host, KEEPER).await?;
         self.agent.into_inner().end().await
     }
+}
+
+/// The host says that the member's node is not ready.
+pub async fn are_away(host: &Place<'_>) -> Result<bool> {
+    let node = Api::<Node>::all(host.client.clone()).get(NODE).await?;
+    let conditions = node.status.and_then(|status| status.conditions).unwrap_or_default();
+    Ok(conditions.iter().any(|one| one.type_ == "Ready" && one.status != "True"))
 }
 
 pub async fn runs(host: &Place<'_>, name: &str, within: Duration) -> Result<()> {

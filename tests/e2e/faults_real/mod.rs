@@ -36,6 +36,7 @@ mod versions;
 mod way;
 mod words;
 mod world;
+mod writer;
 
 use std::{
     cell::Cell,

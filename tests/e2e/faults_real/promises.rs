@@ -22,6 +22,7 @@ use super::{
     travels::{TRAVELS, YARD},
     used::{PROGRAMS, Used, forget_peak},
     world::{CANARY, KEPT, Stranger, Users, World},
+    writer,
 };
 use crate::{
     clusters::{AuditEntry, AuditMark, Cluster, wait_for},
@@ -41,6 +42,8 @@ const AGAIN: Duration = Duration::from_mins(2);
 const OUR_ACCOUNTS: &str = "system:serviceaccount:kosmos-csi";
 /// How often one thing is asked in a second, in the long run, and besides at once.
 const OFTEN: [f64; 2] = [5.0, 50.0];
+/// Likewise, of all things of one kind.
+const OFTEN_IN_SUM: [f64; 2] = [20.0, 1000.0];
 
 /// Of one fault.
 pub struct Promises<'w, 'a> {
@@ -92,6 +95,7 @@ impl<'w, 'a> Promises<'w, 'a> {
             Ok((last > self.acknowledged).then_some(last))
         });
         let last = last.await?;
+        writer::says_nothing_twice(leaf.cluster, &leaf.namespace)?;
         if let Some(pods) = pods.as_ref().filter(|_| self.world.keeps_pods()) {
             pods.keeper_runs_on(host, leaf).await?;
         }
@@ -226,19 +230,23 @@ impl<'w, 'a> Promises<'w, 'a> {
         Ok(())
     }
 
-    /// None of ours has asked one thing again and again.
+    /// None of ours has asked one thing again and again, nor one after the other.
     pub async fn nobody_asks_in_a_loop(&self) -> Result<()> {
-        let most = OFTEN[0] * self.began.elapsed().as_secs_f64() + OFTEN[1];
+        let most = |[steadily, besides]: [f64; 2]| steadily * self.began.elapsed().as_secs_f64() + besides;
         for (cluster, mark) in &self.marks {
             let mut asked: BTreeMap<String, u32> = BTreeMap::new();
+            let mut in_sum: BTreeMap<String, u32> = BTreeMap::new();
             for entry in cluster.audit_since(*mark).await? {
                 if entry.user.starts_with(OUR_ACCOUNTS) {
                     let AuditEntry { user, verb, resource, subresource, namespace, name, .. } = entry;
-                    let what = format!("{user}: {verb} {resource} {subresource} {namespace}/{name}");
-                    *asked.entry(what).or_default() += 1;
+                    let kind = format!("{user}: {verb} {resource} {subresource}");
+                    *asked.entry(format!("{kind} {namespace}/{name}")).or_default() += 1;
+                    *in_sum.entry(kind).or_default() += 1;
                 }
             }
-            asked.retain(|_, times| f64::from(*times) > most);
+            asked.retain(|_, times| f64::from(*times) > most(OFTEN));
+            in_sum.retain(|_, times| f64::from(*times) > most(OFTEN_IN_SUM));
+            asked.append(&mut in_sum);
             ensure!(asked.is_empty(), "{} was asked in {:?}: {asked:?}", cluster.name(), self.began.elapsed());
         }
         Ok(())

@@ -22,6 +22,7 @@ use super::{
     used::{AGENT, NODE_PLUGIN, Used},
     versions::{roll_back, upgrade},
     way::Way,
+    writer::WRITER,
 };
 use crate::{
     clusters::{Cluster, between::Between, wait_for},
@@ -39,7 +40,6 @@ pub const ALBUM: [&str; 2] = ["album", "kept"];
 pub const CANARY: &str = "canary";
 /// A claim that came after the backup to which a member goes back.
 pub const SINCE: &str = "since";
-const WRITER: &str = "writer";
 /// Beside a move, a group of snapshots and a StatefulSet that rolls, all of one processor or two.
 const BUSY: Duration = Duration::from_mins(2);
 /// Longer than a filesystem is held for a snapshot.

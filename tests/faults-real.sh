@@ -45,6 +45,7 @@ faults-of-ours          processes_of_ours_that                            10
 faults-of-upgrades      driver_and_agent_that_are_rolled_back             30
 faults-of-clocks        clocks_of_ours_that_are_set                       9
 faults-of-a-node        processes_of_a_real_node_that                     10
+faults-of-a-nodes-power real_node_without_power                           12
 faults-of-power         node_of_a_member_without_power                    12
 faults-of-disks         disks_of_a_member_that_are_full                   12
 faults-of-backups       member_that_goes_back_to_a_backup                 15

@@ -158,6 +158,15 @@ impl<'a> HostNode<'a> {
         .await
     }
 
+    /// Where the machine was without power, and its kubelet has begun: the storage driver and the plugin do as well.
+    pub async fn begin_again(&mut self) -> Result<()> {
+        self.processes.clear();
+        self.processes = start_storage(self.fleet, self.fleet.member(MEMBER), self.storage)?;
+        self.start_plugin()?;
+        self.registered(self.storage.driver).await?;
+        self.registered(DRIVER).await
+    }
+
     /// What is mounted on the node below a part of the kubelet's folder.
     pub async fn mounts(&self, part: &str) -> Result<Vec<String>> {
         let table = self.fleet.host().node_exec("cat", &["/proc/self/mountinfo"]).await?;

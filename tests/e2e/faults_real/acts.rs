@@ -42,6 +42,7 @@ impl World<'_> {
             How::Dropped(link) => self.drop_packets("--insert", link).await?,
             How::Full(disk) => disk::fill(self.leaf.cluster, &self.rig.fleet, disk).await?,
             How::PowerOff => self.leaf.cluster.power_off().await?,
+            How::HostPowerOff => self.host.cluster.power_off().await?,
             How::Clock(seconds) => self.set_clock(seconds).await?,
             How::Before => begin_from(self, Some(before()?)).await?,
             How::Upgraded => upgrade(self.host.cluster, self.rig.fleet.tools()).await?,
@@ -71,6 +72,10 @@ impl World<'_> {
                 self.leaf.cluster.power_on().await?;
                 self.rig.storage_begins_again(MEMBER).await?;
             }
+            How::HostPowerOff => {
+                self.host.cluster.power_on().await?;
+                self.real_node()?.node.lock().await.begin_again().await?;
+            }
             How::Clock(_) => self.set_clock(0).await?,
             How::Before => begin_from(self, None).await?,
             How::Upgraded => roll_back(self.host.cluster).await?,
@@ -96,10 +101,7 @@ impl World<'_> {
             Who::Member(process) => fleet.member(MEMBER).signal(process, signal),
             Who::Ours(process) => self.rig.driver.signal(process, signal).await,
             Who::Agent => self.pods.as_ref().context("there is no agent")?.agent.lock().await.signal(signal),
-            Who::NodePlugin => {
-                let real = self.real.as_ref().context("there is no real node")?;
-                real.node.lock().await.signal_plugin(signal)
-            }
+            Who::NodePlugin => self.real_node()?.node.lock().await.signal_plugin(signal),
         }
     }
 

@@ -44,8 +44,9 @@ pub enum How {
     /// What is sent in one direction does not arrive.
     Dropped(Link),
     Full(Disk),
-    /// Of a member's node, with all that is in it; at its end it begins.
+    /// Of a member's node, or of the host's real one, with all that is in it; at its end it begins.
     PowerOff,
+    HostPowerOff,
     /// The clock of driver and agent is so many seconds ahead, and at its end right again.
     Clock(i64),
     /// The host's control plane is of the version of its members, and at its end of the one before again.
@@ -101,6 +102,7 @@ impl How {
             Self::Request(_)
             | Self::NewAuthority
             | Self::TokenEnds
+            | Self::HostPowerOff
             | Self::Clock(_)
             | Self::Upgraded
             | Self::Before => true,

@@ -27,7 +27,7 @@ use super::{
 };
 use crate::{
     clusters::wait_for,
-    objects::FOR_EVER,
+    objects::{FOR_EVER, pod},
     rig::{LATER, LOCAL_PATH, NOW, PATIENCE, SHARED},
     snapshots::{filled, from_snapshot, snapshot, snapshots},
 };
@@ -162,7 +162,8 @@ impl Load {
             makes(&self.local, LOCAL_PATH).await?;
         }
         if world.real.is_some() {
-            asks(&self.near, THERE, async || real_node::comes(host, &self.near, FOR_EVER).await).await?;
+            let near = pod(&self.near, &[&self.near], FOR_EVER);
+            asks(&self.near, THERE, async || real_node::comes(host, &self.near, near.clone()).await).await?;
             self.counts.add(CLAIMS_MADE);
             self.counts.add(PODS_MADE);
         }

@@ -57,6 +57,11 @@ const NODE_IS_OFF: Words = Words {
     does: "Users nothing within five minutes, after which Kubernetes replaces pods that do not tolerate it for longer. Who runs the \
            member brings the node back, or [ends its pods for good](outages.md#a-member-is-down)",
 };
+const REAL_NODE_IS_OFF: Words = Words {
+    seen: "Pods that are new or deleted on the node wait, and after 50 s it is not ready. Pods that run there begin again with it",
+    does: "Users nothing within five minutes, after which Kubernetes replaces pods that do not tolerate it for longer. The host's administrator \
+           brings the node back",
+};
 const STORAGE_IS_FULL: Words = Words {
     seen: "New claims of that storage wait, and an event says why; all else goes on",
     does: "Users make room there, or use another class. The member's administrator gives its storage more room",
@@ -134,6 +139,14 @@ pub const OF_POWER: [Fault; 1] = [Fault {
     within: OUTAGE,
     takes: OUTAGE,
     ..of_member("member: its node is without power", NODE_IS_OFF, How::PowerOff)
+}];
+
+/// Of the host's real node, with the driver's plugin on it.
+pub const OF_NODES_POWER: [Fault; 1] = [Fault {
+    lasts: TOO_LONG,
+    within: OUTAGE,
+    takes: OUTAGE,
+    ..of_host("node: is without power", REAL_NODE_IS_OFF, How::HostPowerOff)
 }];
 
 /// The driver and what is beside it, and the agent.

@@ -179,6 +179,12 @@ fn processes_of_a_real_node_that_stand_still_or_die_cost_nothing_but_time() {
 
 #[test]
 #[ignore = "takes minutes: make faults-real"]
+fn real_node_without_power_costs_nothing_but_time() {
+    part("faults-of-a-nodes-power");
+}
+
+#[test]
+#[ignore = "takes minutes: make faults-real"]
 fn node_of_a_member_without_power_costs_nothing_but_time() {
     part("faults-of-power");
 }

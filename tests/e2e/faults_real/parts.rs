@@ -4,7 +4,8 @@ use super::{
     credentials::OF_DRIVER,
     fault::Fault,
     machines::{
-        OF_BACKUP, OF_CLOCK, OF_DISK, OF_HOST, OF_LINK, OF_MEMBER, OF_NODE, OF_OLDER, OF_OURS, OF_POWER, OF_UPGRADE,
+        OF_BACKUP, OF_CLOCK, OF_DISK, OF_HOST, OF_LINK, OF_MEMBER, OF_NODE, OF_NODES_POWER, OF_OLDER, OF_OURS,
+        OF_POWER, OF_UPGRADE,
     },
     requests::{ANSWERS, OF_AGENT, OF_MOVES, STREAMS, TO_HOST, WAYS},
     way::Way,
@@ -21,7 +22,7 @@ pub struct PartOf {
     pub faults: &'static [Fault],
 }
 
-pub const PARTS: [PartOf; 18] = [
+pub const PARTS: [PartOf; 19] = [
     PartOf {
         name: "faults-of-answers",
         title: "A member answers something else than it should",
@@ -119,6 +120,12 @@ pub const PARTS: [PartOf; 18] = [
         title: "Processes of a real node of the host",
         scene: Scene::RealNode,
         faults: &OF_NODE,
+    },
+    PartOf {
+        name: "faults-of-a-nodes-power",
+        title: "A real node of the host is without power",
+        scene: Scene::RealPower,
+        faults: &OF_NODES_POWER,
     },
 ];
 

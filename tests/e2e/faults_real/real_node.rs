@@ -5,7 +5,7 @@ use kube::{
     ResourceExt,
     api::{DeleteParams, PostParams},
 };
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::sync::Mutex;
 
 use super::{
@@ -34,21 +34,24 @@ pub struct RealNode<'a> {
 }
 
 impl<'a> RealNode<'a> {
-    pub async fn begin(rig: &'a Rig, host: &Place<'_>, leaf: &Place<'_>) -> Result<Self> {
+    /// Whether its pod may begin again is the policy of that.
+    pub async fn begin(rig: &'a Rig, host: &Place<'_>, leaf: &Place<'_>, policy: &str) -> Result<Self> {
         for object in storage_objects(NEAR) {
             leaf.cluster.apply(&object.to_string()).await?;
         }
         let node = Mutex::new(HostNode::start(rig, NEAR).await?);
         let parameters = json!({"leafStorageClass": LEAF_CLASS});
         host.class(&class(&host.namespace, NEAR_CLASS), "WaitForFirstConsumer", parameters, &[MEMBER]).await?;
-        comes(host, KEEPER, WRITES).await?;
+        let mut keeper = pod(KEEPER, &[KEEPER], WRITES);
+        keeper["spec"]["restartPolicy"] = json!(policy);
+        comes(host, KEEPER, keeper).await?;
         runs(host, KEEPER, PATIENCE).await?;
         let kept = Kept::look(leaf, &host.bound(KEEPER).await?, KEEPER).await?;
         let keeper = host.pods().get(KEEPER).await?.uid();
         Ok(Self { node, kept, keeper })
     }
 
-    /// It still writes, and has not begun again.
+    /// It writes, and is no other one.
     pub async fn keeper_runs_on(&self, host: &Place<'_>) -> Result<()> {
         runs(host, KEEPER, PATIENCE).await?;
         let now = host.pods().get(KEEPER).await?.uid();
@@ -65,11 +68,10 @@ impl<'a> RealNode<'a> {
 }
 
 /// A user's pod, after its claim, if that is not there already.
-pub async fn comes(host: &Place<'_>, name: &str, script: &str) -> Result<()> {
+pub async fn comes(host: &Place<'_>, name: &str, pod: Value) -> Result<()> {
     if host.claims().get_opt(name).await?.is_none() {
         host.claim(name, &class(&host.namespace, NEAR_CLASS)).await?;
     }
-    let pod = serde_json::from_value(pod(name, &[name], script))?;
-    host.pods().create(&PostParams::default(), &pod).await?;
+    host.pods().create(&PostParams::default(), &serde_json::from_value(pod)?).await?;
     Ok(())
 }

@@ -58,6 +58,8 @@ pub enum Scene {
     Agent,
     /// Pods of the host's real node use volumes of the member.
     RealNode,
+    /// Likewise, and that node can be without power.
+    RealPower,
     /// Likewise, and the clock of driver and agent can be set.
     Clock,
     /// Likewise, and the member's node can be without power.
@@ -119,15 +121,40 @@ impl Scene {
     }
 
     fn has_agent(self) -> bool {
-        !matches!(self, Self::Through(Way::ToMember | Way::ToHost) | Self::RealNode)
+        !matches!(self, Self::Through(Way::ToMember | Way::ToHost)) && self.real_node().is_none()
+    }
+
+    /// What becomes of a pod that ends on the host's real node, where there is one.
+    fn real_node(self) -> Option<&'static str> {
+        match self {
+            Self::RealNode => Some("Never"),
+            Self::RealPower => Some("Always"),
+            _ => None,
+        }
+    }
+
+    /// As they are to be.
+    async fn make_clusters(self, rig: &Rig) -> Result<()> {
+        if self == Self::SmallDisks {
+            disk::make_small(rig.fleet.member(MEMBER), &rig.fleet).await?;
+        }
+        if self == Self::OlderHost {
+            roll_back(rig.fleet.host()).await?;
+            // By itself what is beside it would look for its API server for minutes.
+            rig.driver.kill().await?;
+            rig.driver.ensure(&rig.fleet).await?;
+        }
+        Ok(())
     }
 
     /// A StatefulSet, where somebody runs its pods: in the member, or on the host's real node, which takes a few volumes.
     async fn rolling<'a>(self, host: &Place<'a>, leaf: &Place<'a>) -> Result<Option<Rolling<'a>>> {
-        let (cluster, pods, pod, leaf_class) = match self {
-            Self::RealNode => (host.cluster, 1, pod("", &[], ""), NEAR_CLASS),
-            _ if self.has_agent() => (leaf.cluster, 2, tolerant("", &[]), LATER),
-            _ => return Ok(None),
+        let (cluster, pods, pod, leaf_class) = if self.real_node().is_some() {
+            (host.cluster, 1, pod("", &[], ""), NEAR_CLASS)
+        } else if self.has_agent() {
+            (leaf.cluster, 2, tolerant("", &[]), LATER)
+        } else {
+            return Ok(None);
         };
         let class = class(&host.namespace, leaf_class);
         Rolling::begin((host, leaf), cluster, pods, (&pod, &class)).await.map(Some)
@@ -136,15 +163,7 @@ impl Scene {
 
 impl<'a> World<'a> {
     pub async fn prepare(rig: &'a Rig, namespace: &str, scene: Scene, users: Users) -> Result<Self> {
-        if scene == Scene::SmallDisks {
-            disk::make_small(rig.fleet.member(MEMBER), &rig.fleet).await?;
-        }
-        if scene == Scene::OlderHost {
-            roll_back(rig.fleet.host()).await?;
-            // By itself what is beside it would look for its API server for minutes.
-            rig.driver.kill().await?;
-            rig.driver.ensure(&rig.fleet).await?;
-        }
+        scene.make_clusters(rig).await?;
         let host = Place::new(rig.fleet.host(), namespace).await?;
         let leaf = Place::open(rig.fleet.member(MEMBER), namespace).await?;
         let clock = if scene == Scene::Clock { Some(Clock::make(rig.fleet.folder()).await?) } else { None };
@@ -159,7 +178,10 @@ impl<'a> World<'a> {
         make_classes(&host).await?;
         let mut kept = vec![keep(&host, &leaf, KEPT).await?];
         write(&leaf, scene).await?;
-        let real = if scene == Scene::RealNode { Some(RealNode::begin(rig, &host, &leaf).await?) } else { None };
+        let real = match scene.real_node() {
+            Some(policy) => Some(RealNode::begin(rig, &host, &leaf, policy).await?),
+            None => None,
+        };
         let rolling = match users {
             Users::Few => None,
             Users::All => {
@@ -202,6 +224,10 @@ impl<'a> World<'a> {
     /// Who goes through the proxy.
     pub fn way(&self) -> Result<Way> {
         self.scene.way().context("no way leads through the proxy")
+    }
+
+    pub fn real_node(&self) -> Result<&RealNode<'a>> {
+        self.real.as_ref().context("there is no real node")
     }
 
     /// All claims with data.

@@ -48,7 +48,7 @@ faults-of-a-node        processes_of_a_real_node_that                     10
 faults-of-a-nodes-power real_node_without_power                           12
 faults-of-power         node_of_a_member_without_power                    12
 faults-of-disks         disks_of_a_member_that_are_full                   12
-faults-of-backups       member_that_goes_back_to_a_backup                 15
+faults-of-backups       cluster_that_goes_back_to_a_backup                15
 upgrade                 upgraded_and_rolled_back                          15
 killed-provisioner      killed_provisioner                                25
 tokens                  token_of_ten_minutes                              60

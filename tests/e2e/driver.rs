@@ -215,6 +215,18 @@ impl Driver {
         if process.is_running()? { Ok(()) } else { process.start_again() }
     }
 
+    /// All sidecars; the controller goes on.
+    pub async fn replace_sidecars(&self) -> Result<()> {
+        let mut running = self.running.lock().await;
+        for sidecar in &mut running.as_mut().context("the driver does not run")?.sidecars {
+            // It may have ended by itself.
+            sidecar.kill().ok();
+            sidecar.wait(Duration::from_secs(10)).await?;
+            sidecar.start_again()?;
+        }
+        Ok(())
+    }
+
     /// Of the controller and each sidecar, as the machine counts, by the name of its process.
     pub async fn pids(&self) -> Vec<(String, i32)> {
         let running = self.running.lock().await;

@@ -16,12 +16,14 @@ use super::{
     clock::is_felt,
     disk,
     fault::{CONTROLLER, FOUND, How, Link, Who},
+    kept::writes_lines,
+    load::{THERE, asks},
     versions::{before, begin_from, roll_back, upgrade},
     world::{SINCE, World},
 };
 use crate::{
-    clusters::{between::Count, wait_for},
-    rig::{NOW, PATIENCE, RETURN},
+    clusters::{Cluster, between::Count, wait_for},
+    rig::{LATER, NOW, PATIENCE, RETURN},
 };
 
 /// What is lost to a backup has to be more than a cluster writes while it comes up: by then it would look like one that has lost nothing.
@@ -47,6 +49,7 @@ impl World<'_> {
             How::Before => begin_from(self, Some(before()?)).await?,
             How::Upgraded => upgrade(self.host.cluster, self.rig.fleet.tools()).await?,
             How::Restored => Box::pin(self.restored()).await?,
+            How::HostRestored => Box::pin(self.host_restored()).await?,
         }
         let once = Count::default();
         once.add();
@@ -79,7 +82,7 @@ impl World<'_> {
             How::Clock(_) => self.set_clock(0).await?,
             How::Before => begin_from(self, None).await?,
             How::Upgraded => roll_back(self.host.cluster).await?,
-            How::Killed(_) | How::Restored => {}
+            How::Killed(_) | How::Restored | How::HostRestored => {}
         }
         for cluster in self.rig.fleet.clusters() {
             cluster.revive()?;
@@ -131,35 +134,35 @@ impl World<'_> {
     /// The member goes back behind the binding of a claim. Whoever watched it before and was not begun again, as its sidecars and its kubelet,
     /// hears nothing of it until it has come as far again; ours are to have noticed by then.
     async fn restored(&self) -> Result<()> {
-        self.leaf.cluster.back_up().await?;
-        self.leaf.cluster.resume().await?;
-        let then = self.writes_beyond(0).await?;
-        self.writes_beyond(then + WRITES).await?;
+        let member = self.leaf.cluster;
+        backed_up(member).await?;
         self.host.claim(SINCE, &self.class(NOW)).await?;
         let volume = self.host.bound_within(SINCE, FOUND).await?.name_any();
         *self.since.lock().await = Some(volume);
-        let last = self.writes_beyond(0).await?;
-        self.leaf.cluster.restore().await?;
+        let last = writes_beyond(member, 0).await?;
+        member.restore().await?;
         self.is_served(PATIENCE).await?;
         if let Some(pods) = &self.pods {
             pods.is_ready(RETURN).await?;
         }
-        self.writes_beyond(last).await.map(drop)
+        writes_beyond(member, last).await.map(drop)
     }
 
-    /// Somebody writes in the member until its versions are beyond this one. The last of them.
-    async fn writes_beyond(&self, version: u64) -> Result<u64> {
-        let maps: Api<ConfigMap> = Api::default_namespaced(self.leaf.cluster.client().await?);
-        let mut last = 0;
-        loop {
-            let data = json!({"last": last.to_string()});
-            let map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": VERSIONS}, "data": data});
-            let written = maps.patch(VERSIONS, &PatchParams::apply("test").force(), &Patch::Apply(map)).await?;
-            last = written.resource_version().context("what is written has a version")?.parse()?;
-            if last > version {
-                return Ok(last);
-            }
-        }
+    /// The host goes back behind the binding of a claim that waited for its pod, which comes again. Its sidecars are begun again, as a restore
+    /// demands; driver and agent have to notice.
+    async fn host_restored(&self) -> Result<()> {
+        let (host, cluster) = (&self.host, self.host.cluster);
+        host.claim(SINCE, &self.class(LATER)).await?;
+        backed_up(cluster).await?;
+        host.tolerant_pod(SINCE, &[SINCE], None).await?;
+        host.bound_within(SINCE, FOUND).await?;
+        self.leaf.run(&format!("packer-of-{SINCE}"), &[SINCE], &writes_lines(SINCE)).await?;
+        let last = writes_beyond(cluster, 0).await?;
+        cluster.restore().await?;
+        self.rig.driver.replace_sidecars().await?;
+        self.is_served(PATIENCE).await?;
+        asks(SINCE, THERE, async || host.tolerant_pod(SINCE, &[SINCE], None).await).await?;
+        writes_beyond(cluster, last).await.map(drop)
     }
 
     /// The user of what came since the backup, where a member was restored.
@@ -172,5 +175,28 @@ impl World<'_> {
             Ok((!told.trim().is_empty()).then_some(()))
         })
         .await
+    }
+}
+
+/// With much that was written since.
+async fn backed_up(cluster: &Cluster) -> Result<()> {
+    cluster.back_up().await?;
+    cluster.resume().await?;
+    let then = writes_beyond(cluster, 0).await?;
+    writes_beyond(cluster, then + WRITES).await.map(drop)
+}
+
+/// Somebody writes until a cluster's versions are beyond this one. The last of them.
+async fn writes_beyond(cluster: &Cluster, version: u64) -> Result<u64> {
+    let maps: Api<ConfigMap> = Api::default_namespaced(cluster.client().await?);
+    let mut last = 0;
+    loop {
+        let data = json!({"last": last.to_string()});
+        let map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": VERSIONS}, "data": data});
+        let written = maps.patch(VERSIONS, &PatchParams::apply("test").force(), &Patch::Apply(map)).await?;
+        last = written.resource_version().context("what is written has a version")?.parse()?;
+        if last > version {
+            return Ok(last);
+        }
     }
 }

@@ -55,6 +55,8 @@ pub enum How {
     Before,
     /// A member's etcd is as it was in a backup of some seconds ago, and a claim has been bound there since.
     Restored,
+    /// Likewise the host's, in whose backup that claim still waits.
+    HostRestored,
 }
 
 /// A process.
@@ -103,6 +105,7 @@ impl How {
             | Self::NewAuthority
             | Self::TokenEnds
             | Self::HostPowerOff
+            | Self::HostRestored
             | Self::Clock(_)
             | Self::Upgraded
             | Self::Before => true,

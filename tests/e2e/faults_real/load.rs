@@ -350,6 +350,7 @@ impl Load {
             }
         };
         counted(PODS_REMOVED, asks(&self.user, GONE, async || world.remove_pod(&self.user).await).await?);
+        counted(PODS_REMOVED, asks(SINCE, GONE, async || world.remove_pod(SINCE).await).await?);
         let near = async || {
             host.pods().delete(&self.near, &DeleteParams::default()).await?;
             anyhow::Ok(())

@@ -80,6 +80,13 @@ const BACKUP: Words = Words {
            still](outages.md#a-cluster-was-restored-from-a-backup-of-its-etcd)",
 };
 
+const HOSTS_BACKUP: Words = Words {
+    seen: "What was made since is gone. A claim that waited in the backup waits again, and gets its volume with its data once its pod is made \
+           again; all else goes on",
+    does: "Users make again what they had made since. The host's administrator has `kosmos-csi doctor` name what is left of it in \
+           members, as [nobody's](outages.md#a-cluster-was-restored-from-a-backup-of-its-etcd)",
+};
+
 /// Longer than a node may be silent.
 const TOO_LONG: Duration = Duration::from_mins(1);
 /// In seconds.
@@ -222,4 +229,7 @@ pub const OF_DISK: [Fault; 2] = [
     },
 ];
 
-pub const OF_BACKUP: [Fault; 1] = [outage(of_member("member: etcd is restored from a backup", BACKUP, How::Restored))];
+pub const OF_BACKUP: [Fault; 2] = [
+    outage(of_member("member: etcd is restored from a backup", BACKUP, How::Restored)),
+    outage(of_host("host: etcd is restored from a backup", HOSTS_BACKUP, How::HostRestored)),
+];

@@ -49,7 +49,8 @@ use k8s_openapi::jiff::Timestamp;
 use tokio::time::sleep;
 
 use self::{
-    fault::Fault,
+    fault::{Fault, How},
+    kept::LINES,
     limits::Limits,
     load::Load,
     parts::PARTS,
@@ -62,7 +63,7 @@ use self::{
     },
     said::said,
     way::Way,
-    world::{Scene, Users, World},
+    world::{SINCE, Scene, Users, World},
 };
 use crate::{
     clusters::{Cluster, between::Count, wait_for},
@@ -197,7 +198,7 @@ fn disks_of_a_member_that_are_full_cost_nothing_but_time() {
 
 #[test]
 #[ignore = "takes minutes: make faults-real"]
-fn member_that_goes_back_to_a_backup_says_what_it_has_lost() {
+fn cluster_that_goes_back_to_a_backup_says_what_it_has_lost_and_loses_no_more() {
     part("faults-of-backups");
 }
 
@@ -297,7 +298,7 @@ async fn row(world: &World<'_>, number: usize, fault: Fault, moment: Duration) -
     // Where the host is still away, nobody can read it.
     let said = said(world, &load, since).await.unwrap_or_default();
     let twice = meanwhile.twice.and(promises.nothing_is_there_twice().await);
-    let copied = if converged.is_ok() { load.copies_have_all(&promises).await } else { Ok(()) };
+    let copied = if converged.is_ok() { has_all(world, (&load, &promises), fault.how, within).await } else { Ok(()) };
     let left = match load.clear(world).await {
         Ok(()) => promises.nothing_is_left(fault.how, within).await,
         Err(error) => Err(error.context("remove what is there")),
@@ -320,6 +321,21 @@ async fn row(world: &World<'_>, number: usize, fault: Fault, moment: Duration) -
     verdicts.extend(meanwhile.runs_on.map(|runs_on| Verdict::new(RUNS_ON, runs_on)));
     let (memory, seconds, times) = (promises.memory().await.unwrap_or_default(), promises.seconds(), meanwhile.times);
     Ok(Row { said, times, recovered_after, clean_after, verdicts, load, memory, seconds, ..Row::of(&fault) })
+}
+
+/// Copies have what was copied, and a claim that waits again in a restored host gets what it had.
+async fn has_all(
+    world: &World<'_>,
+    (load, promises): (&Load, &Promises<'_, '_>),
+    how: How,
+    within: Duration,
+) -> Result<()> {
+    load.copies_have_all(promises).await?;
+    if !matches!(how, How::HostRestored) {
+        return Ok(());
+    }
+    pods::runs(&world.host, SINCE, within).await?;
+    promises.has_lines(SINCE, SINCE, LINES).await
 }
 
 /// What was seen while a fault went on.

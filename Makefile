@@ -136,9 +136,9 @@ e2e: tools ## The driver on real clusters; ONLY=<part of a name> picks tests
 	@time $(E2E)
 
 .PHONY: faults-real
-faults-real: tools ## Hours, as root: the matrix of faults on real clusters, and all else that takes long there; goes on where it was ended; SEED=<number>; PARTS=<names> of tests/faults-real.sh --list; ROWS=<parts of names of faults, with commas>; MINUTES=<for which it begins something>; BEFORE=<commit to upgrade from>
+faults-real: tools ## Hours, as root: the matrix of faults on real clusters, and all else that takes long there; goes on where it was ended; SEED=<number>; PARTS=<names> of tests/faults-real.sh --list; ROWS=<parts of names of faults, with commas>; MINUTES=<for which it begins something>; ROUNDS=<how often each fault>; BEFORE=<commit to upgrade from>
 	@$(call say,faults on real clusters)
-	@time SEED=$(if $(filter file,$(origin SEED)),,$(SEED)) ROWS="$(ROWS)" MINUTES="$(MINUTES)" BEFORE="$(BEFORE)" tests/faults-real.sh $(PARTS)
+	@time SEED=$(if $(filter file,$(origin SEED)),,$(SEED)) ROWS="$(ROWS)" MINUTES="$(MINUTES)" ROUNDS="$(ROUNDS)" BEFORE="$(BEFORE)" tests/faults-real.sh $(PARTS)
 
 .PHONY: game-day
 game-day: ## Write docs/game-day.md again, from what `make faults-real` has seen last of each fault

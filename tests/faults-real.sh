@@ -4,7 +4,8 @@
 # seen the end of. SEED=<number> draws the order of the faults; without it the last run of these files goes on. --list shows how far it is.
 #
 # MINUTES=<number> begins nothing that does not end within them where nothing is wrong. ROWS=<names> plays of the matrix the faults alone whose names contain one
-# of these, which have commas between them, and fails where one of these was broken. Pages make no difference to what was played.
+# of these, which have commas between them, and fails where one of these was broken. ROUNDS=<number> plays each fault so often on the same
+# clusters, whose processes live as much longer; it is a run of its own. Pages make no difference to what was played.
 set -eu -o pipefail
 cd "$(dirname "$0")/.."
 besides=(':(exclude,glob)**/*.md' ':(exclude)tests/e2e/faults_real/seen.jsonl')
@@ -12,18 +13,20 @@ besides=(':(exclude,glob)**/*.md' ':(exclude)tests/e2e/faults_real/seen.jsonl')
 kept=$target/faults-real/${played:0:12}
 seed=${SEED:-$(cat "$kept/seed" 2>/dev/null || od -An -N3 -tu4 /dev/urandom | tr -d ' ')}
 minutes=${MINUTES:-}
-for number in "$seed" "${minutes:-0}"; do
+rounds=${ROUNDS:-1}
+for number in "$seed" "${minutes:-0}" "$rounds"; do
     if ! [[ $number =~ ^[0-9]+$ ]]; then
-        echo "SEED=$seed or MINUTES=$minutes is no number" >&2
+        echo "SEED=$seed, MINUTES=$minutes or ROUNDS=$rounds is no number" >&2
         exit 2
     fi
 done
 folder=$kept/from-$seed
+[ "$rounds" -eq 1 ] || folder=$folder-$rounds-rounds
 report=$folder/report
 # Of all runs, whatever files they were of.
 history=$target/faults-real/rows.jsonl
 export KOSMOS_CSI_ORDER=$seed KOSMOS_CSI_FAULTS_FOLDER=$report KOSMOS_CSI_FAULTS_HISTORY=$history
-export KOSMOS_CSI_FAULTS_SINCE=$EPOCHSECONDS KOSMOS_CSI_FAULTS_ROWS=${ROWS:-}
+export KOSMOS_CSI_FAULTS_SINCE=$EPOCHSECONDS KOSMOS_CSI_FAULTS_ROWS=${ROWS:-} KOSMOS_CSI_FAULTS_ROUNDS=$rounds
 export KOSMOS_CSI_FAULTS_UNTIL=${minutes:+$((EPOCHSECONDS + 60 * minutes))}
 
 # Each part, what the names of its tests begin with or contain, and how many minutes it takes: of the matrix, for its clusters and a

@@ -1,7 +1,8 @@
-//! What of the matrix is played now: some faults alone, or as many as there is time for. The rest is left for another run.
+//! What of the matrix is played now: some faults alone, or as many as there is time for, and how often. The rest is left for another run.
 
 use std::{
     env,
+    str::FromStr,
     time::{SystemTime, UNIX_EPOCH},
 };
 
@@ -11,6 +12,8 @@ use super::fault::Fault;
 const ROWS: &str = "KOSMOS_CSI_FAULTS_ROWS";
 /// In seconds since 1970.
 const UNTIL: &str = "KOSMOS_CSI_FAULTS_UNTIL";
+/// How often each is played on the same clusters.
+const ROUNDS: &str = "KOSMOS_CSI_FAULTS_ROUNDS";
 
 #[derive(Debug)]
 pub struct Limits {
@@ -40,8 +43,17 @@ impl Limits {
     }
 }
 
+/// Once, where nobody has asked for more.
+pub fn rounds() -> usize {
+    number(ROUNDS).unwrap_or(1)
+}
+
 /// Of a variable that says when.
 pub fn seconds(variable: &str) -> Option<u64> {
+    number(variable)
+}
+
+fn number<N: FromStr>(variable: &str) -> Option<N> {
     env::var(variable).ok()?.parse().ok()
 }
 

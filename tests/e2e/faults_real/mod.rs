@@ -51,7 +51,7 @@ use tokio::time::sleep;
 use self::{
     fault::{Fault, How},
     kept::LINES,
-    limits::Limits,
+    limits::{Limits, rounds},
     load::Load,
     parts::PARTS,
     promises::Promises,
@@ -209,9 +209,9 @@ fn part(name: &str) {
 
 /// Clusters come up only where something is to be played.
 fn played(name: &str, beside: (Scene, Users), faults: &[Fault]) {
-    let (report, limits) = (Report::begin(name, seed()).unwrap(), Limits::given());
-    let left: Vec<(Fault, Duration)> =
-        in_order(faults).into_iter().filter(|(fault, _)| !report.has(fault.name) && limits.allow(fault)).collect();
+    let (report, limits) = (Report::begin(name, seed(), rounds()).unwrap(), Limits::given());
+    let mut left = report.left(&in_order(faults, rounds()));
+    left.retain(|(fault, _)| limits.allow(fault));
     if left.is_empty() {
         return report.verdict(faults).unwrap();
     }
@@ -219,10 +219,14 @@ fn played(name: &str, beside: (Scene, Users), faults: &[Fault]) {
 }
 
 /// As the seed draws it, whatever of them is left, each with the moment at which it comes if it meets users in the middle of what they do.
-fn in_order(faults: &[Fault]) -> Vec<(Fault, Duration)> {
-    let (mut draws, mut all) = (fastrand::Rng::with_seed(seed()), faults.to_vec());
-    draws.shuffle(&mut all);
-    all.into_iter().map(|fault| (fault, Duration::from_millis(draws.u64(..MOMENTS)))).collect()
+fn in_order(faults: &[Fault], rounds: usize) -> Vec<(Fault, Duration)> {
+    let (mut draws, mut all) = (fastrand::Rng::with_seed(seed()), Vec::new());
+    for _ in 0..rounds {
+        let mut round = faults.to_vec();
+        draws.shuffle(&mut round);
+        all.extend(round.into_iter().map(|fault| (fault, Duration::from_millis(draws.u64(..MOMENTS)))));
+    }
+    all
 }
 
 /// Of the order of tests.

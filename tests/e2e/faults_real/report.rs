@@ -5,6 +5,7 @@ use std::{
     env,
     fs::{self, File},
     path::{Path, PathBuf},
+    time::Duration,
 };
 
 use anyhow::{Context, Result, ensure};
@@ -27,16 +28,18 @@ const SINCE: &str = "KOSMOS_CSI_FAULTS_SINCE";
 pub struct Report {
     folder: PathBuf,
     part: Part,
+    /// How often each fault is to be in it.
+    rounds: usize,
 }
 
 impl Report {
     /// A run that goes on has the rows of before, but for those in which something was broken then.
-    pub fn begin(name: &str, seed: u64) -> Result<Self> {
+    pub fn begin(name: &str, seed: u64, rounds: usize) -> Result<Self> {
         let kept = env::var_os(FOLDER).map(PathBuf::from);
         let folder = kept.clone().map_or_else(logs::folder, Ok)?;
         fs::create_dir_all(&folder).with_context(|| format!("make {}", folder.display()))?;
         let part = Part { name: name.to_owned(), seed, rows: Vec::new() };
-        let mut report = Self { folder, part };
+        let mut report = Self { folder, part, rounds };
         if kept.is_some() {
             let before = read(&report.file()).filter(|before| before.seed == seed);
             report.part.rows = before.map(|before| before.rows).unwrap_or_default();
@@ -53,8 +56,20 @@ impl Report {
         &self.part.name
     }
 
-    pub fn has(&self, fault: &str) -> bool {
-        self.part.rows.iter().any(|row| row.fault == fault)
+    fn times(&self, fault: &Fault) -> usize {
+        self.part.rows.iter().filter(|row| row.fault == fault.name).count()
+    }
+
+    /// Of all that is to be played, in its order, what it does not have.
+    pub fn left(&self, all: &[(Fault, Duration)]) -> Vec<(Fault, Duration)> {
+        let mut left: Vec<(Fault, Duration)> = Vec::new();
+        for (place, (fault, moment)) in all.iter().enumerate() {
+            let before = all[..place].iter().filter(|(former, _)| former.name == fault.name).count();
+            if before >= self.times(fault) {
+                left.push((*fault, *moment));
+            }
+        }
+        left
     }
 
     pub fn add(&mut self, row: Row) -> Result<()> {
@@ -100,9 +115,9 @@ impl Report {
     /// Fails with all that was broken, and with how many of these faults are left for another time.
     pub fn verdict(&self, faults: &[Fault]) -> Result<()> {
         let mut wrong: Vec<String> = self.part.rows.iter().flat_map(Row::broken).collect();
-        let left = faults.iter().filter(|fault| !self.has(fault.name)).count();
+        let left: usize = faults.iter().map(|fault| self.rounds.saturating_sub(self.times(fault))).sum();
         if left > 0 {
-            wrong.push(format!("{left} of {} faults are left", faults.len()));
+            wrong.push(format!("{left} of {} faults are left", faults.len() * self.rounds));
         }
         ensure!(wrong.is_empty(), "{}", wrong.join("\n"));
         Ok(())
@@ -157,7 +172,20 @@ mod tests {
     use crate::faults_real::{requests::ANSWERS, row::tests::row};
 
     fn report(folder: &Path, rows: Vec<Row>) -> Report {
-        Report { folder: folder.to_owned(), part: Part { name: "test".to_owned(), seed: 7, rows } }
+        Report { folder: folder.to_owned(), part: Part { name: "test".to_owned(), seed: 7, rows }, rounds: 1 }
+    }
+
+    #[test]
+    fn fault_is_left_as_often_as_it_was_not_played_in_all_rounds() {
+        let [mut one, mut other] = [ANSWERS[0], ANSWERS[1]];
+        (one.name, other.name) = ("500", "504");
+        let all: Vec<(Fault, Duration)> =
+            [one, other, other, one, one].into_iter().map(|fault| (fault, Duration::ZERO)).collect();
+        let played = Report { rounds: 3, ..report(Path::new("nowhere"), vec![row(Ok(())), row(Ok(()))]) };
+        let left: Vec<&str> = played.left(&all).iter().map(|(fault, _)| fault.name).collect();
+        assert_eq!(left, ["504", "504", "500"]);
+        let told = played.verdict(&[one, other]).unwrap_err().to_string();
+        assert_eq!(told, "4 of 6 faults are left");
     }
 
     #[test]
@@ -178,13 +206,14 @@ mod tests {
 
     #[test]
     fn what_was_broken_is_played_again_in_the_next_run_and_not_in_the_same_one() {
+        let five_hundred = Fault { name: "500", ..ANSWERS[0] };
         for (since, is_kept) in [(None, false), (Some(1_001), false), (Some(1_000), true)] {
             let mut broken = report(Path::new("nowhere"), vec![row(Err(anyhow!("two leaves")))]);
             broken.forget_what_was_broken_before(since);
-            assert_eq!(broken.has("500"), is_kept, "{since:?}");
+            assert_eq!(broken.times(&five_hundred), usize::from(is_kept), "{since:?}");
             let mut well = report(Path::new("nowhere"), vec![row(Ok(()))]);
             well.forget_what_was_broken_before(since);
-            assert!(well.has("500"), "{since:?}");
+            assert_eq!(well.times(&five_hundred), 1, "{since:?}");
         }
     }
 

@@ -57,8 +57,9 @@ pub struct Promises<'w, 'a> {
     /// What each process had of the machine when it was first looked at, and when the fault began.
     used: BTreeMap<String, Used>,
     had: BTreeMap<String, Used>,
-    /// How many volumes were mounted on the host's real node when it began.
+    /// How many volumes were mounted on the host's real node when it began, and what others had left by then.
     mounted: usize,
+    left: BTreeSet<String>,
 }
 
 impl<'w, 'a> Promises<'w, 'a> {
@@ -75,7 +76,8 @@ impl<'w, 'a> Promises<'w, 'a> {
             had.insert(name, Used::by(process)?);
         }
         let (began, mounted) = (Instant::now(), mounted(world).await?);
-        Ok(Self { world, began, marks, acknowledged, said, used, had, mounted })
+        let left = [attached(world).await?, stored_alone(world).await?].concat().into_iter().collect();
+        Ok(Self { world, began, marks, acknowledged, said, used, had, mounted, left })
     }
 
     /// Since the fault began.
@@ -128,8 +130,9 @@ impl<'w, 'a> Promises<'w, 'a> {
         wait_for("nothing is left", within.max(LEAST), || async {
             let mut left = self.left().await?;
             if how.leaves_members() {
-                left.extend(self.left_in_storage().await?);
+                left.extend(stored_alone(self.world).await?);
             }
+            left.retain(|name| !self.left.contains(name));
             ensure!(left.is_empty(), "still there: {left:?}");
             no_snapshots(&self.world.leaf).await?;
             no_snapshots(&self.world.host).await?;
@@ -163,31 +166,10 @@ impl<'w, 'a> Promises<'w, 'a> {
         let volumes = host.volumes().list(&ListParams::default()).await?;
         let others = volumes.iter().filter(is_here).map(ResourceExt::name_any).filter(is_not_kept);
         left.extend(others.map(|name| format!("volume {name} of the host")));
-        let named: BTreeSet<String> = volumes.iter().map(ResourceExt::name_any).collect();
-        let attachments: Api<VolumeAttachment> = Api::all(host.client.clone());
-        for attachment in attachments.list(&ListParams::default()).await? {
-            let volume = attachment.spec.source.persistent_volume_name.unwrap_or_default();
-            if attachment.spec.attacher == DRIVER && !named.contains(&volume) {
-                left.push(format!("attachment of volume {volume} of the host"));
-            }
-        }
+        left.extend(attached(self.world).await?);
         let mounted = mounted(self.world).await?.saturating_sub(self.mounted);
         if mounted > 0 {
             left.push(format!("{mounted} mounts of volumes on the host's real node"));
-        }
-        Ok(left)
-    }
-
-    /// What a member's storage has and no volume of the member names.
-    async fn left_in_storage(&self) -> Result<Vec<String>> {
-        let mut left = Vec::new();
-        for member in self.world.rig.fleet.members() {
-            // What is made meanwhile is in the storage before it has a volume.
-            let stored = stored(member)?;
-            let volumes = Api::<PersistentVolume>::all(member.client().await?).list(&ListParams::default()).await?;
-            let named: BTreeSet<String> = volumes.iter().map(ResourceExt::name_any).collect();
-            let of = format!("in the storage of {}", member.name());
-            left.extend(stored.difference(&named).map(|volume| format!("volume {volume} {of}")));
         }
         Ok(left)
     }
@@ -281,6 +263,33 @@ async fn mounted(world: &World<'_>) -> Result<usize> {
     let Some(real) = &world.real else { return Ok(0) };
     let node = real.node.lock().await;
     Ok(node.mounts("kubernetes.io/csi/").await?.len() + node.mounts("kubernetes.io~csi/").await?.len())
+}
+
+/// In the host, though the volume is gone.
+async fn attached(world: &World<'_>) -> Result<Vec<String>> {
+    let attachments: Api<VolumeAttachment> = Api::all(world.host.client.clone());
+    let attachments = attachments.list(&ListParams::default()).await?;
+    let named = names(&world.host.volumes()).await?;
+    let of_ours = attachments.into_iter().filter(|attachment| attachment.spec.attacher == DRIVER);
+    let volumes = of_ours.filter_map(|attachment| attachment.spec.source.persistent_volume_name);
+    let left = volumes.filter(|volume| !named.contains(volume));
+    Ok(left.map(|volume| format!("attachment of volume {volume} of the host")).collect())
+}
+
+/// In the storage of a member, though none of its volumes names it.
+async fn stored_alone(world: &World<'_>) -> Result<Vec<String>> {
+    let mut left = Vec::new();
+    for member in world.rig.fleet.members() {
+        let stored = stored(member)?;
+        let named = names(&Api::all(member.client().await?)).await?;
+        let of = format!("in the storage of {}", member.name());
+        left.extend(stored.difference(&named).map(|volume| format!("volume {volume} {of}")));
+    }
+    Ok(left)
+}
+
+async fn names(volumes: &Api<PersistentVolume>) -> Result<BTreeSet<String>> {
+    Ok(volumes.list(&ListParams::default()).await?.iter().map(ResourceExt::name_any).collect())
 }
 
 /// Movers with what is theirs, and sources that are kept.

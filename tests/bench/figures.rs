@@ -17,6 +17,7 @@ mod report;
 mod sheet;
 
 use std::{
+    fs,
     path::{Path, PathBuf},
     time::Duration,
 };
@@ -96,7 +97,7 @@ fn shares_of_one_commit_come_together_and_those_of_another_stay_apart() {
     for (at, rate) in [("1", 30.0), ("2", 10.0), ("3", 20.0)] {
         let mut share = begun(&file, true, "a", at);
         share.add(PART, OWN, &[(RATE, rate), (TURN, 9.0)]);
-        share.write(&file).unwrap();
+        share.write().unwrap();
     }
     let mut seen = Sheet::read(&file).unwrap();
     assert_eq!((seen.whole_rounds(PART), seen.rounds(PART, OWN, RATE)), (3, 3));
@@ -116,11 +117,41 @@ fn a_run_that_is_no_share_begins_again_and_takes_nothing_away() {
         let mut run = begun(&file, false, "a", at);
         assert!(run.parts().is_empty());
         run.add(PART, at, &[(RATE, 1.0)]);
-        run.write(&file).unwrap();
+        run.write().unwrap();
     }
     for (kept, subject) in [("before-1.json", "1"), ("before-2.json", "2"), ("json", "3")] {
         assert_eq!(Sheet::read(&file.with_extension(kept)).unwrap().subjects(PART), [subject]);
     }
+}
+
+#[test]
+fn what_nothing_can_be_added_to_stays_beside_it() {
+    let (_folder, file) = results();
+    fs::write(&file, r#"{"results": {"of": "another form"}}"#).unwrap();
+    let mut sheet = begun(&file, true, "a", "1");
+    sheet.add(PART, OWN, &[(RATE, 1.0)]);
+    sheet.write().unwrap();
+    assert_eq!(begun(&file, true, "a", "2").whole_rounds(PART), 1);
+    let before = fs::read_to_string(file.with_extension("before-1.json")).unwrap();
+    assert!(before.contains("another form"), "{before}");
+}
+
+#[test]
+fn columns_are_as_wide_as_what_stands_in_them() {
+    let (_folder, file) = results();
+    let mut sheet = begun(&file, true, "a", "1");
+    sheet.add("started", "all alive", &[("most requests without an answer, of one member that is alive", 0.0)]);
+    sheet.add("started", "one in ten dead, and others alive", &[("… of the callers", 12.0)]);
+    let table = sheet.table("started");
+    let wide: Vec<usize> = table.lines().map(|line| line.chars().count()).collect();
+    assert!(wide.len() == 3 && wide.iter().all(|wide| *wide == wide[0]), "{table}");
+    assert!(table.lines().all(|line| line.contains("  ")), "{table}");
+    for subject in ["third", "fourth", "fifth"] {
+        sheet.add("started", subject, &[("… of the callers", 1.0)]);
+    }
+    let below = sheet.table("started");
+    let heads: Vec<&str> = below.lines().filter(|line| line.starts_with("started ")).collect();
+    assert!(heads.len() == 2 && heads[0].contains("fourth") && heads[1].ends_with("  fifth"), "{below}");
 }
 
 #[test]

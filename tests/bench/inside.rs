@@ -63,7 +63,7 @@ pub async fn measure(fleet: &Path, provisioner: &Path, plan: &Plan) -> Result<()
     conditions::print(sheet.head());
     sheet.print();
     print(&goals(&sheet, plan.callers.iter().map(|callers| load(*callers, 0))));
-    sheet.write(&plan.json)?;
+    sheet.write()?;
     println!("\nall rounds as JSON: {}", plan.json.display());
     done
 }
@@ -168,7 +168,7 @@ async fn all_rounds(fleet: &Path, provisioner: &Path, plan: &Plan, sheet: &mut S
             tell(round, &job.part(), name, figures);
             sheet.add(&job.part(), name, figures);
         }
-        sheet.write(&plan.json)?;
+        sheet.write()?;
     }
 }
 

@@ -69,7 +69,7 @@ pub async fn measure(plan: &Plan) -> Result<()> {
     sheet.print();
     let rows = goals(&sheet, plan);
     print(&rows);
-    sheet.write(&plan.json)?;
+    sheet.write()?;
     println!("\nall rounds as JSON: {}", plan.json.display());
     done?;
     ensure!(!plan.is_strict || !rows.is_empty(), "there is no goal for what was asked");
@@ -98,7 +98,7 @@ async fn all(plan: &Plan, sheet: &mut Sheet) -> Result<()> {
                 println!("{part}: {error:#}");
                 failed.push(part);
             }
-            sheet.write(&plan.json)?;
+            sheet.write()?;
         }
     }
     if is_over {

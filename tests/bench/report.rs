@@ -39,10 +39,11 @@ pub fn missed(rows: &[Row]) -> usize {
 }
 
 pub fn print(rows: &[Row]) {
-    println!("\n{:<48} {:>10} {:>10}", "", "goal", "seen");
+    let wide = rows.iter().map(|row| row.what.chars().count()).max().unwrap_or_default();
+    println!("\n{:<wide$} {:>10} {:>10}", "", "goal", "seen");
     for row in rows {
         let sign = if row.at_least { ">=" } else { "<=" };
         let goal = row.goal.map(|goal| format!("{sign} {goal}")).unwrap_or_default();
-        println!("{:<48} {goal:>10} {:>10.2}  {}", row.what, row.seen, row.verdict());
+        println!("{:<wide$} {goal:>10} {:>10.2}  {}", row.what, row.seen, row.verdict());
     }
 }

@@ -63,10 +63,10 @@ pub async fn measure(nodes: usize, rounds: usize, minutes: Option<u64>, json: &P
     let mut head = conditions::conditions(&UNLIKE_LIFE);
     head["servers"] = json!(servers(&fleet));
     let mut sheet = Sheet::begin(json, minutes.is_some(), head, conditions::now())?;
-    let done = Box::pin(scheduled.all(rounds, until, json, &mut sheet)).await;
+    let done = Box::pin(scheduled.all(rounds, until, &mut sheet)).await;
     conditions::print(sheet.head());
     sheet.print();
-    sheet.write(json)?;
+    sheet.write()?;
     println!("\nall rounds as JSON: {}", json.display());
     if done.is_err() {
         println!("logs of servers: {}", logs::keep(&fleet, "bench-scheduler")?.display());
@@ -83,7 +83,7 @@ struct Scheduled {
 }
 
 impl Scheduled {
-    async fn all(&self, rounds: usize, until: Option<Instant>, json: &Path, sheet: &mut Sheet) -> Result<()> {
+    async fn all(&self, rounds: usize, until: Option<Instant>, sheet: &mut Sheet) -> Result<()> {
         let part = format!("{} nodes, {PODS} pods at once", self.nodes);
         let first = sheet.whole_rounds(&part);
         if first < rounds {
@@ -104,7 +104,7 @@ impl Scheduled {
             for (case, figures) in seen {
                 sheet.add(&part, case, &figures);
             }
-            sheet.write(json)?;
+            sheet.write()?;
         }
         Ok(())
     }

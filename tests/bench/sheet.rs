@@ -1,7 +1,10 @@
 //! What was seen: a table with the middle, the least and the most of all rounds, and the same as JSON with every round, which later
 //! runs go on with.
 
-use std::{fs, path::Path};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
 
 use anyhow::{Context, Result};
 use serde::Deserialize;
@@ -9,8 +12,10 @@ use serde_json::{Value, json};
 
 use super::measure::median;
 
-const WIDE: usize = 40;
-const CELL: usize = 26;
+/// Between two columns.
+const GAP: usize = 2;
+/// Columns beside each other: more are no longer read in one line.
+const ABREAST: usize = 4;
 
 /// By part, figure and subject, as they came.
 #[derive(Debug, Default, Deserialize)]
@@ -22,6 +27,9 @@ pub struct Sheet {
     /// What was measured, and how: the same for all of them.
     #[serde(default)]
     head: Value,
+    /// Where all of it is kept.
+    #[serde(skip)]
+    file: PathBuf,
 }
 
 #[derive(Debug, Deserialize)]
@@ -35,22 +43,26 @@ struct Entry {
 impl Sheet {
     pub fn read(file: &Path) -> Result<Self> {
         let text = fs::read_to_string(file).with_context(|| format!("read {}", file.display()))?;
-        serde_json::from_str(&text).with_context(|| format!("understand {}", file.display()))
+        let read: Self = serde_json::from_str(&text).with_context(|| format!("understand {}", file.display()))?;
+        Ok(Self { file: file.to_owned(), ..read })
     }
 
     /// What a run adds to. A share goes on with what earlier ones have put into the file, as long as that was seen of the same commit on such
     /// a machine; all else begins again, and what the file had stays beside it.
     pub fn begin(file: &Path, is_share: bool, head: Value, run: String) -> Result<Self> {
         if is_share && file.exists() {
-            let mut sheet = Self::read(file)?;
-            if sheet.head == head {
-                sheet.runs.push(run);
-                return Ok(sheet);
+            match Self::read(file) {
+                Ok(mut sheet) if sheet.head == head => {
+                    sheet.runs.push(run);
+                    return Ok(sheet);
+                }
+                Ok(_) => println!("{} is of another commit or machine", file.display()),
+                // As an earlier form of the bench has written it.
+                Err(error) => println!("nothing can be added to what is there: {error:#}"),
             }
-            println!("{} is of another commit or machine", file.display());
         }
         set_aside(file)?;
-        Ok(Self { results: Vec::new(), runs: vec![run], head })
+        Ok(Self { results: Vec::new(), runs: vec![run], head, file: file.to_owned() })
     }
 
     pub fn head(&self) -> &Value {
@@ -115,18 +127,35 @@ impl Sheet {
 
     pub fn print(&self) {
         for part in self.parts() {
-            let subjects = self.subjects(part);
-            let head: Vec<String> = subjects.iter().map(|subject| format!("{subject:>CELL$}")).collect();
-            println!("\n{part:<WIDE$}{}", head.concat());
-            for figure in self.figures(part) {
-                let cell = |subject: &&str| format!("{:>CELL$}", self.cell(part, subject, figure));
-                println!("{figure:<WIDE$}{}", subjects.iter().map(cell).collect::<Vec<_>>().concat());
-            }
+            println!("\n{}", self.table(part));
         }
     }
 
-    /// In the place of what the file said before, in one step: who is ended meanwhile leaves one or the other.
-    pub fn write(&self, file: &Path) -> Result<()> {
+    pub fn table(&self, part: &str) -> String {
+        let few = |subjects: &[&str]| self.columns(part, subjects);
+        self.subjects(part).chunks(ABREAST).map(few).collect::<Vec<String>>().join("\n\n")
+    }
+
+    /// Each as wide as what stands in it.
+    fn columns(&self, part: &str, subjects: &[&str]) -> String {
+        let head = std::iter::once(part).chain(subjects.iter().copied()).map(str::to_owned);
+        let mut lines: Vec<Vec<String>> = vec![head.collect()];
+        lines.extend(self.figures(part).into_iter().map(|figure| {
+            let cells = subjects.iter().map(|subject| self.cell(part, subject, figure));
+            std::iter::once(figure.to_owned()).chain(cells).collect::<Vec<String>>()
+        }));
+        let width = |at: usize| lines.iter().map(|line| line[at].chars().count()).max().unwrap_or_default();
+        let (first, wide) = (width(0), (1..=subjects.len()).map(|at| GAP + width(at)).collect::<Vec<usize>>());
+        let line = |line: &Vec<String>| {
+            let cells = line[1..].iter().zip(wide.iter().copied()).map(|(cell, wide)| format!("{cell:>wide$}"));
+            format!("{:<first$}{}", line[0], cells.collect::<Vec<_>>().concat())
+        };
+        lines.iter().map(line).collect::<Vec<String>>().join("\n")
+    }
+
+    /// In the place of what its file said before, in one step: who is ended meanwhile leaves one or the other.
+    pub fn write(&self) -> Result<()> {
+        let file = &self.file;
         let results: Vec<Value> = self.results.iter().map(Entry::json).collect();
         let all = serde_json::to_string_pretty(&json!({"head": self.head, "runs": self.runs, "results": results}))?;
         let unfinished = file.with_extension("unfinished");

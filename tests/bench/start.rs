@@ -40,15 +40,14 @@ pub async fn on_half_a_processor(world: &World, rounds: usize, part: &str, sheet
     meet(world).await?;
     for _ in 0..rounds {
         let alive = again(world, 0, half.command()).await?;
-        if all < DEAD {
-            sheet.add(part, ALIVE, &alive);
-            continue;
-        }
-        let mut some_dead = again(world, all / DEAD, half.command()).await?;
-        // What comes first is how long it took.
-        some_dead.push((LATER, some_dead[0].1 / alive[0].1 * 100.0));
+        let some_dead = if all < DEAD { None } else { Some(again(world, all / DEAD, half.command()).await?) };
         sheet.add(part, ALIVE, &alive);
-        sheet.add(part, SOME_DEAD, &some_dead);
+        if let Some(mut some_dead) = some_dead {
+            // What comes first is how long it took.
+            some_dead.push((LATER, some_dead[0].1 / alive[0].1 * 100.0));
+            sheet.add(part, SOME_DEAD, &some_dead);
+        }
+        sheet.write()?;
     }
     world.let_die(0)
 }

@@ -39,6 +39,7 @@ pub async fn measure(world: &World, rounds: usize, part: &str, sheet: &mut Sheet
         let marked = until("the volume is marked", killed, || world.is_marked(&volume.volume_id)).await?;
         println!("  another one leads after {leads:.1} s, and has marked a volume after {marked:.1} s");
         sheet.add(part, WHO, &[(LEADS, leads), (MARKED, marked)]);
+        sheet.write()?;
         host.release(&claims).await?;
         standby.subject.delete(&volume.volume_id).await?;
         host.remove(&claims).await?;

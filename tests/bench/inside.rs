@@ -19,7 +19,7 @@ use super::{
     turn::Stage,
 };
 
-const UNLIKE_LIFE: [&str; 11] = [
+const UNLIKE_LIFE: [&str; 12] = [
     "Callers, drivers, two API servers, their etcds and the binder share the processors: among a hundred callers a time is \
      mostly one of waiting for a processor, which is told.",
     "etcd does not wait for the disk (--unsafe-no-fsync), and the API servers write an audit log without bodies.",
@@ -29,6 +29,7 @@ const UNLIKE_LIFE: [&str; 11] = [
      claims of the host are made before the clock runs.",
     "The callers play external-provisioner: each asks for the next volume once it has the last, and again after half a second. The host's \
      volume is made beside that, and its binding is one write.",
+    "The bare driver that waits for nothing watches nothing either, and calls a volume removed once its removal is asked for.",
     "The driver and the bare one have at most 32 requests under way in a cluster; what another has is its own.",
     "A driver is started for each turn, with no volumes but those of the turn, and nothing else is in the clusters.",
     "What a driver does in the background once it has answered counts only as far as it falls into the turn.",

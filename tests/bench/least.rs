@@ -1,6 +1,6 @@
 //! The least that a driver can do that gives claims of a member: it makes one, waits in one watch with all who wait, and
-//! answers. Or it answers before, or marks the volume besides, to know it again. It is a process with a socket, asked and
-//! measured as any other, and has as many requests under way as the driver beside which it stands.
+//! answers. Or it watches nothing and answers before, or marks the volume besides, to know it again. It is a process with a
+//! socket, asked and measured as any other, and has as many requests under way as the driver beside which it stands.
 
 use std::{path::Path, sync::Arc};
 
@@ -56,7 +56,10 @@ struct Least {
 /// As a process of its own, until it is killed.
 pub async fn process(socket: &Path, kubeconfig: &Path, until: Until) -> Result<()> {
     let (client, seen) = (kubernetes::client(kubeconfig).await?, Seen::default());
-    tokio::spawn(seen.clone().follow(client.clone()));
+    // Who waits for nothing reads nothing of what becomes of it.
+    if until != Until::Accepted {
+        tokio::spawn(seen.clone().follow(client.clone()));
+    }
     let (under_way, beginning) = (Semaphore::new(UNDER_WAY), Semaphore::new(BEGINNING));
     let least = Arc::new(Least { client, seen, until, under_way, beginning });
     let listener = UnixListener::bind(socket).with_context(|| format!("serve {}", socket.display()))?;
@@ -80,7 +83,8 @@ impl Least {
             "bench.kosmos-csi.test/host": "6a2f8d1e-5f0c-4f0a-9c57-3f3c0d4c5b1a"});
         let claim = Trimmed::of(serde_json::from_value(manifest(request, name, &labels))?);
         let place = format!("{namespace}/{name}");
-        let (is_bound, claims, create) = (self.seen.bound(&place), self.claims(namespace), PostParams::default());
+        let is_bound = (self.until != Until::Accepted).then(|| self.seen.bound(&place));
+        let (claims, create) = (self.claims(namespace), PostParams::default());
         let made = {
             let _beginning = self.beginning.acquire().await?;
             let _place = self.under_way.acquire().await?;
@@ -90,7 +94,9 @@ impl Least {
             }
         };
         // Asked for again, it may be so already, and no watch says it twice.
-        if self.until != Until::Accepted && !seen::is_bound(&made) {
+        if let Some(is_bound) = is_bound
+            && !seen::is_bound(&made)
+        {
             is_bound.await.context("wait until it is bound")?;
         }
         if self.until == Until::Marked {
@@ -103,17 +109,21 @@ impl Least {
         Ok(Volume { volume_id: place, capacity_bytes: 1 << 30, ..Volume::default() })
     }
 
-    /// And waits until the claim has gone.
+    /// And waits until the claim has gone, where it waits.
     async fn delete(&self, volume: &str) -> Result<()> {
         let (namespace, name) = volume.split_once('/').context("a handle has two parts")?;
-        let (is_gone, claims, delete) = (self.seen.gone(volume), self.claims(namespace), DeleteParams::default());
+        let is_gone = (self.until != Until::Accepted).then(|| self.seen.gone(volume));
+        let (claims, delete) = (self.claims(namespace), DeleteParams::default());
         let place = self.under_way.acquire().await?;
         match answered(|| claims.delete(name, &delete)).await {
             Err(kube::Error::Api(status)) if status.code == 404 => return Ok(()),
             deleted => drop(deleted?),
         }
         drop(place);
-        is_gone.await.context("wait until it has gone")
+        match is_gone {
+            Some(is_gone) => is_gone.await.context("wait until it has gone"),
+            None => Ok(()),
+        }
     }
 
     fn claims(&self, namespace: &str) -> Api<Trimmed<PersistentVolumeClaim>> {

@@ -70,10 +70,16 @@ struct Arguments {
     #[arg(long, default_value_t = 5)]
     rounds: usize,
     /// How many callers there are at once
-    #[arg(long, value_delimiter = ',', default_values_t = [1, 100, 1000])]
+    #[arg(long, value_delimiter = ',', default_values_t = [1, 100, 1000], overrides_with = "callers")]
     callers: Vec<usize>,
     /// How many milliseconds it takes from the host to the member and back; with a delay there are no more than 100 callers
-    #[arg(long, value_delimiter = ',', default_values_t = [0, 1, 20, 100], value_parser = value_parser!(u16).range(..=10_000))]
+    #[arg(
+        long,
+        value_delimiter = ',',
+        default_values_t = [0, 1, 20, 100],
+        value_parser = value_parser!(u16).range(..=10_000),
+        overrides_with = "delays"
+    )]
     delays: Vec<u16>,
     /// A driver that is measured as well, as this file says; may be given several times (--help tells more)
     #[arg(long = "subject", value_name = "FILE")]
@@ -85,10 +91,17 @@ struct Arguments {
     #[arg(long, value_name = "MINUTES")]
     minutes: Option<u64>,
     /// Measures instead what this driver takes with so many simulated members
-    #[arg(long, value_delimiter = ',', value_name = "COUNTS")]
+    #[arg(long, value_delimiter = ',', value_name = "COUNTS", overrides_with = "members")]
     members: Vec<usize>,
     /// What is measured with them; `idle,start` without it
-    #[arg(long, value_enum, value_delimiter = ',', value_name = "QUESTIONS", requires = "members")]
+    #[arg(
+        long,
+        value_enum,
+        value_delimiter = ',',
+        value_name = "QUESTIONS",
+        requires = "members",
+        overrides_with = "ask"
+    )]
     ask: Vec<Question>,
     /// How many volumes the host has in each of them from the beginning
     #[arg(long, default_value_t = 0, value_name = "COUNT", requires = "members")]

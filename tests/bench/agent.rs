@@ -17,7 +17,7 @@ use super::{
     clusters::guardian::profile_folder,
     metrics::Metrics,
     process::{Apart, memory, open_files, processor_time},
-    question::{Plan, Question},
+    question::{OF_A_THIRD, Plan, Question, THIRDS},
     replica::{FILES, MEMORY},
     report::Row,
     sheet::Sheet,
@@ -67,9 +67,12 @@ pub async fn measure(world: &mut World, part: &str, sheet: &mut Sheet) -> Result
     sleep(SETTLED).await;
     println!("  nothing happens for {} minutes", IDLE.as_secs() / 60);
     let so_far = async || anyhow::Ok((processor_time(agent.id())?.as_secs_f64(), metrics.requests().await?[0]));
-    let before = so_far().await?;
-    sleep(IDLE).await;
-    let now = so_far().await?;
+    let mut looks = vec![so_far().await?];
+    for _ in 0..THIRDS {
+        sleep(IDLE / THIRDS).await;
+        looks.push(so_far().await?);
+    }
+    let (before, now) = (looks[0], looks[looks.len() - 1]);
     let a_second = |now: f64, before: f64| (now - before) / IDLE.as_secs_f64();
     let (resident, _) = memory(agent.id())?;
     let figures = [
@@ -80,6 +83,10 @@ pub async fn measure(world: &mut World, part: &str, sheet: &mut Sheet) -> Result
         (TO_A_MEMBER, a_second(now.1, before.1) / members as f64),
     ];
     sheet.add(part, WHO, &figures);
+    for third in looks.windows(2) {
+        let used = (third[1].0 - third[0].0) / (IDLE / THIRDS).as_secs_f64();
+        sheet.add(part, WHO, &[(OF_A_THIRD, used * 100.0)]);
+    }
     Ok(())
 }
 

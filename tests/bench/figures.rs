@@ -161,7 +161,7 @@ fn few_and_a_thousand_members_are_asked_within_the_time_that_the_page_says() {
     assert!(whole <= Duration::from_mins(70), "{whole:?}");
     assert_eq!([1, 999, 1000].map(|members| idle(members).as_secs() / 60), [5, 5, 15]);
     assert!(Question::Start.expected(1000, 3) > Question::Start.expected(1000, 1), "rounds take time");
-    assert_eq!([Question::Idle, Question::Takeover].map(|ask| ask.rounds(5)), [1, 5]);
+    assert_eq!([Question::Idle, Question::Files, Question::Takeover].map(|ask| ask.rounds(5)), [1, 5, 5]);
 }
 
 const EMPTY: &str =
@@ -175,6 +175,18 @@ fn seen(subject: &str, rates: &[f64]) -> Sheet {
         sheet.add(PART, subject, &[(RATE, *rate), (TURN, 30.0)]);
     }
     sheet
+}
+
+#[test]
+fn what_is_told_by_thirds_makes_no_more_rounds_of_it() {
+    let (_folder, file) = results();
+    let mut sheet = begun(&file, true, "a", "1");
+    sheet.add("idle", "leader", &[("idle: of a processor (%)", 2.0)]);
+    for third in [1.0, 2.0, 4.0] {
+        sheet.add("idle", "leader", &[(question::OF_A_THIRD, third)]);
+    }
+    assert_eq!(sheet.whole_rounds("idle"), 1);
+    assert_eq!(sheet.cell("idle", "leader", question::OF_A_THIRD), "2.00 (1.00 to 4.00)");
 }
 
 #[test]

@@ -11,6 +11,7 @@ mod clusters;
 
 mod again;
 mod agent;
+mod beside;
 mod binder;
 mod conditions;
 mod delay;

@@ -1,16 +1,19 @@
 //! The driver with few members and with many, all simulated, each behind TLS at an address of its own: what it takes when nothing
 //! happens, as the replica that leads and as one that stands by; what a volume takes; how it starts, also on half a processor, with few open
-//! files, and where one member in ten is dead; how soon another replica is in the place of one that died; and what the agent of virtual
-//! nodes takes.
+//! files, and where one member in ten is dead; whether others wait beside one that is dead, slow or floods; how soon another replica is in
+//! the place of one that died; and what the agent of virtual nodes takes.
 
-use std::time::{Duration, Instant};
+use std::{
+    collections::HashMap,
+    time::{Duration, Instant},
+};
 
 use anyhow::{Result, ensure};
 use tokio::time::sleep;
 
 use super::{
-    agent, conditions,
-    question::{MANY, Plan, Question, idle},
+    agent, beside, conditions,
+    question::{MANY, OF_A_THIRD, Plan, Question, THIRDS, idle},
     replica::{MEMORY, Replica, pair},
     report::{Row, missed, print},
     sheet::Sheet,
@@ -25,17 +28,20 @@ const UNLIKE_LIFE: [&str; 9] = [
     "All API servers are simulated, in the bench's own process, which shares the processors with the driver: their TLS handshakes are part \
      of how long a start takes.",
     "Objects have no managedFields, and nothing else is in the clusters.",
-    "The members' storage binds at once.",
-    "A dead member takes connections and says nothing.",
+    "The members' storage binds at once; beside one that is dead, slow or floods it takes 50 ms.",
+    "A dead member takes connections and says nothing; a slow one answers after two seconds, and one that floods says to each request one letter \
+     without end.",
     "Where nothing happens it is looked at for fifteen minutes with 1000 members, and for five with fewer: some things are done once in a \
      quarter of an hour.",
     "Twice a second the driver is asked how many members serve, until all do: that is part of a start's processor time.",
     "Each call names the places of all members, twice, as external-provisioner does; to write that takes the bench some of the same \
-     processors.",
+     processors. Where it is said, it names ten of them, as with ten members.",
     "Volumes that are there from the beginning are bound and marked; no pod uses them.",
     "Members are files, all of which a driver looks at once a second; in life they are mostly Secrets, which it watches.",
 ];
 
+/// Who makes volumes, and how many places a call names.
+const CASES: [(&str, usize); 3] = [("few", FEW), ("many", usize::MAX), ("many-ten-named", FEW)];
 const PROCESSOR: &str = "idle: of a processor (%)";
 const TO_A_MEMBER: &str = "idle: requests to a member a second";
 const TO_THE_HOST: &str = "idle: requests to the host a second";
@@ -45,12 +51,14 @@ const OF_FEW: &str = "rate, of that with few members (%)";
 async fn answer(question: Question, members: usize, rounds: usize, plan: &Plan, sheet: &mut Sheet) -> Result<()> {
     let part = question.part(members, plan.volumes);
     println!("{part}");
-    let mut world = World::new(members, plan.volumes).await?;
+    let mut world = World::new(members, plan.volumes, question.storage_takes()).await?;
     let done = match question {
         Question::Idle => Box::pin(at_rest(&world, &part, sheet)).await,
         Question::Rate => Box::pin(rate(&world, plan.volumes, rounds, &part, sheet)).await,
+        Question::Beside => Box::pin(beside::measure(&world, rounds, &part, sheet)).await,
+        Question::Ready => Box::pin(start::freely(&world, rounds, &part, sheet)).await,
         Question::Start => Box::pin(start::on_half_a_processor(&world, rounds, &part, sheet)).await,
-        Question::Files => Box::pin(start::with_few_files(&world, &part, sheet)).await,
+        Question::Files => Box::pin(start::with_few_files(&world, rounds, &part, sheet)).await,
         Question::Takeover => Box::pin(takeover::measure(&world, rounds, &part, sheet)).await,
         Question::Agent => Box::pin(agent::measure(&mut world, &part, sheet)).await,
     };
@@ -112,49 +120,54 @@ async fn all(plan: &Plan, sheet: &mut Sheet) -> Result<()> {
 async fn at_rest(world: &World, part: &str, sheet: &mut Sheet) -> Result<()> {
     let ([leader, standby], idle) = (pair(world).await?, idle(world.names.len()));
     println!("  nothing happens for {} minutes", idle.as_secs() / 60);
-    let before = [leader.so_far().await?, standby.so_far().await?];
-    sleep(idle).await;
-    let mut seen = Vec::new();
-    for (replica, before) in [&leader, &standby].into_iter().zip(before) {
-        let now = replica.so_far().await?;
-        let [used, members, host] = std::array::from_fn(|at| (now[at] - before[at]) / idle.as_secs_f64());
-        let mut figures = replica.size()?;
-        let to_a_member = members / world.names.len() as f64;
-        figures.extend([(PROCESSOR, used * 100.0), (TO_A_MEMBER, to_a_member), (TO_THE_HOST, host)]);
-        seen.push((replica.role, figures));
+    let look = async || anyhow::Ok([leader.so_far().await?, standby.so_far().await?]);
+    let mut looks = vec![look().await?];
+    for _ in 0..THIRDS {
+        sleep(idle / THIRDS).await;
+        looks.push(look().await?);
     }
-    for (role, figures) in seen {
-        sheet.add(part, role, &figures);
+    let sizes = [leader.size()?, standby.size()?];
+    for ((at, replica), mut figures) in [&leader, &standby].into_iter().enumerate().zip(sizes) {
+        let a_second = |what: usize| (looks[looks.len() - 1][at][what] - looks[0][at][what]) / idle.as_secs_f64();
+        let to_a_member = a_second(1) / world.names.len() as f64;
+        figures.extend([(PROCESSOR, a_second(0) * 100.0), (TO_A_MEMBER, to_a_member), (TO_THE_HOST, a_second(2))]);
+        sheet.add(part, replica.role, &figures);
+        for third in looks.windows(2) {
+            let used = (third[1][at][0] - third[0][at][0]) / (idle / THIRDS).as_secs_f64();
+            sheet.add(part, replica.role, &[(OF_A_THIRD, used * 100.0)]);
+        }
     }
     leader.subject.stop().await?;
     standby.subject.stop().await
 }
 
-/// In turns with few members, of which each is first every second time.
+/// In turns with few members, in an order that goes round. Calls that name the places of many are long, and take the bench and gRPC time
+/// themselves: so many members are asked by short ones as well.
 async fn rate(world: &World, volumes: u32, rounds: usize, part: &str, sheet: &mut Sheet) -> Result<()> {
-    let beside = World::new(FEW, volumes).await?;
-    let (many, _) = Replica::start(world, "many", world.names.len(), Vec::new()).await?;
+    let beside = World::new(FEW, volumes, Duration::ZERO).await?;
+    let (mut many, _) = Replica::start(world, "many", world.names.len(), Vec::new()).await?;
     let (few, _) = Replica::start(&beside, "few", FEW, Vec::new()).await?;
     for world in [world, &beside] {
         world.leads().await?;
     }
     // The first round opens connections, and is not counted.
     for round in 0..=rounds {
-        let of_few = async || few.volumes(&beside, &format!("few-{round}")).await;
-        let of_many = async || many.volumes(world, &format!("many-{round}")).await;
-        let (in_few, mut in_many) = if round.is_multiple_of(2) {
-            let in_few = of_few().await?;
-            (in_few, of_many().await?)
-        } else {
-            let in_many = of_many().await?;
-            (of_few().await?, in_many)
-        };
-        // What comes first is the rate.
-        in_many.push((OF_FEW, in_many[0].1 / in_few[0].1 * 100.0));
-        if round > 0 {
-            sheet.add(part, few.role, &in_few);
-            sheet.add(part, many.role, &in_many);
+        let mut seen = HashMap::new();
+        for (case, named) in CASES.into_iter().cycle().skip(round).take(CASES.len()) {
+            many.subject.named = named.min(world.names.len());
+            let (replica, world) = if case == few.role { (&few, &beside) } else { (&many, world) };
+            seen.insert(case, replica.volumes(world, &format!("{case}-{round}")).await?);
         }
+        // What comes first is the rate.
+        let of_few = seen[few.role][0].1;
+        for (case, _) in CASES.into_iter().filter(|_| round > 0) {
+            let mut figures = seen.remove(case).unwrap_or_default();
+            if case != few.role {
+                figures.push((OF_FEW, figures[0].1 / of_few * 100.0));
+            }
+            sheet.add(part, case, &figures);
+        }
+        sheet.write()?;
     }
     few.subject.stop().await?;
     many.subject.stop().await
@@ -162,8 +175,9 @@ async fn rate(world: &World, volumes: u32, rounds: usize, part: &str, sheet: &mu
 
 fn goals(sheet: &Sheet, plan: &Plan) -> Vec<Row> {
     let counts = plan.counts.iter().copied();
-    let of_agents = counts.clone().flat_map(|count| agent::goals(sheet, plan, count));
-    counts.filter(|count| *count >= MANY).flat_map(|count| of(sheet, plan, count)).chain(of_agents).collect()
+    let of_any = |count| agent::goals(sheet, plan, count).into_iter().chain(start::of_its_own(sheet, plan, count));
+    let among_many = counts.clone().filter(|count| *count >= MANY).flat_map(|count| of(sheet, plan, count));
+    among_many.chain(counts.flat_map(of_any)).collect()
 }
 
 fn of(sheet: &Sheet, plan: &Plan, count: usize) -> Vec<Row> {
@@ -181,8 +195,11 @@ fn of(sheet: &Sheet, plan: &Plan, count: usize) -> Vec<Row> {
         rows.extend(seen.map(|seen| Row::at_most(format!("{who}, {figure}"), Some(goal), seen)));
     }
     let work = Question::Rate.part(count, plan.volumes);
-    let seen = sheet.middle(&work, "many", OF_FEW);
-    rows.extend(seen.map(|seen| Row::at_least(OF_FEW.to_owned(), Some(95.0), seen)));
+    for (who, _) in CASES {
+        let seen = sheet.middle(&work, who, OF_FEW);
+        rows.extend(seen.map(|seen| Row::at_least(format!("{who}, {OF_FEW}"), Some(95.0), seen)));
+    }
+    rows.extend(beside::goals(sheet, plan, count));
     rows.extend(start::goals(sheet, plan, count));
     rows.extend(takeover::goals(sheet, plan, count));
     rows

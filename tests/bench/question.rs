@@ -6,6 +6,9 @@ use clap::ValueEnum;
 
 /// The goals are of so many members and more.
 pub const MANY: usize = 1000;
+/// What happens in a time in which nothing does is told of each of so many parts of it as well.
+pub const THIRDS: u32 = 3;
+pub const OF_A_THIRD: &str = "idle: of a processor, by thirds of the time (%)";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Question {
@@ -13,6 +16,10 @@ pub enum Question {
     Idle,
     /// Whether volumes are made as fast as with few members
     Rate,
+    /// Whether those who want volumes of others wait longer where one member is dead, slow or floods
+    Beside,
+    /// What a start takes of a processor until all is read
+    Ready,
     /// How long a start takes on half a processor, also where one member in ten is dead
     Start,
     /// Whether all are served by a process that begins with 1024 open files
@@ -29,6 +36,8 @@ impl Question {
         let what = match self {
             Self::Idle => "idle",
             Self::Rate => "at work",
+            Self::Beside => "beside one in trouble",
+            Self::Ready => "started again",
             Self::Start => "started again on half a processor",
             Self::Files => "started with 1024 open files",
             Self::Takeover => "after a kill",
@@ -38,11 +47,16 @@ impl Question {
         format!("{members} members{volumes}, {what}")
     }
 
+    /// What the members' storage needs for a volume: where times are compared, more than what differs from call to call.
+    pub fn storage_takes(self) -> Duration {
+        Duration::from_millis(if self == Self::Beside { 50 } else { 0 })
+    }
+
     /// How often it is asked, where all is asked so often.
     pub fn rounds(self, rounds: usize) -> usize {
         match self {
-            Self::Rate | Self::Start | Self::Takeover => rounds,
-            Self::Idle | Self::Files | Self::Agent => 1,
+            Self::Rate | Self::Beside | Self::Ready | Self::Start | Self::Files | Self::Takeover => rounds,
+            Self::Idle | Self::Agent => 1,
         }
     }
 
@@ -50,9 +64,12 @@ impl Question {
     pub fn expected(self, members: usize, rounds: usize) -> Duration {
         let start = Duration::from_mins(1 + members.div_ceil(500) as u64);
         let each = match self {
-            Self::Files => start,
-            Self::Rate => Duration::from_mins(rounds as u64),
-            Self::Start | Self::Takeover => Duration::from_secs(start.as_secs() * rounds as u64),
+            Self::Rate => Duration::from_mins(rounds as u64 + 1),
+            // The first round is not counted, and each has four turns.
+            Self::Beside => Duration::from_mins(3 * (rounds as u64 + 1)),
+            Self::Ready | Self::Start | Self::Files | Self::Takeover => {
+                Duration::from_secs(start.as_secs() * rounds as u64)
+            }
             Self::Agent => Duration::from_mins(7),
             Self::Idle => idle(members) + start,
         };

@@ -6,6 +6,7 @@ use std::{
 };
 
 use anyhow::{Context, Result};
+use csi::v1::Volume;
 use domain::volume::MEMBER_KEY;
 use tokio::time::{sleep, timeout};
 
@@ -14,7 +15,7 @@ use super::{
     measure::{Figures, PROCESSOR, RATE, closed_loop},
     metrics::Metrics,
     process::{memory, open_files, processor_time},
-    provisioner::Host,
+    provisioner::{Host, HostClaim},
     subject::{Subject, Terms},
     world::World,
 };
@@ -23,11 +24,11 @@ pub const SERVE_AFTER: &str = "members that are alive serve after (s)";
 pub const MEMORY: &str = "memory (MB)";
 pub const FILES: &str = "files and connections open";
 /// After the start, before anything is measured.
-const SETTLED: Duration = Duration::from_secs(20);
+pub const SETTLED: Duration = Duration::from_secs(20);
 /// Between two looks at how many members serve.
 const LOOK: Duration = Duration::from_millis(500);
-const CALLERS: usize = 16;
-const VOLUMES: usize = 1000;
+pub const CALLERS: usize = 16;
+pub const VOLUMES: usize = 1000;
 
 pub struct Replica {
     pub role: &'static str,
@@ -85,20 +86,28 @@ impl Replica {
         let made = made.await?;
         let used = processor_time(subject.id())?.saturating_sub(before).as_secs_f64();
         println!("  {tag}: {VOLUMES} volumes in {} members, {:.0} a second", world.names.len(), made.rate());
-        for (claim, volume) in &made.calls {
-            host.volume(claim, &subject.driver, volume).await?;
-        }
-        host.release(&claims).await?;
-        let before = processor_time(subject.id())?;
-        closed_loop(CALLERS, VOLUMES, |number| subject.delete(&made.calls[number].1.volume_id)).await?;
-        let deleting = processor_time(subject.id())?.saturating_sub(before).as_secs_f64();
-        host.remove(&claims).await?;
+        let deleting = self.let_go(&host, &made.calls).await?.as_secs_f64();
         let per_thousand = 1000.0 / VOLUMES as f64;
         Ok(vec![
             (RATE, made.rate()),
             (PROCESSOR, used * per_thousand),
             ("processor seconds per 1000 deleted", deleting * per_thousand),
         ])
+    }
+
+    /// The host has these volumes, their claims go, and then they do. What the driver's deletions took of a processor.
+    pub async fn let_go(&self, host: &Host, made: &[(&HostClaim, Volume)]) -> Result<Duration> {
+        let subject = &self.subject;
+        for (claim, volume) in made {
+            host.volume(claim, &subject.driver, volume).await?;
+        }
+        let claims: Vec<HostClaim> = made.iter().map(|(claim, _)| HostClaim::clone(claim)).collect();
+        host.release(&claims).await?;
+        let before = processor_time(subject.id())?;
+        closed_loop(CALLERS, made.len(), |number| subject.delete(&made[number].1.volume_id)).await?;
+        let deleting = processor_time(subject.id())?.saturating_sub(before);
+        host.remove(&claims).await?;
+        Ok(deleting)
     }
 }
 

@@ -1,5 +1,5 @@
-//! How the driver starts among many members that it has met before: on half a processor, also where one in ten of them is dead, and with
-//! few open files.
+//! How the driver starts among many members that it has met before: with all of the machine, on half a processor, also where one in ten of
+//! them is dead, and with few open files.
 
 use std::{
     fs,
@@ -10,12 +10,14 @@ use std::{
 
 use anyhow::{Context, Result};
 use rustix::process::{Resource, getrlimit};
+use tokio::time::sleep;
 
 use super::{
     clusters::wait_blocking,
     measure::Figures,
+    process::processor_time,
     question::{Plan, Question},
-    replica::{FILES, Replica, SERVE_AFTER},
+    replica::{FILES, Replica, SERVE_AFTER, SETTLED},
     report::Row,
     sheet::Sheet,
     world::World,
@@ -25,6 +27,8 @@ use super::{
 const DEAD: usize = 10;
 const ALIVE: &str = "all alive";
 const SOME_DEAD: &str = "one in ten dead";
+const MANY_VOLUMES: u32 = 100_000;
+const OF_ITS_OWN: &str = "processor seconds of its own until all is read";
 const LATER: &str = "of the time with all alive (%)";
 const UNANSWERED: &str = "most requests without an answer, of one member that is alive";
 /// As many nodes give to a process, unless it asks for more.
@@ -53,12 +57,31 @@ pub async fn on_half_a_processor(world: &World, rounds: usize, part: &str, sheet
 }
 
 /// The process may ask for more.
-pub async fn with_few_files(world: &World, part: &str, sheet: &mut Sheet) -> Result<()> {
+pub async fn with_few_files(world: &World, rounds: usize, part: &str, sheet: &mut Sheet) -> Result<()> {
     let most = getrlimit(Resource::Nofile).maximum;
     meet(world).await?;
     let most = most.map_or_else(|| "unlimited".to_owned(), |most| most.to_string());
-    let figures = again(world, 0, vec!["prlimit".to_owned(), format!("--nofile={FEW_FILES}:{most}")]).await?;
-    sheet.add(part, ALIVE, &figures);
+    for _ in 0..rounds {
+        let figures = again(world, 0, vec!["prlimit".to_owned(), format!("--nofile={FEW_FILES}:{most}")]).await?;
+        sheet.add(part, ALIVE, &figures);
+        sheet.write()?;
+    }
+    Ok(())
+}
+
+/// With as much of the machine as it wants, until it has read all, which is more than it needs to serve.
+pub async fn freely(world: &World, rounds: usize, part: &str, sheet: &mut Sheet) -> Result<()> {
+    meet(world).await?;
+    for _ in 0..rounds {
+        let (replica, mut figures) = Replica::start(world, "again", world.names.len(), Vec::new()).await?;
+        world.leads().await?;
+        sleep(SETTLED).await;
+        figures.push((OF_ITS_OWN, processor_time(replica.subject.id())?.as_secs_f64()));
+        figures.extend(replica.size()?);
+        replica.subject.stop().await?;
+        sheet.add(part, ALIVE, &figures);
+        sheet.write()?;
+    }
     Ok(())
 }
 
@@ -93,6 +116,12 @@ pub fn goals(sheet: &Sheet, plan: &Plan, count: usize) -> Vec<Row> {
     let seen = sheet.middle(&files, ALIVE, FILES);
     rows.extend(seen.map(|seen| Row::at_least(format!("begun with {FEW_FILES}, {FILES}"), Some(1025.0), seen)));
     rows
+}
+
+/// One member alone with so many volumes, whose host has them all.
+pub fn of_its_own(sheet: &Sheet, plan: &Plan, count: usize) -> Option<Row> {
+    let seen = sheet.most(&Question::Ready.part(count, plan.volumes), ALIVE, OF_ITS_OWN)?;
+    (count == 1 && plan.volumes >= MANY_VOLUMES).then(|| Row::at_most(OF_ITS_OWN.to_owned(), Some(3.0), seen))
 }
 
 /// A control group whose processes have half of a processor together. It goes when this does.

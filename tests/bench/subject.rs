@@ -204,6 +204,8 @@ pub struct Subject {
     pub socket: PathBuf,
     /// As it calls itself.
     pub driver: String,
+    /// So many of the places of its nodes a call names.
+    pub named: usize,
     mode: Mode,
     client: Client,
     lister: ControllerClient<Channel>,
@@ -248,7 +250,8 @@ impl Subject {
             Mode::SingleNodeWriter
         };
         let client = Client::new(&socket).map_err(anyhow::Error::msg)?;
-        Ok(Self { terms, socket, driver, mode, client, lister, process })
+        let named = terms.topology.len();
+        Ok(Self { terms, socket, driver, named, mode, client, lister, process })
     }
 
     /// Waits until it makes this volume: before, it may know nothing of its clusters.
@@ -276,11 +279,11 @@ impl Subject {
         let metadata = metadata.into_iter().chain([("pv/name", claim.volume())]);
         parameters.extend(metadata.map(|(key, value)| (format!("csi.storage.k8s.io/{key}"), value)));
         let place = |segments: &HashMap<String, String>| Topology { segments: segments.clone() };
-        let requisite: Vec<Topology> = self.terms.topology.iter().map(place).collect();
-        let mut preferred = requisite.clone();
+        let places = &self.terms.topology;
         // Claims of one name and different numbers begin with different places.
-        preferred.rotate_left(claim.number % requisite.len().max(1));
-        let requirement = TopologyRequirement { requisite, preferred };
+        let from_its_own = places.iter().cycle().skip(claim.number % places.len().max(1));
+        let preferred: Vec<Topology> = from_its_own.take(self.named).map(place).collect();
+        let requirement = TopologyRequirement { requisite: preferred.clone(), preferred };
         CreateVolumeRequest {
             name: claim.volume(),
             capacity_range: Some(CapacityRange { required_bytes: 1 << 30, limit_bytes: 0 }),

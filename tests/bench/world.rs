@@ -4,15 +4,20 @@ use std::{
     fs,
     net::Ipv4Addr,
     path::{Path, PathBuf},
-    sync::Arc,
+    sync::{Arc, PoisonError, RwLock},
     time::Duration,
 };
 
 use anyhow::{Context, Result, anyhow, ensure};
 use domain::volume::{HostId, VolumeHash, VolumeId};
+use futures::{StreamExt, stream};
 use http::{Request, Response};
-use http_body_util::BodyExt;
-use hyper::{body::Incoming, server::conn::http1, service::service_fn};
+use http_body_util::{BodyExt, StreamBody};
+use hyper::{
+    body::{Bytes, Frame, Incoming},
+    server::conn::http1,
+    service::service_fn,
+};
 use hyper_util::rt::TokioIo;
 use leaf::ownership::{HAD_VOLUME, NAME, VOLUME};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -25,7 +30,7 @@ use serde_json::{Value, json};
 use simulate::{
     Cluster, Lost,
     service::{Reply, answer},
-    storage::{Settings, Storage},
+    storage::{Settings, Storage, Work},
     text,
 };
 use tokio::{
@@ -58,8 +63,20 @@ const PAUSE: Duration = Duration::from_millis(100);
 const OPEN_FILES: u64 = 1 << 17;
 /// Of each member: two replicas have eight connections to it each, and it listens.
 const FILES_OF_A_MEMBER: u64 = 20;
+/// Of what is said without end, at a time.
+const PIECE: &[u8] = &[b'x'; 64 << 10];
 /// Of the target folder's logs: where those of drivers are kept that came to nothing.
 const KEPT: &str = "bench-members";
+
+/// Which member floods.
+type Flood = Arc<RwLock<Option<String>>>;
+
+/// What all servers have in common.
+struct Front {
+    authority: Authority,
+    tls: TlsAcceptor,
+    flood: Flood,
+}
 
 pub struct World {
     /// Of the members.
@@ -71,38 +88,42 @@ pub struct World {
     kubeconfigs: Vec<String>,
     /// Of one that takes connections and says nothing.
     dead: String,
+    flood: Flood,
     inside: JoinSet<()>,
     _folder: tempfile::TempDir,
 }
 
 impl World {
-    /// The host has so many volumes in each of them.
-    pub async fn new(members: usize, volumes: u32) -> Result<Self> {
+    /// The host has so many volumes in each of them, whose storage takes so long for one more.
+    pub async fn new(members: usize, volumes: u32, takes: Duration) -> Result<Self> {
         raise_open_files(members)?;
         let (folder, mut inside) = (tempfile::tempdir()?, JoinSet::new());
         let pki = folder.path().join("pki");
         let authority = Authority::create(&pki, "bench")?;
-        let tls = tls(&authority, &pki)?;
+        let front = Front { tls: tls(&authority, &pki)?, authority, flood: Flood::default() };
         let host = Cluster::new("host", 1);
         make_namespace(&host, DRIVER_NAMESPACE)?;
         make_namespace(&host, NAMESPACE)?;
-        let host_text = serve(&host, &tls, &authority, &mut inside).await?;
+        let host_text = front.serve(&host, &mut inside).await?;
         let names: Vec<String> = (0..members).map(|number| format!("m{number:04}")).collect();
         let (mut clusters, mut kubeconfigs) = (Vec::new(), Vec::new());
         for (at, name) in (0_u32..).zip(&names) {
             let numbers = at * volumes..(at + 1) * volumes;
             let member = filled(&host, name, 1000 + u64::from(at), numbers)?;
-            kubeconfigs.push(serve(&member, &tls, &authority, &mut inside).await?);
+            kubeconfigs.push(front.serve(&member, &mut inside).await?);
             inside.spawn(simulate::controllers::run(member.clone()));
-            let storage = Storage::new(member.clone(), Settings::default());
+            let work = || Work::takes(takes..=takes);
+            let settings = Settings { provisioning: work(), deleting: work(), ..Settings::default() };
+            let storage = Storage::new(member.clone(), settings);
             inside.spawn(async move { storage.run().await });
             clusters.push(member);
         }
         let place = Place::new(&folder.path().join("bench"), &host_text, &[])?;
         let silent = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
-        let dead = text_of(&silent, &authority)?;
+        let dead = front.kubeconfig(&silent)?;
         inside.spawn(say_nothing(silent));
-        let world = Self { names, place, host, members: clusters, kubeconfigs, dead, inside, _folder: folder };
+        let (members, flood) = (clusters, front.flood);
+        let world = Self { names, place, host, members, kubeconfigs, dead, flood, inside, _folder: folder };
         world.let_die(0)?;
         Ok(world)
     }
@@ -138,6 +159,11 @@ impl World {
             self.place.put(name, if at < alive { kubeconfig } else { &self.dead })?;
         }
         Ok(())
+    }
+
+    /// From now on this member floods, and no other one does.
+    pub fn let_flood(&self, member: Option<&str>) {
+        *self.flood.write().unwrap_or_else(PoisonError::into_inner) = member.map(str::to_owned);
     }
 
     /// What each process among these clusters said in its last life, in place of what was kept before of what is called so.
@@ -220,31 +246,30 @@ fn tls(authority: &Authority, folder: &Path) -> Result<TlsAcceptor> {
     Ok(Arc::new(config).into())
 }
 
-/// Its kubeconfig.
-async fn serve(
-    cluster: &Cluster,
-    tls: &TlsAcceptor,
-    authority: &Authority,
-    inside: &mut JoinSet<()>,
-) -> Result<String> {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
-    let text = text_of(&listener, authority)?;
-    inside.spawn(accept(cluster.clone(), listener, tls.clone()));
-    Ok(text)
-}
+impl Front {
+    /// Its kubeconfig.
+    async fn serve(&self, cluster: &Cluster, inside: &mut JoinSet<()>) -> Result<String> {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
+        let text = self.kubeconfig(&listener)?;
+        inside.spawn(accept(cluster.clone(), listener, self.tls.clone(), Arc::clone(&self.flood)));
+        Ok(text)
+    }
 
-fn text_of(listener: &TcpListener, authority: &Authority) -> Result<String> {
-    let server = format!("https://{}", listener.local_addr()?);
-    kubeconfig("bench", &server, authority.certificate(), &Credentials::Token("t".to_owned()))
+    fn kubeconfig(&self, listener: &TcpListener) -> Result<String> {
+        let server = format!("https://{}", listener.local_addr()?);
+        kubeconfig("bench", &server, self.authority.certificate(), &Credentials::Token("t".to_owned()))
+    }
 }
 
 /// Until it is dropped.
-async fn accept(cluster: Cluster, listener: TcpListener, tls: TlsAcceptor) {
+async fn accept(cluster: Cluster, listener: TcpListener, tls: TlsAcceptor, flood: Flood) {
     let mut connections = JoinSet::new();
     loop {
         tokio::select! {
             accepted = listener.accept() => match accepted {
-                Ok((stream, _)) => drop(connections.spawn(connection(cluster.clone(), tls.clone(), stream))),
+                Ok((stream, _)) => {
+                    connections.spawn(connection(cluster.clone(), tls.clone(), stream, Arc::clone(&flood)));
+                }
                 Err(error) => {
                     eprintln!("{} could not take a connection: {error}", cluster.name());
                     sleep(PAUSE).await;
@@ -255,17 +280,27 @@ async fn accept(cluster: Cluster, listener: TcpListener, tls: TlsAcceptor) {
     }
 }
 
-async fn connection(cluster: Cluster, tls: TlsAcceptor, stream: TcpStream) {
+async fn connection(cluster: Cluster, tls: TlsAcceptor, stream: TcpStream, flood: Flood) {
     // Who goes away meanwhile comes again.
     let Ok(stream) = tls.accept(stream).await else { return };
-    let service = service_fn(|request| respond(&cluster, request));
+    let service = service_fn(|request| respond(&cluster, &flood, request));
     drop(http1::Builder::new().header_read_timeout(None).serve_connection(TokioIo::new(stream), service).await);
 }
 
-async fn respond(cluster: &Cluster, request: Request<Incoming>) -> Result<Response<Reply>, Lost> {
+async fn respond(cluster: &Cluster, flood: &Flood, request: Request<Incoming>) -> Result<Response<Reply>, Lost> {
     let (parts, body) = request.into_parts();
     let body = body.collect().await.map_err(|_| Lost)?.to_bytes();
+    if floods(flood, cluster.name()) {
+        let (flood, member) = (Arc::clone(flood), cluster.name().to_owned());
+        let pieces = stream::repeat_with(|| Ok::<_, Lost>(Frame::data(Bytes::from_static(PIECE))));
+        let while_it_floods = pieces.take_while(move |_| std::future::ready(floods(&flood, &member)));
+        return Ok(Response::new(StreamBody::new(while_it_floods).boxed_unsync()));
+    }
     answer(cluster, "", &parts, body.into()).await
+}
+
+fn floods(flood: &Flood, member: &str) -> bool {
+    flood.read().unwrap_or_else(PoisonError::into_inner).as_deref() == Some(member)
 }
 
 /// Takes connections, and says nothing on them until the other side goes.

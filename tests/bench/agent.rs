@@ -3,7 +3,6 @@
 
 use std::{
     fs::{self, File},
-    process::Command,
     time::Duration,
 };
 
@@ -131,7 +130,7 @@ fn start(world: &World, metrics: &Metrics) -> Result<Apart> {
     let own = world.place.folder.join(WHO);
     fs::create_dir_all(&own).with_context(|| format!("make {}", own.display()))?;
     let log = File::create(own.join(LOG)).context("make a log")?;
-    let mut command = Command::new(profile_folder()?.join("kosmos-csi"));
+    let mut command = Apart::command(profile_folder()?.join("kosmos-csi"));
     command
         .arg("virtual-node")
         .arg(format!("--kubeconfig={}", world.place.host().display()))

@@ -81,14 +81,26 @@ fn goals_are_missed_on_the_wrong_side_alone_and_by_what_is_no_number() {
 fn goals_are_held_by_the_middle_of_what_was_seen_and_only_of_that() {
     let (_folder, file) = results();
     let mut sheet = begun(&file, true, "a", "1");
-    let loads = || std::iter::once(Load { callers: 1, volumes: 300, delay: 0 });
+    let load = Load { callers: 100, volumes: 300, delay: 0 };
+    let loads = || std::iter::once(load);
     assert!(goals::goals(&sheet, loads()).is_empty(), "nothing was seen");
     for (processor, of_bare) in [(0.4, 96.0), (0.6, 80.0), (0.5, 97.0)] {
-        sheet.add(PART, OWN, &[(PROCESSOR, processor), (OF_BARE, of_bare)]);
+        sheet.add(&load.part(), OWN, &[(PROCESSOR, processor), (OF_BARE, of_bare)]);
     }
-    sheet.add(PART, "kosmos-csi-accepted", &[(OF_ACCEPTED, 84.9)]);
+    sheet.add(&load.part(), "kosmos-csi-accepted", &[(OF_ACCEPTED, 84.9)]);
     let rows = goals::goals(&sheet, loads());
     assert_eq!((rows.len(), missed(&rows)), (3, 1), "that which waits for nothing is too slow alone");
+}
+
+#[test]
+fn one_caller_waits_for_two_requests_where_the_bare_driver_has_one_and_not_for_three() {
+    let (_folder, file) = results();
+    let load = Load { callers: 1, volumes: 300, delay: 0 };
+    for (of_accepted, too_many) in [(34.0, 1), (46.0, 0)] {
+        let mut sheet = begun(&file, true, "a", "1");
+        sheet.add(&load.part(), "kosmos-csi-accepted", &[(OF_ACCEPTED, of_accepted)]);
+        assert_eq!(missed(&goals::goals(&sheet, std::iter::once(load))), too_many);
+    }
 }
 
 #[test]

@@ -22,7 +22,9 @@ fn of(sheet: &Sheet, load: Load) -> Vec<Row> {
     };
     let at_most = over_bind.into_iter().map(|(figure, goal)| (WAITS, figure, goal));
     let at_most = at_most.chain([(WAITS, PROCESSOR, 0.5), (ACCEPTS, PROCESSOR, 0.25)]);
-    let at_least = [(WAITS, OF_BARE, 95.0), (WAITS, OF_MARKED, 95.0), (ACCEPTS, OF_ACCEPTED, 85.0)];
+    // One caller waits for two requests, one after the other, where the bare one has one: for three it would be a third.
+    let of_accepted = if load.callers == 1 { 40.0 } else { 85.0 };
+    let at_least = [(WAITS, OF_BARE, 95.0), (WAITS, OF_MARKED, 95.0), (ACCEPTS, OF_ACCEPTED, of_accepted)];
     let what = |who: &str, figure: &str| {
         let who = if who == ACCEPTS { ", waiting for nothing" } else { "" };
         format!("{figure}, {} at once{who}", load.callers)

@@ -20,11 +20,18 @@ pub fn now() -> Result<Duration> {
     Ok(clock_gettime(ClockId::CLOCK_MONOTONIC).context("read the clock")?.into())
 }
 
-/// A process that ends with this one.
+/// A process that ends with this one, however that ends.
 #[derive(Debug)]
 pub struct Apart(Child);
 
 impl Apart {
+    /// What starts this program, and has it killed where this process is.
+    pub fn command(program: impl AsRef<OsStr>) -> Command {
+        let mut command = Command::new("setpriv");
+        command.args(["--pdeathsig", "KILL", "--"]).arg(program);
+        command
+    }
+
     pub fn run(command: &mut Command) -> Result<Self> {
         Ok(Self(command.stdin(Stdio::null()).spawn()?))
     }
@@ -32,7 +39,7 @@ impl Apart {
     /// A part of the bench itself.
     pub fn start<A: AsRef<OsStr>>(arguments: impl IntoIterator<Item = A>) -> Result<Self> {
         let program = std::env::current_exe().context("find this program")?;
-        Self::run(Command::new(program).args(arguments)).context("start a part of the bench")
+        Self::run(Self::command(program).args(arguments)).context("start a part of the bench")
     }
 
     pub fn id(&self) -> u32 {

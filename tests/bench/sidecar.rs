@@ -4,7 +4,6 @@
 use std::{
     collections::HashSet,
     path::Path,
-    process::Command,
     time::{Duration, Instant},
 };
 
@@ -77,7 +76,7 @@ impl Stage {
 
     fn start_sidecar(&self, program: &Path, subject: &Subject) -> Result<Apart> {
         let log = std::fs::File::create(self.place.folder.join("external-provisioner.log")).context("make a log")?;
-        let mut command = Command::new(program);
+        let mut command = Apart::command(program);
         command
             .arg(format!("--kubeconfig={}", self.place.host().display()))
             .arg(format!("--csi-address={}", subject.socket.display()))

@@ -4,7 +4,6 @@ use std::{
     collections::{BTreeMap, HashMap},
     fs::{self, File},
     path::{Path, PathBuf},
-    process::Command,
     time::{Duration, Instant},
 };
 
@@ -221,7 +220,7 @@ impl Subject {
         let terms = terms.filled(&place.words(&own)?)?;
         let (log, socket) = (own.join(LOG), own.join(SOCKET));
         let written = File::create(&log).context("make a log")?;
-        let mut command = Command::new(&terms.program);
+        let mut command = Apart::command(&terms.program);
         command
             .args(&terms.args)
             .env_clear()

@@ -52,10 +52,11 @@ DRAWN = CARGO_TARGET_$(TRIPLE)_RUNNER='env RUSTC_BOOTSTRAP=1' $(CARGO) test
 RELEASE := $(CARGO) build --release --workspace --bins --example bench --example clusters
 # What the bench is to do, and for how long at most: what is left is done by the same command.
 BENCH = $(TARGET)/release/examples/bench $(if $(MINUTES),--minutes $(MINUTES))
-SUBJECTS ?= member-driver mock-driver bare-accepted kosmos-csi-accepted kosmos-csi-account
+SUBJECTS ?= member-driver mock-driver bare-accepted kosmos-csi-accepted kosmos-csi-account kosmos-csi-one-thread
 MEMBERS_OF_BENCH ?= 1,100,1000
-RESULTS := bench bench-subjects bench-members bench-scheduler \
-	$(addsuffix -a-thousand,idle-among rate-among start-among files-of takeover-among agent-of) agent-of-a-hundred
+RESULTS := bench bench-subjects bench-chain bench-members bench-scheduler \
+	$(addsuffix -a-thousand,idle-among rate-among beside-one-of start-among files-of takeover-among agent-of) \
+	agent-of-a-hundred ready-with-100000-volumes
 # The first schedules of faults are among the tests without clusters; these and all kills are played beside the clusters, with what
 # those leave of the processors. The thirty schedules of both together find each planted bug that one of a hundred does
 # (docs/faults.md).
@@ -158,7 +159,7 @@ bench: bench-tools ## What the driver costs beside the least that a driver can d
 	@$(if $(MINUTES)$(ARGS),true,$(MAKE) bench-chain)
 
 .PHONY: bench-chain
-bench-chain: bench-tools ## What the whole chain takes, from a claim of the host to its being bound, beside a member's own
+bench-chain: bench-tools ## What the whole chain takes, from a claim of the host to its being bound, beside a member's own; also target/bench-chain.json
 	@$(call say,the whole chain)
 	@time $(CARGO) test --release --workspace --test e2e chain -- --ignored --nocapture
 
@@ -196,6 +197,14 @@ scale: bench-build ## The driver with 100, 10,000 and 100,000 volumes and the ag
 .PHONY: instructions
 instructions: packages ## Count again how many instructions a volume takes, and write tests/instructions/figures.txt, by which `make test` holds it
 	@KOSMOS_CSI_WRITE_FIGURES=1 $(CARGO) test --workspace --test instructions -- --nocapture
+
+.PHONY: profile
+profile: packages ## Which functions a CreateVolume and a DeleteVolume take their instructions in, of a release build: target/profile
+	@KOSMOS_CSI_PROFILE=$(abspath $(TARGET))/profile $(CARGO) test --release --workspace --test instructions -- --include-ignored --nocapture --test-threads=1 in_these_functions what_the_clusters_do
+
+.PHONY: cuts
+cuts: packages ## What COMMITS=<commits> were worth: instructions of a volume before and after each, as a table; goes on where it was ended
+	@tests/instructions/cuts.sh $(COMMITS)
 
 .PHONY: bench-move
 bench-move: bench-tools ## What a copy of a volume's files costs beside plain rsync over the same folders, and a move on real clusters, with the release build

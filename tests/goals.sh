@@ -13,6 +13,9 @@ parts() {
     echo build
     echo idle-among-a-thousand
     echo rate-among-a-thousand
+    echo beside-one-of-a-thousand
+    echo ready-with-100000-volumes
+    echo instructions-among-a-thousand
     echo start-among-a-thousand
     echo files-of-a-thousand
     echo takeover-among-a-thousand
@@ -35,8 +38,15 @@ play() {
         build) build ;;
         idle-among-a-thousand) bench "$1" --members 1000 --volumes 100 --ask idle ;;
         rate-among-a-thousand) bench "$1" --members 1000 --volumes 100 --ask rate ;;
+        beside-one-of-a-thousand) bench "$1" --members 1000 --ask beside --rounds 3 ;;
+        ready-with-100000-volumes) bench "$1" --members 1 --volumes 100000 --ask ready --rounds 3 ;;
+        # Also whether it is known in a release build as well what is the driver's.
+        instructions-among-a-thousand)
+            $cargo test --release --workspace --test instructions -- --include-ignored --nocapture --test-threads=1 \
+                among_a_thousand what_the_clusters_do
+            ;;
         start-among-a-thousand) bench "$1" --members 1000 --ask start --rounds 3 ;;
-        files-of-a-thousand) bench "$1" --members 1000 --ask files ;;
+        files-of-a-thousand) bench "$1" --members 1000 --ask files --rounds 3 ;;
         takeover-among-a-thousand) bench "$1" --members 1000 --volumes 100 --ask takeover --rounds 3 ;;
         agent-of-a-hundred) bench "$1" --members 100 --ask agent ;;
         agent-of-a-thousand) bench "$1" --members 1000 --ask agent ;;
@@ -45,7 +55,10 @@ play() {
 }
 
 is_played() {
-    true
+    case $1 in
+        instructions-*) [ "$(passed "$1")" -gt 0 ] ;;
+        *) true ;;
+    esac
 }
 
 is_left() {
@@ -54,7 +67,7 @@ is_left() {
 
 # The goals.
 said() {
-    sed -n 's/^\(.*  reached\)$/\n    \1/p' "$folder/$1.log"
+    sed -n -e 's/^\(.*  reached\)$/\n    \1/p' -e 's/^\(CreateVolume takes .*\)/\n    \1/p' "$folder/$1.log"
 }
 
 ask "$@"

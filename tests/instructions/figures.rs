@@ -19,6 +19,10 @@ impl Figures {
         Self([("CreateVolume", middle(every_other(0))), ("DeleteVolume", middle(every_other(1)))])
     }
 
+    pub fn of_a_creation(&self) -> u64 {
+        self.0[0].1
+    }
+
     /// A line for each. Fails where one has moved.
     pub fn held(&self) -> String {
         let path = format!("{}/{FILE}", env!("CARGO_MANIFEST_DIR"));

@@ -198,6 +198,16 @@ scale: bench-build ## The driver with 100, 10,000 and 100,000 volumes and the ag
 instructions: packages ## Count again how many instructions a volume takes, and write tests/instructions/figures.txt, by which `make test` holds it
 	@KOSMOS_CSI_WRITE_FIGURES=1 $(CARGO) test --workspace --test instructions -- --nocapture
 
+SAMPLED ?= kosmos-csi-accepted-sampled
+.PHONY: flame
+flame: bench-tools ## Where the driver's processor time goes with a hundred callers, sampled by perf: target/flame.svg, by function target/flame.txt; SAMPLED=kosmos-csi-sampled for one that waits until claims are bound
+	@$(call say,samples)
+	@time $(BENCH) --rounds 1 --callers 100 --delays 0 --json $(TARGET)/bench-flame.json --subject tests/bench/subjects/$(SAMPLED).json
+	@perf report --stdio --no-children --sort dso,symbol --call-graph=none --input=$(TARGET)/samples.data > $(TARGET)/flame.txt
+	@perf script --fields=ip,sym --input=$(TARGET)/samples.data > $(TARGET)/samples.txt
+	@$(TARGET)/release/examples/bench flame $(TARGET)/samples.txt $(TARGET)/flame.svg
+	@head -40 $(TARGET)/flame.txt
+
 .PHONY: profile
 profile: packages ## Which functions a CreateVolume and a DeleteVolume take their instructions in, of a release build: target/profile
 	@KOSMOS_CSI_PROFILE=$(abspath $(TARGET))/profile $(CARGO) test --release --workspace --test instructions -- --include-ignored --nocapture --test-threads=1 in_these_functions what_the_clusters_do

@@ -137,7 +137,8 @@ fn start(world: &World, metrics: &Metrics) -> Result<Apart> {
         .arg(format!("--members-dir={}", world.place.members().display()))
         .arg(format!("--members-namespace={PODS_NAMESPACE}"))
         .arg(format!("--admin-address={}", metrics.address))
-        .env_clear();
+        .env_clear()
+        .env("PATH", std::env::var_os("PATH").unwrap_or_default());
     Apart::run(command.stdout(log.try_clone()?).stderr(log)).context("start the agent")
 }
 

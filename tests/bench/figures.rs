@@ -3,12 +3,15 @@
     dead_code,
     unreachable_pub,
     clippy::print_stdout,
+    clippy::cast_possible_truncation,
     clippy::cast_precision_loss,
+    clippy::cast_sign_loss,
     clippy::unwrap_used,
     reason = "a part of another program"
 )]
 
 mod conditions;
+mod flame;
 mod goals;
 mod measure;
 mod page;
@@ -22,6 +25,7 @@ use std::{
     time::Duration,
 };
 
+use flame::Flame;
 use measure::{Load, OF_ACCEPTED, OF_BARE, PROCESSOR, RATE, Run, TURN, median, percentile};
 use question::{Question, idle};
 use report::{Row, missed};
@@ -134,6 +138,19 @@ fn a_run_that_is_no_share_begins_again_and_takes_nothing_away() {
     for (kept, subject) in [("before-1.json", "1"), ("before-2.json", "2"), ("json", "3")] {
         assert_eq!(Sheet::read(&file.with_extension(kept)).unwrap().subjects(PART), [subject]);
     }
+}
+
+#[test]
+fn flame_is_as_wide_as_its_share_of_the_samples_and_shows_who_called_whom() {
+    let told =
+        "\t 7f1 malloc\n\t 5a2 serve<a, b>\n\t 5a1 main\n\n 7f2 send\n 5a2 serve<a, b>\n 5a1 main\n\n 5a1 main\n";
+    let picture = Flame::of(told).picture();
+    let row = |name: &str| picture.lines().find(|line| line.contains(&format!("<title>{name}: "))).unwrap_or_default();
+    assert!(row("main").contains("100.0 %") && row("main").contains("y=\"0\" width=\"1600.0\""), "{picture}");
+    assert!(row("serve&lt;a, b&gt;").contains("66.7 %") && row("serve&lt;a, b&gt;").contains("y=\"17\""), "{picture}");
+    assert!(row("malloc").contains("x=\"0.0\" y=\"34\" width=\"533.3\""), "{picture}");
+    assert!(row("send").contains("x=\"533.3\" y=\"34\""), "{picture}");
+    assert!(!Flame::of("").picture().contains("<rect"), "nothing was sampled");
 }
 
 #[test]

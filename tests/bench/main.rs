@@ -4,7 +4,13 @@
 //! The fleet's controller-managers and schedulers are stopped; claims are bound at once by a binder, a process of its own.
 //! What measures runs inside the fleet, beside the driver, so that both reach the member in the same way.
 #![allow(unreachable_pub, reason = "a binary of its own")]
-#![allow(clippy::print_stdout, clippy::cast_precision_loss, reason = "it speaks to a person, of small numbers")]
+#![allow(
+    clippy::print_stdout,
+    clippy::cast_possible_truncation,
+    clippy::cast_precision_loss,
+    clippy::cast_sign_loss,
+    reason = "it speaks to a person, of small numbers"
+)]
 
 #[path = "../clusters/mod.rs"]
 mod clusters;
@@ -15,6 +21,7 @@ mod beside;
 mod binder;
 mod conditions;
 mod delay;
+mod flame;
 mod goals;
 mod inside;
 mod least;
@@ -133,6 +140,8 @@ enum Part {
     /// Binds claims, and tells in a file when
     #[command(hide = true)]
     Bind { kubeconfig: PathBuf, told: PathBuf },
+    /// Draws a flame graph of what `perf script -F ip,sym` has told
+    Flame { samples: PathBuf, picture: PathBuf },
     /// Puts tables of results into a page, between the marks there
     Page {
         page: PathBuf,
@@ -216,6 +225,7 @@ async fn main() -> Result<()> {
             delay::process(*listen, *to, Duration::from_millis((*milliseconds).into()))
         }
         Some(Part::Least { socket, kubeconfig, until }) => least::process(socket, kubeconfig, *until).await,
+        Some(Part::Flame { samples, picture }) => flame::draw(samples, picture),
         Some(Part::Page { page, of }) => page::write(page, of),
         None => unless_ended(Box::pin(ask(&arguments))).await,
     }

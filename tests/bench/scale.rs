@@ -162,7 +162,7 @@ fn rows(stages: &[Stage]) -> Vec<Row> {
         Row::at_most("start with 100,000 (s)".to_owned(), Some(3.0), most.started.as_secs_f64()),
         Row::at_least(
             "rate with 100,000, of that with 10,000 (%)".to_owned(),
-            Some(90.0),
+            Some(95.0),
             rate(most) / rate(many) * 100.0,
         ),
         Row::at_most(

@@ -140,6 +140,21 @@ fn a_run_that_is_no_share_begins_again_and_takes_nothing_away() {
     }
 }
 
+/// Those that always take part.
+const ALWAYS: [&str; 3] = ["bare", "marked", OWN];
+
+#[test]
+fn subject_is_called_as_its_file_is_and_the_help_tells_of_it() {
+    let help = include_str!("subjects/help.txt");
+    for entry in fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/bench/subjects")).unwrap() {
+        let file = entry.unwrap().path();
+        let Some(name) = file.to_str().unwrap().rsplit('/').next().unwrap().strip_suffix(".json") else { continue };
+        let terms: Value = serde_json::from_str(&fs::read_to_string(&file).unwrap()).unwrap();
+        assert_eq!(terms["name"], name);
+        assert!(ALWAYS.contains(&name) || help.contains(&format!("  {name}.json")), "--help does not tell of {name}");
+    }
+}
+
 #[test]
 fn flame_is_as_wide_as_its_share_of_the_samples_and_shows_who_called_whom() {
     let told =
@@ -173,7 +188,7 @@ fn columns_are_as_wide_as_what_stands_in_them() {
     sheet.add("started", "one in ten dead, and others alive", &[("… of the callers", 12.0)]);
     let table = sheet.table("started");
     let wide: Vec<usize> = table.lines().map(|line| line.chars().count()).collect();
-    assert!(wide.len() == 3 && wide.iter().all(|wide| *wide == wide[0]), "{table}");
+    assert!(wide.len() == 3 && wide.iter().all(|one| *one == wide[0]), "{table}");
     assert!(table.lines().all(|line| line.contains("  ")), "{table}");
     for subject in ["third", "fourth", "fifth"] {
         sheet.add("started", subject, &[("… of the callers", 1.0)]);

@@ -255,7 +255,7 @@ impl Subject {
 
     /// Waits until it makes this volume: before, it may know nothing of its clusters.
     pub async fn serves(&self, claim: &HostClaim) -> Result<Volume> {
-        wait_for(&format!("{} makes a first volume", self.terms.name), PATIENCE, || async {
+        wait_for(&format!("{} makes a first volume", self.terms.name), GIVEN_UP, || async {
             let made = self.client.create_volume(self.request(claim), TIMEOUT).await;
             made.map(Some).map_err(|refusal| anyhow::anyhow!("{refusal}"))
         })
@@ -346,9 +346,17 @@ async fn again<T, F: Future<Output = Result<T, CallError>>>(what: &str, ask: imp
     }
 }
 
+/// An error that a driver gives no code arrives as one that nobody knows.
 fn may_pass(code: Code) -> bool {
-    let passes = [Code::Aborted, Code::DeadlineExceeded, Code::Internal, Code::ResourceExhausted, Code::Unavailable];
-    passes.contains(&code)
+    matches!(
+        code,
+        Code::Aborted
+            | Code::DeadlineExceeded
+            | Code::Internal
+            | Code::ResourceExhausted
+            | Code::Unavailable
+            | Code::Unknown
+    )
 }
 
 fn last_lines(log: &Path) -> String {

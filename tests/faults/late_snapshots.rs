@@ -513,21 +513,59 @@ fn snapshot_or_group_is_not_called_removed_while_the_kind_of_its_contents_is_mis
 
 /// The first time it was marked, and nobody was told. Whoever has deleted it there has left what its class keeps.
 #[test]
-fn what_is_kept_of_a_snapshot_that_was_cut_twice_goes_with_it() {
+fn what_is_kept_of_a_snapshot_or_group_that_was_cut_twice_goes_with_it() {
+    for (kind, leaves) in [(Kind::Snapshot, SNAPSHOTS), (Kind::Group, GROUPS)] {
+        virtual_time::run(1, async {
+            let (bench, caller) = volume().await;
+            let member = &bench.members[0];
+            let mut photo = Snapshotter::new(&bench, Wish::photo(kind, caller.handle().unwrap(), KEPT));
+            photo.ask().await.unwrap();
+            let first = Arc::clone(&member.list(leaves)[0]);
+            member.delete(leaves, SHOP, text(&first, "/metadata/name")).unwrap();
+            let is_gone = || member.list(leaves).is_empty() && member.list(SNAPSHOTS).is_empty();
+            until(&bench, SURE, "it has gone there", is_gone).await;
+            sleep(SOON).await;
+            assert!(photo.make().await, "{}", bench.guard.trace().join("\n"));
+            assert_eq!(member.list(CONTENTS).len(), 2, "it is cut again");
+            photo.discard();
+            photo.remove().await;
+            all_is_gone(&bench, &[SNAPSHOTS, CONTENTS, GROUPS, GROUP_CONTENTS]);
+        });
+    }
+}
+
+/// Somebody there has copied what stood behind a snapshot of it, labels and all, for a snapshot of his own beside that.
+#[test]
+fn copy_of_what_is_kept_of_a_group_stays_where_it_has_a_snapshot_of_its_own() {
     virtual_time::run(1, async {
         let (bench, caller) = volume().await;
         let member = &bench.members[0];
-        let mut photo = Snapshotter::new(&bench, Wish::photo(Kind::Snapshot, caller.handle().unwrap(), KEPT));
-        photo.ask().await.unwrap();
-        let first = Arc::clone(&member.list(SNAPSHOTS)[0]);
-        member.delete(SNAPSHOTS, SHOP, text(&first, "/metadata/name")).unwrap();
-        until(&bench, SURE, "it has gone there", || member.list(SNAPSHOTS).is_empty()).await;
+        let mut group = Snapshotter::new(&bench, Wish::photo(Kind::Group, caller.handle().unwrap(), KEPT));
+        assert!(group.make().await, "{}", bench.guard.trace().join("\n"));
+        let labels = member.list(CONTENTS)[0]["metadata"]["labels"].clone();
+        let snapshot = json!({
+            "metadata": {"name": "theirs", "namespace": SHOP}, "spec": {"source": {"volumeSnapshotContentName": "theirs"}},
+        });
+        let snapshot = member.create(SNAPSHOTS, snapshot).unwrap();
+        let of = json!({"namespace": SHOP, "name": "theirs", "uid": text(&snapshot, "/metadata/uid")});
+        let content = json!({
+            "metadata": {"name": "theirs", "labels": labels},
+            "spec": {"deletionPolicy": "Retain", "driver": "theirs", "volumeSnapshotRef": of},
+        });
+        let content = member.create(CONTENTS, content).unwrap();
+        for theirs in [&snapshot, &content] {
+            lock(&bench.guard.history).plant(theirs);
+        }
+        group.discard();
+        group.let_go();
+        group.rob();
+        until(&bench, SURE, "it has gone there", || member.list(GROUPS).is_empty()).await;
         sleep(SOON).await;
-        assert!(photo.make().await, "{}", bench.guard.trace().join("\n"));
-        assert_eq!(member.list(CONTENTS).len(), 2, "it is cut again");
-        photo.discard();
-        photo.remove().await;
-        all_is_gone(&bench, &[SNAPSHOTS, CONTENTS]);
+        group.remove().await;
+        let left = member.list(CONTENTS);
+        assert!(left.len() == 1 && left[0]["spec"] == content["spec"], "{left:#?}\n{}", bench.guard.trace().join("\n"));
+        assert!(left[0].pointer("/metadata/deletionTimestamp").is_none());
+        assert_eq!(bench.guard.wrong(), Vec::<String>::new());
     });
 }
 

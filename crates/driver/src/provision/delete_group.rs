@@ -51,8 +51,8 @@ pub async fn delete(provisioner: &Provisioner, text: &str, snapshots: &[String],
                     are_marked(leaf, hash, &parts, &known, snapshots, OR_DELETE)?;
                     check(&known, &removed, snapshots)?;
                 }
-                remove_group(leaf, &groups, &group, &parts, hash, deadline).await?;
-                if !came_late && removed.is_empty() {
+                let may_outlive = remove_group(leaf, &groups, &group, &parts, hash, deadline).await?;
+                if !came_late && removed.is_empty() && !may_outlive {
                     return Ok(());
                 }
                 // It hid what had outlived the one before it, or a part of it that had been removed.
@@ -182,6 +182,26 @@ fn is_part(of: &LeafPlace, hash: Option<VolumeHash>, group: &VolumeId, named: &[
     named.iter().filter_map(|name| VolumeId::parse(name)).any(is_named)
 }
 
+/// Whether it was cut for the group before that was cut again, as people of the member had deleted the first one before the host was told of
+/// it: the host names the snapshots of the second one, which have the same hashes. A copy has a snapshot of its own.
+async fn is_of_former(leaf: &MemberClient, content: &Content, group: &VolumeId, named: &[String]) -> Result<bool> {
+    if !is_beside(&content.of, content.snapshot(), group, named) || content.snapshot_uid.is_empty() {
+        return Ok(false);
+    }
+    let there = leaf::snapshot::read(leaf, &content.of).await?;
+    Ok(there.is_none_or(|(snapshot, _)| {
+        let is_its = snapshot.metadata.uid.as_deref() == Some(&*content.snapshot_uid);
+        !is_its || snapshot.metadata.deletion_timestamp.is_some()
+    }))
+}
+
+/// Of what says to stand behind a leaf snapshot of a group: whether that is beside the group, and has the hash of one that is named.
+fn is_beside(of: &LeafPlace, hash: Option<VolumeHash>, group: &VolumeId, named: &[String]) -> bool {
+    let is_there = group.place().is_some_and(|group| group.namespace == of.namespace);
+    let has_hash = |part: VolumeId| hash.is_some_and(|hash| part.names(hash));
+    is_there && named.iter().filter_map(|name| VolumeId::parse(name)).any(has_hash)
+}
+
 /// What to do about contents that carry the mark of a group whose handle says no place, where no snapshot is named either: nothing tells
 /// parts from copies, which would be left or removed unasked.
 fn unnamed(group: &VolumeId, named: &[String], marked: &[&str]) -> Option<String> {
@@ -223,7 +243,12 @@ pub(super) async fn remove_outlived(
         }
         // Those that go by themselves, whosever they are.
         let waits = id.place().is_none() && named.is_empty() && !marked.is_empty();
-        let parts: Vec<Content> = marked.into_iter().filter(is_part).collect();
+        let (mut parts, others): (Vec<Content>, Vec<Content>) = marked.into_iter().partition(is_part);
+        for other in others {
+            if is_of_former(leaf, &other, id, named).await? {
+                parts.push(other);
+            }
+        }
         if whole.is_empty() && parts.is_empty() && !waits {
             return Ok(were_there);
         }
@@ -245,7 +270,7 @@ pub(super) async fn remove_outlived(
     }
 }
 
-/// Removes a group and its snapshots, and proves both gone.
+/// Removes a group and its snapshots, and proves both gone. Whether something may have outlived one that was cut before it.
 pub(super) async fn remove_group(
     leaf: &MemberClient,
     groups: &Groups<'_>,
@@ -253,9 +278,9 @@ pub(super) async fn remove_group(
     parts: &[VolumeSnapshot],
     hash: VolumeHash,
     deadline: &Deadline,
-) -> Result<()> {
+) -> Result<bool> {
     let late = || Error::InProgress(format!("member {}: leaf group {} is being deleted", leaf.member, group.place));
-    groups.remove(group, parts).await?;
+    let may_outlive = groups.remove(group, parts).await?;
     let named = parts.iter().filter_map(|part| Some((content_of(part)?, part.metadata.uid.as_deref()?)));
     let contents: Vec<(&str, &str)> = named.collect();
     loop {
@@ -283,7 +308,7 @@ pub(super) async fn remove_group(
             for row in rows {
                 leaf.snapshots.drop_row(row.hash, &row.uid);
             }
-            return Ok(());
+            return Ok(may_outlive);
         }
         deadline.pause(PAUSE, late).await?;
     }
@@ -347,6 +372,16 @@ mod tests {
             assert_eq!(is_part(&place("shop"), Some(hash("a")), group, &named), is_it, "{group} {named:?}");
         }
         assert!(!is_part(&place("backup"), Some(hash("a")), &short, &[hashed("a").to_string()]), "a copy");
+        let cut_before = LeafPlace { claim: "snapshot-0".to_owned(), ..place("shop") };
+        assert!(!is_part(&cut_before, Some(hash("a")), &short, &[readable("shop")]), "it is not named itself");
+        for (of, hash, is_it) in [
+            (&cut_before, Some(hash("a")), true),
+            (&cut_before, Some(hash("b")), false),
+            (&cut_before, None, false),
+            (&place("backup"), Some(hash("a")), false),
+        ] {
+            assert_eq!(is_beside(of, hash, &short, &[readable("shop")]), is_it, "{of} {hash:?}");
+        }
         assert!(!is_part(&place("shop"), None, &hashed("g"), &[hashed("a").to_string()]), "it says no hash");
     }
 }

@@ -296,12 +296,16 @@ impl<'a> Groups<'a> {
         }
     }
 
-    /// Has the group go with its snapshots and with what stands behind them, whatever their classes say.
-    pub async fn remove(&self, group: &LeafGroup, parts: &[VolumeSnapshot]) -> Result<()> {
+    /// Has the group go with its snapshots and with what stands behind them, whatever their classes say. Whether any of that may have been
+    /// marked, as what outlives its group is: then that of one which was cut before may be there as well.
+    pub async fn remove(&self, group: &LeafGroup, parts: &[VolumeSnapshot]) -> Result<bool> {
+        let mut may_be_marked = false;
         for part in parts {
             let (Some(name), Some(uid)) = (content_of(part), part.metadata.uid.as_deref()) else { continue };
             let content = crate::snapshot::read_content(self.cluster, name).await?;
-            if let Some(content) = content.filter(|content| content.retained && content.snapshot_uid == uid) {
+            let content = content.filter(|content| content.snapshot_uid == uid);
+            may_be_marked |= content.as_ref().is_none_or(|content| content.marked);
+            if let Some(content) = content.filter(|content| content.retained) {
                 crate::snapshot::make_content_deletable(self.cluster, &content).await?;
             }
         }
@@ -310,7 +314,8 @@ impl<'a> Groups<'a> {
         {
             self.make_deletable(&content).await?;
         }
-        self.delete(group).await
+        self.delete(group).await?;
+        Ok(may_be_marked)
     }
 
     /// Deletes the group with this UID and no other.

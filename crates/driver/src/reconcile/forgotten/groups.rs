@@ -57,7 +57,8 @@ async fn withdraw_group(
         member = leaf.member, group = %now.place, host_content = now.asked_by,
         "a leaf group of snapshots that the host was never told of is withdrawn: nobody asks for it any more"
     );
-    groups.remove(&now, &parts).await
+    groups.remove(&now, &parts).await?;
+    Ok(())
 }
 
 async fn is_asked_for(reconciler: &Reconciler, group: &LeafGroup, parts: &[VolumeSnapshot]) -> Result<bool> {

@@ -15,7 +15,7 @@ use crate::{
 };
 use domain::{
     error::{Error, Result},
-    volume::{DRIVER, LeafPlace},
+    volume::{DRIVER, HostId, LeafPlace},
 };
 
 fn volumes(client: &MemberClient) -> Api<PersistentVolume> {
@@ -76,21 +76,8 @@ async fn change(client: &MemberClient, volume: &PersistentVolume, change: Value)
 
 /// Why it cannot be given up.
 async fn refusal(client: &MemberClient, volume: &PersistentVolume) -> Result<Option<String>> {
-    let label = |key: &str| volume.labels().get(key).map(String::as_str);
-    if label(MOVED).is_none() {
-        return Ok(Some(format!("no move has kept it (label {MOVED})")));
-    }
-    if label(HOST) != Some(&*client.host.0) {
-        return Ok(Some("it was kept for another host".to_owned()));
-    }
-    if label(VOLUME).is_some() {
-        return Ok(Some(format!("it is the leaf of a volume (label {VOLUME})")));
-    }
-    if !volume.annotations().contains_key(PROVISIONED_BY) {
-        return Ok(Some("people made it in the member, so no provisioner would remove it: remove it there".to_owned()));
-    }
-    if volume.status.as_ref().and_then(|status| status.phase.as_deref()) != Some("Released") {
-        return Ok(Some("it is not Released: somebody in the member uses it, or waits for it".to_owned()));
+    if let Some(why) = refused_at_sight(&client.host, volume) {
+        return Ok(Some(why));
     }
     let claim = volume.spec.as_ref().and_then(|spec| spec.claim_ref.clone()).unwrap_or_default();
     let (namespace, name) = (claim.namespace.unwrap_or_default(), claim.name.unwrap_or_default());
@@ -101,4 +88,69 @@ async fn refusal(client: &MemberClient, volume: &PersistentVolume) -> Result<Opt
         return Ok(Some(format!("claim {namespace}/{name} in the member has it still")));
     }
     Ok(None)
+}
+
+/// By what it says itself.
+fn refused_at_sight(host: &HostId, volume: &PersistentVolume) -> Option<String> {
+    let label = |key: &str| volume.labels().get(key).map(String::as_str);
+    let bound_to = volume.spec.as_ref().and_then(|spec| spec.claim_ref.as_ref()?.uid.as_deref());
+    if label(MOVED).is_none() {
+        return Some(format!("no move has kept it (label {MOVED})"));
+    }
+    if label(HOST) != Some(&*host.0) {
+        return Some("it was kept for another host".to_owned());
+    }
+    if label(VOLUME).is_some() {
+        return Some(format!("it is the leaf of a volume (label {VOLUME})"));
+    }
+    if !volume.annotations().contains_key(PROVISIONED_BY) {
+        return Some("people made it in the member, so no provisioner would remove it: remove it there".to_owned());
+    }
+    if volume.status.as_ref().and_then(|status| status.phase.as_deref()) != Some("Released") {
+        return Some("it is not Released: somebody in the member uses it, or waits for it".to_owned());
+    }
+    // The member's controller may not have come to say so yet.
+    if bound_to.is_none_or(str::is_empty) {
+        return Some("its claimRef has no UID: somebody in the member gives it to a claim".to_owned());
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::from_value;
+
+    use super::*;
+
+    /// As a move has left it, with one thing changed.
+    fn kept(path: &str, value: Value) -> PersistentVolume {
+        let mut volume = json!({
+            "metadata": {"name": "pv", "labels": {HOST: "h", MOVED: "of"}, "annotations": {PROVISIONED_BY: "storage"}},
+            "spec": {"claimRef": {"namespace": "yard", "name": "of", "uid": "u"}, "persistentVolumeReclaimPolicy": "Retain"},
+            "status": {"phase": "Released"},
+        });
+        let (parent, key) = path.rsplit_once(' ').unwrap();
+        volume.pointer_mut(parent).unwrap()[key] = value;
+        from_value(volume).unwrap()
+    }
+
+    #[test]
+    fn what_a_move_has_kept_is_given_up_only_while_nobody_else_has_it_or_is_to_have_it() {
+        let host = HostId("h".to_owned());
+        for (path, value, why) in [
+            ("/spec persistentVolumeReclaimPolicy", json!("Retain"), None),
+            ("/metadata labels", json!({HOST: "h"}), Some("no move has kept it")),
+            ("/metadata/labels kosmos.csi.io/host", json!("x"), Some("another host")),
+            ("/metadata/labels kosmos.csi.io/volume", json!("of"), Some("the leaf of a volume")),
+            ("/metadata annotations", json!({}), Some("people made it")),
+            ("/status phase", json!("Bound"), Some("not Released")),
+            ("/spec/claimRef uid", Value::Null, Some("its claimRef has no UID")),
+            ("/spec/claimRef uid", json!(""), Some("its claimRef has no UID")),
+            ("/spec claimRef", Value::Null, Some("its claimRef has no UID")),
+        ] {
+            let refusal = refused_at_sight(&host, &kept(path, value));
+            assert_eq!(refusal.is_some(), why.is_some(), "{path}: {refusal:?}");
+            assert!(why.is_none_or(|why| refusal.unwrap().contains(why)), "{path}");
+        }
+    }
 }

@@ -3,6 +3,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    mem,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
@@ -36,6 +37,9 @@ const TRIES: usize = 5;
 const APART: Duration = Duration::from_millis(200);
 /// After which the member is asked about a copy that was to be made and of which no watch has told.
 const UNTOLD: Duration = Duration::from_secs(15);
+
+/// Codes by which a member does not take a copy.
+pub(super) const REFUSALS: [u16; 3] = [400, 403, 422];
 
 /// Volumes of copies that are being made, by the UIDs of their pods: no watch tells of those copies yet.
 #[derive(Debug)]
@@ -117,11 +121,20 @@ impl Holds {
         }
     }
 
-    /// Nobody knows whether the copy was made, or will be.
-    pub(super) fn is_unclear(&self, uid: &str) {
-        if let Some(begun) = self.all().get_mut(uid) {
-            begun.unclear = true;
+    /// What the member says to the copy. Until then nobody knows whether it was made, or will be: whoever asks for it may be given up before, as where
+    /// the member does not answer.
+    pub(super) async fn answer<T>(&self, uid: &str, asked: impl Future<Output = kube::Result<T>>) -> kube::Result<T> {
+        let before = self.is_unclear(uid, true);
+        let answer = asked.await;
+        if matches!(&answer, Err(kube::Error::Api(status)) if REFUSALS.contains(&status.code)) {
+            self.is_unclear(uid, before);
         }
+        answer
+    }
+
+    /// Whether it was so before.
+    fn is_unclear(&self, uid: &str, now: bool) -> bool {
+        self.all().get_mut(uid).is_some_and(|begun| mem::replace(&mut begun.unclear, now))
     }
 
     fn all(&self) -> MutexGuard<'_, BTreeMap<String, Begun>> {
@@ -249,6 +262,10 @@ async fn say(pods: &Pods<'_>, name: &str, wanted: impl Fn(&Value) -> BTreeSet<St
 
 #[cfg(test)]
 mod tests {
+    use std::future::pending;
+
+    use kube::core::Status;
+
     use super::*;
 
     fn pod(uid: &str, node: &str) -> Value {
@@ -275,13 +292,33 @@ mod tests {
         assert!(timeout(APART, holds.changed.notified()).await.is_ok(), "its node is to say so");
     }
 
-    #[test]
-    fn copy_that_may_arrive_yet_keeps_its_volumes_whatever_a_later_try_was_answered() {
-        let (holds, names) = (Holds::default(), BTreeSet::from(["v".to_owned()]));
-        holds.begin(&pod("u", "n"), &names);
-        holds.is_unclear("u");
-        holds.begin(&pod("u", "n"), &names);
+    async fn is_refused(holds: &Holds) {
+        let refused = kube::Error::Api(Box::new(Status { code: 403, ..Status::default() }));
+        assert!(holds.answer("u", async { Err::<(), _>(refused) }).await.is_err());
         holds.let_go("u");
-        assert_eq!(holds.of_node("n"), names);
+    }
+
+    #[tokio::test]
+    async fn copy_that_may_arrive_yet_keeps_its_volumes_whatever_a_later_try_was_answered() {
+        let names = BTreeSet::from(["v".to_owned()]);
+        let begun = || {
+            let holds = Holds::default();
+            holds.begin(&pod("u", "n"), &names);
+            holds
+        };
+        let holds = begun();
+        is_refused(&holds).await;
+        assert_eq!(holds.of_node("n"), BTreeSet::new(), "nothing may arrive");
+        let (lost, given_up) = (begun(), begun());
+        let no_answer = kube::Error::Service("it does not answer".into());
+        assert!(lost.answer("u", async { Err::<(), _>(no_answer) }).await.is_err());
+        let mut asked = Box::pin(given_up.answer("u", pending::<kube::Result<()>>()));
+        assert!(futures::poll!(&mut asked).is_pending());
+        drop(asked);
+        for holds in [lost, given_up] {
+            holds.begin(&pod("u", "n"), &names);
+            is_refused(&holds).await;
+            assert_eq!(holds.of_node("n"), names);
+        }
     }
 }

@@ -317,7 +317,8 @@ impl Pods<'_> {
         let place = Place::of(pod);
         let pods = object::pods(self.client, &place.namespace);
         self.uncompared.keep(pod, &made);
-        match pods.create(&PostParams::default(), &parsed(made)?).await {
+        let (uid, made) = (text(pod, "/metadata/uid"), parsed(made)?);
+        match self.holds.answer(uid, pods.create(&PostParams::default(), &made)).await {
             Ok(there) => {
                 tracing::info!(member = self.member.name, pod = %place, "the pod is copied to the member");
                 let there = object::whole(there);
@@ -329,14 +330,11 @@ impl Pods<'_> {
             }
             // A namespace that was just made takes no pods before its account is there.
             Err(kube::Error::Api(status)) if status.code == 403 && looks < PATIENCE => Ok(Next::After(AGAIN)),
-            Err(kube::Error::Api(status)) if [400, 403, 422].contains(&status.code) => {
-                self.holds.let_go(text(pod, "/metadata/uid"));
+            Err(kube::Error::Api(status)) if hold::REFUSALS.contains(&status.code) => {
+                self.holds.let_go(uid);
                 self.wait(pod, &PodRejection::of_member(&self.member.name, &status.message), MUCH_LATER).await
             }
-            Err(error) => {
-                self.holds.is_unclear(text(pod, "/metadata/uid"));
-                Err(error)
-            }
+            Err(error) => Err(error),
         }
     }
 

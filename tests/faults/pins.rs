@@ -6,7 +6,7 @@ use domain::error::{Error, Result};
 use futures::future::join_all;
 use host::{
     Host,
-    pins::{Pin, Pinning},
+    pins::{Pin, Pinning, adopt},
 };
 use serde_json::{Value, json};
 use simulate::{Cluster, faults::Action};
@@ -23,6 +23,7 @@ use crate::{
 const MAP: &str = "kosmos-csi-members";
 const HERE: &str = "5d1c8c1e-0000-4000-8000-000000000001";
 const ELSEWHERE: &str = "5d1c8c1e-0000-4000-8000-000000000002";
+const FORMER_HOST: &str = "5d1c8c1e-0000-4000-8000-000000000003";
 /// From an answer of the host to who asked.
 const SLOW: Duration = Duration::from_millis(100);
 const MANY: usize = 50;
@@ -203,6 +204,24 @@ fn member_that_leaves_while_it_asks_for_others_leaves_none_of_them_without_an_an
         leaves.abort();
         assert_eq!(stays.await.unwrap(), Ok(Pin::Held));
         assert_eq!(record(&host), json!({"first": cluster(0, 1), "stays": cluster(2, 1)}));
+    });
+}
+
+/// Somebody has deleted it, and no backup of the host is needed for what a driver that runs knows.
+#[test]
+fn record_that_is_made_again_says_whose_volumes_the_host_has_taken_over() {
+    virtual_time::run(1, async {
+        let host = host();
+        let connected = async || {
+            let client = kube::Client::new(host.service("driver"), "default");
+            Host::connect(client, DRIVER_NAMESPACE.to_owned()).await.unwrap()
+        };
+        adopt(&connected().await, FORMER_HOST).await.unwrap();
+        let driver = connected().await;
+        assert_eq!(driver.id.0, FORMER_HOST);
+        host.delete("configmaps", DRIVER_NAMESPACE, MAP).unwrap();
+        assert_eq!(Pinning::new(driver).pin("m", HERE).await, Ok(Pin::Held));
+        assert_eq!(connected().await.id.0, FORMER_HOST, "the next driver is the same host to its members");
     });
 }
 

@@ -202,9 +202,16 @@ fn without(map: &ConfigMap, has_joined: impl Fn(&str) -> bool) -> Option<Value> 
     (names.len() < known).then(|| json!({FORGOTTEN: written(&names)}))
 }
 
+/// Somebody may have deleted the record of before: whose volumes this cluster has taken over, nothing else would say.
+fn taken_over(host: &Host) -> Option<BTreeMap<String, String>> {
+    let said = [(ADOPTED, &*host.id.0), (BY_CLUSTER, &*host.cluster)];
+    (*host.id.0 != *host.cluster).then(|| said.map(|(key, value)| (key.to_owned(), value.to_owned())).into())
+}
+
 async fn create_pins(host: &Host, pins: BTreeMap<String, String>) -> Result<()> {
+    let annotations = taken_over(host);
     let map = ConfigMap {
-        metadata: ObjectMeta { name: Some(CONFIG_MAP.to_owned()), ..ObjectMeta::default() },
+        metadata: ObjectMeta { name: Some(CONFIG_MAP.to_owned()), annotations, ..ObjectMeta::default() },
         data: Some(pins),
         ..ConfigMap::default()
     };

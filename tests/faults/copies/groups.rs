@@ -165,6 +165,42 @@ fn marks_that_somebody_has_taken_off_a_snapshot_of_a_group_are_named_to_who_has_
     });
 }
 
+/// Its handle may say the hash alone, as where the names of member and namespace are long.
+#[test]
+fn group_without_its_labels_is_not_called_gone_to_who_has_it_removed_or_looks_at_it() {
+    for class in [USUAL, KEPT] {
+        virtual_time::run(1, async {
+            let stage = Stage::new(class, STEP).await;
+            let (bench, mut group) = (&stage.bench, stage.made(Kind::Group).await);
+            let (member, handle) = (&bench.members[0], group.handle().unwrap().to_owned());
+            let name = handle.split('/').nth(2).unwrap();
+            let labels = member.get(GROUPS, SHOP, name).unwrap()["metadata"]["labels"].clone();
+            let put = |labels: &Value| {
+                member.change(GROUPS, SHOP, name, |one| one["metadata"]["labels"] = labels.clone()).unwrap();
+            };
+            put(&json!({}));
+            for group_snapshot_id in [handle.clone(), format!("m0///{}", name.trim_start_matches("g-"))] {
+                let seen = group.get_group(group_snapshot_id.clone()).await.unwrap_err();
+                let snapshot_ids = group.parts().to_vec();
+                let request =
+                    v1::DeleteVolumeGroupSnapshotRequest { group_snapshot_id, snapshot_ids, ..Default::default() };
+                let call = bench
+                    .call(|driver| async move { driver.delete_volume_group_snapshot(with_deadline(request)).await });
+                for refused in [seen, call.await.map(drop).unwrap_err()] {
+                    assert_eq!(refused.code(), Code::FailedPrecondition, "{class}: {refused}");
+                    let says = |word: &str| refused.message().contains(word);
+                    assert!(says(name) && says("put back") && says("kosmos.csi.io/group="), "{class}: {refused}");
+                }
+            }
+            put(&labels);
+            group.discard();
+            group.remove().await;
+            let wrong = [bench.guard.wrong(), invariants::snapshots(bench)].concat();
+            assert!(wrong.is_empty(), "{class}: {wrong:#?}\n{}", bench.guard.trace().join("\n"));
+        });
+    }
+}
+
 /// Or `doctor` would take them for nobody's until the group is given out.
 #[test]
 fn snapshots_of_a_group_say_for_which_record_of_the_host_they_were_made() {

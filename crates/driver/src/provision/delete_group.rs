@@ -39,7 +39,7 @@ pub async fn delete(provisioner: &Provisioner, text: &str, snapshots: &[String],
         return delete_without_kind(leaf, &id, snapshots, deadline).await;
     };
     loop {
-        match (find(&groups, &id).await?, group_hash(&id)) {
+        match (find(leaf, &groups, &id).await?, group_hash(&id)) {
             (Some((hash, group)), _) => {
                 let parts = leaf::snapshot::group::parts(leaf, &group).await?;
                 let known = marked(leaf, &id, &parts, hash);

@@ -2,11 +2,11 @@
 
 use super::snapshot::Snapshot;
 use domain::{
-    error::Result,
-    volume::{VolumeHash, VolumeId, snapshot::group_hash},
+    error::{Error, Result},
+    volume::{LeafPlace, VolumeHash, VolumeId, snapshot::group_hash},
 };
 use leaf::{
-    MemberClient,
+    MemberClient, ownership,
     snapshot::{
         group::{Groups, LeafGroup},
         kinds::VolumeSnapshot,
@@ -14,14 +14,36 @@ use leaf::{
     },
 };
 
-/// The leaf group behind a handle, and its hash.
-pub(super) async fn find(groups: &Groups<'_>, id: &VolumeId) -> Result<Option<(VolumeHash, LeafGroup)>> {
+/// The leaf group behind a handle, and its hash. One that is there and from which somebody has taken our labels is not called gone.
+pub(super) async fn find(
+    leaf: &MemberClient,
+    groups: &Groups<'_>,
+    id: &VolumeId,
+) -> Result<Option<(VolumeHash, LeafGroup)>> {
     let Some(hash) = group_hash(id) else { return Ok(None) };
-    let found = match id.place() {
-        Some(place) => groups.read(&place, hash).await?.and_then(Result::ok),
-        None => groups.find(hash).await?,
+    let (found, without_labels) = match id.place() {
+        Some(place) => match groups.read(&place, hash).await? {
+            Some(Err(_)) => (None, Some(place)),
+            found => (found.and_then(Result::ok), None),
+        },
+        None => match groups.find(hash).await? {
+            None => (None, groups.stripped(hash).await?),
+            found => (found, None),
+        },
     };
-    Ok(found.map(|group| (hash, group)))
+    match without_labels {
+        Some(place) => Err(stripped(leaf, &place, hash)),
+        None => Ok(found.map(|group| (hash, group))),
+    }
+}
+
+fn stripped(leaf: &MemberClient, place: &LeafPlace, hash: VolumeHash) -> Error {
+    Error::Refused(format!(
+        "member {}: group {place} has the name of ours and not its labels: put back {},{}={hash}, or delete it there",
+        leaf.member,
+        ownership::selector(&leaf.host),
+        ownership::GROUP
+    ))
 }
 
 /// The snapshots of a group that were marked, and so may have been given out: by the name of their member that the group was given out by.

@@ -227,7 +227,7 @@ pub async fn get(provisioner: &Provisioner, text: &str, snapshots: &[String]) ->
     let member = provisioner.members.get(&id.member).await?;
     let leaf = member.leaf()?;
     let groups = leaf::snapshot::served::groups(leaf).await?.ok_or_else(unknown)?;
-    let (hash, group) = find(&groups, &id).await?.ok_or_else(unknown)?;
+    let (hash, group) = find(leaf, &groups, &id).await?.ok_or_else(unknown)?;
     let all = leaf::snapshot::group::parts(leaf, &group).await?;
     let parts = marked(leaf, &id, &all, hash);
     are_marked(leaf, hash, &all, &parts, snapshots, "")?;

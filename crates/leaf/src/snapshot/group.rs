@@ -269,6 +269,17 @@ impl<'a> Groups<'a> {
         Ok(found.iter().map(LeafGroup::new).find(|group| group.place.claim == leaf_group_name(hash)))
     }
 
+    /// What has the name of one, and does not say that it is ours.
+    pub async fn stripped(&self, hash: VolumeHash) -> Result<Option<LeafPlace>> {
+        let named = ListParams::default().fields(&format!("metadata.name={}", leaf_group_name(hash)));
+        let found = self.cluster.listed(|namespace| self.within(namespace), &named).await;
+        let found = self.told(KIND, "list groups", found).await?;
+        let is_stripped = |group: &&DynamicObject| {
+            ownership::hash_of(&group.metadata, &self.cluster.host, ownership::GROUP) != Some(hash)
+        };
+        Ok(found.iter().find(is_stripped).map(|group| LeafGroup::new(group).place))
+    }
+
     /// All that were made for this host. What people copied is under another name.
     pub async fn ours(&self) -> Result<Vec<(VolumeHash, LeafGroup)>> {
         let ours = ListParams::default().labels(&ownership::selector(&self.cluster.host));

@@ -11,6 +11,7 @@ use std::{
 use serde_json::{Value, json};
 use simulate::{
     faults::{Action, Verb},
+    storage::{Settings, Work},
     text,
 };
 use tokio::time::{sleep, timeout};
@@ -185,6 +186,28 @@ fn leaf_that_a_webhook_of_the_member_makes_smaller_than_it_was_asked_for_says_so
         assert_eq!(waits.code(), Code::Aborted, "{waits}");
         assert!(waits.message().contains("has 512Mi, and 1Gi was asked for"), "{waits}");
         assert!(is_bound(&bench) && bench.guard.wrong().is_empty(), "{:?}", bench.guard.wrong());
+    });
+}
+
+/// The host's volume says no more than what DeleteVolume answers.
+#[test]
+fn leaf_volume_that_the_members_storage_does_not_remove_is_answered_with_its_words() {
+    virtual_time::run(1, async {
+        let step = Duration::from_millis(100);
+        let deleting = Work { fails_per_mille: 1000, ..Work::takes(step..=step) };
+        let bench = Bench::serving(1, &Settings { deleting, ..fixture::steady(step) }).await;
+        let caller = provisioned(&bench, Script::new(CLAIM)).await;
+        caller.delete_claim();
+        let is_released = || phase(bench.host.get("persistentvolumes", "", caller.volume())) == "Released";
+        until(&bench, SETTLED, "it is released", is_released).await;
+        let handle = caller.handle().unwrap();
+        lock(&bench.guard.history).let_go(caller.volume());
+        lock(&bench.guard.history).may_go(handle, caller.volume());
+        let late = timeout(SETTLED, caller.delete(handle)).await.unwrap().unwrap_err();
+        assert_eq!(late.code(), Code::Aborted, "{late}");
+        assert!(late.message().contains("its leaf volume is still being deleted: "), "{late}");
+        assert!(late.message().contains("VolumeFailedDelete: the storage failed"), "{late}");
+        assert_eq!(bench.guard.wrong(), Vec::<String>::new());
     });
 }
 

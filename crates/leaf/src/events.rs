@@ -23,6 +23,11 @@ pub async fn newest_warning(client: &MemberClient, namespace: &str, uid: &str) -
     newest(warnings(client, namespace, uid).await?)
 }
 
+/// The same about an object that is in no namespace: events about it are in this one.
+pub async fn newest_warning_of_clusters(client: &MemberClient, uid: &str) -> Option<String> {
+    newest_warning(client, "default", uid).await
+}
+
 /// The newest word of the member's provisioner that it has no room for a claim.
 pub async fn lack_of_room(client: &MemberClient, namespace: &str, uid: &str) -> Option<String> {
     let mut warnings = warnings(client, namespace, uid).await?;

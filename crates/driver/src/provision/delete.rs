@@ -193,7 +193,7 @@ async fn remove_seen(
             tokio::time::sleep(PAUSE).await;
         }
         if before.is_some() && deadline.passed() {
-            deadline.tell(late(leaf, place, &step))?;
+            deadline.tell(late(leaf, place, &step, &row).await)?;
         }
         may_be_taken(provisioner, leaf, hash, order, &step, &row, &seen).await?;
         order.mark(leaf, hash, &step, row.claim.as_ref()).await?;
@@ -211,7 +211,7 @@ async fn remove_seen(
             }
             (Removal::AwaitClaim | Removal::AwaitVolume, _) => {
                 let changed = |rows: &Rows| decide(&seen.only_mine(rows.row_at(hash, place)), seen.no_volume) != step;
-                if !wait(leaf, hash, deadline, changed, async || late(leaf, place, &step)).await? {
+                if !wait(leaf, hash, deadline, changed, async || late(leaf, place, &step, &row).await).await? {
                     look_again(leaf, hash, place, &row).await?;
                 }
             }
@@ -221,7 +221,7 @@ async fn remove_seen(
             {
                 return Ok(());
             }
-            _ if seen.is_elsewhere(leaf, hash, place) => return Err(late(leaf, place, &step)),
+            _ if seen.is_elsewhere(leaf, hash, place) => return Err(late(leaf, place, &step, &row).await),
             _ => {}
         }
         before = Some(step);
@@ -372,13 +372,21 @@ async fn look_again(leaf: &MemberClient, hash: VolumeHash, place: &LeafPlace, ro
     Ok(())
 }
 
-fn late(leaf: &MemberClient, place: &LeafPlace, step: &Removal) -> Error {
+/// Why it takes so long, in the words of the member's storage where it has any.
+async fn late(leaf: &MemberClient, place: &LeafPlace, step: &Removal, row: &Row) -> Error {
     let what = match step {
         Removal::AwaitVolume | Removal::Gone => "is gone and its leaf volume is still being deleted",
         Removal::AwaitClaim => return Error::InProgress(format!("member {}: {}", leaf.member, in_use(place))),
         _ => "is being deleted",
     };
-    Error::InProgress(format!("member {}: leaf claim {}/{} {what}", leaf.member, place.namespace, place.claim))
+    let said = match &row.volume {
+        Some(volume) if *step == Removal::AwaitVolume => {
+            leaf::events::newest_warning_of_clusters(leaf, volume.uid()).await
+        }
+        _ => None,
+    };
+    let said = said.map(|said| format!(": {said}")).unwrap_or_default();
+    Error::InProgress(format!("member {}: leaf claim {}/{} {what}{said}", leaf.member, place.namespace, place.claim))
 }
 
 /// Without the rights for moves the driver may not list the pods of a member.

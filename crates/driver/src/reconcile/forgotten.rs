@@ -79,22 +79,21 @@ fn is_due(next: &mut Instant, pause: Duration) -> bool {
 struct Ages(HashMap<Box<str>, Instant>);
 
 impl Ages {
-    /// Those that have waited for so long that nobody may ask for them any more. Who is wanted still is looked at again as
-    /// late.
+    /// Those that have waited for so long that nobody may ask for them any more, first of those that have waited longest. Who is wanted still is
+    /// looked at again as late, and takes no turn from others.
     fn old<T>(&mut self, seen: Vec<T>, uid: impl Fn(&T) -> &str) -> Vec<T> {
         let now = Instant::now();
         let there: HashSet<&str> = seen.iter().map(&uid).collect();
         self.0.retain(|uid, _| there.contains(&**uid));
-        let mut left = AT_ONCE;
-        let mut is_old = |one: &T| {
-            let since = self.0.entry(uid(one).into()).or_insert(now);
-            let old = now.duration_since(*since) >= FORGOTTEN && left > 0;
-            if old {
-                (*since, left) = (now, left - 1);
-            }
-            old
-        };
-        seen.into_iter().filter(|one| is_old(one)).collect()
+        let since = |one: T| (*self.0.entry(uid(&one).into()).or_insert(now), one);
+        let mut old: Vec<(Instant, T)> = seen.into_iter().map(since).collect();
+        old.retain(|(since, _)| now.duration_since(*since) >= FORGOTTEN);
+        old.sort_by_key(|(since, _)| *since);
+        old.truncate(AT_ONCE);
+        for (_, one) in &old {
+            self.0.insert(uid(one).into(), now);
+        }
+        old.into_iter().map(|(_, one)| one).collect()
     }
 }
 
@@ -192,4 +191,25 @@ async fn leads_elsewhere(reconciler: &Reconciler, leaf: &MemberClient, handle: &
     let Ok(member) = reconciler.members.get(&id.member).await else { return false };
     let Some(other) = member.last_known().filter(|other| other.member != leaf.member) else { return false };
     other.rows.find(&id).is_some_and(|(_, row)| row.volume.is_some())
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::time::advance;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn who_is_wanted_still_takes_no_turn_from_those_after_it() {
+        let seen = || (0..=AT_ONCE * 2).map(|number| number.to_string()).collect::<Vec<String>>();
+        let (mut ages, mut looked_at) = (Ages::default(), HashSet::new());
+        assert!(ages.old(seen(), |one| one).is_empty());
+        for _ in 0..3 {
+            advance(FORGOTTEN).await;
+            let old = ages.old(seen(), |one| one);
+            assert_eq!(old.len(), AT_ONCE);
+            looked_at.extend(old);
+        }
+        assert_eq!(looked_at.len(), seen().len());
+    }
 }

@@ -14,10 +14,11 @@ use crate::{
     caller::Script,
     fixture::{self, Planted},
     invariants::violations,
+    late::{LATE, creates},
     late_snapshots, prompt,
     reclaim::{self, CLAIM},
     shared::has_alias,
-    snapshotter::{Kind, SNAPSHOTS, Snapshotter, USUAL, Wish},
+    snapshotter::{GROUPS, Kind, SNAPSHOTS, Snapshotter, USUAL, Wish},
     virtual_time,
 };
 
@@ -221,13 +222,17 @@ async fn listed(bench: &Bench) -> Vec<String> {
 }
 
 /// Somebody's there. Kubernetes takes times of the last day of the year 9999, and hardly anybody else does.
-fn plant_written_in_9999(bench: &Bench, labels: &Value) {
+fn plant_written_in_9999(bench: &Bench, kind: &str, source: &Value, labels: &Value) {
     let written = json!([{"manager": "m", "operation": "Update", "apiVersion": "snapshot.storage.k8s.io/v1",
         "time": "9999-12-31T23:59:59Z", "fieldsType": "FieldsV1", "fieldsV1": {"f:spec": {"f:source": {}}}}]);
     let metadata = json!({"name": "a", "namespace": SHOP, "labels": labels, "managedFields": written});
-    let spec = json!({"source": {"persistentVolumeClaimName": "none"}});
-    let theirs = bench.members[0].create(SNAPSHOTS, json!({"metadata": metadata, "spec": spec})).unwrap();
+    let theirs = json!({"metadata": metadata, "spec": {"source": source}});
+    let theirs = bench.members[0].create(kind, theirs).unwrap();
     lock(&bench.guard.history).plant(&theirs);
+}
+
+fn labels(bench: &Bench) -> Value {
+    json!({"app.kubernetes.io/managed-by": "kosmos.csi.io", "kosmos.csi.io/host": bench.host_id()})
 }
 
 /// Of a group all snapshots of its namespace are listed.
@@ -235,7 +240,7 @@ fn plant_written_in_9999(bench: &Bench, labels: &Value) {
 fn snapshot_that_was_written_at_a_time_nobody_reads_keeps_no_group_of_its_namespace_from_being_made() {
     virtual_time::run(1, async {
         let (bench, caller) = late_snapshots::volume().await;
-        plant_written_in_9999(&bench, &json!({}));
+        plant_written_in_9999(&bench, SNAPSHOTS, &json!({"persistentVolumeClaimName": "none"}), &json!({}));
         let mut group = Snapshotter::new(&bench, Wish::photo(Kind::Group, caller.handle().unwrap(), USUAL));
         let made = timeout(Duration::from_mins(10), group.make()).await;
         assert_eq!(made.ok(), Some(true), "{}", bench.guard.trace().join("\n"));
@@ -248,10 +253,26 @@ fn snapshot_that_was_written_at_a_time_nobody_reads_hides_no_other() {
         let (bench, caller) = late_snapshots::volume().await;
         let mut snapshot = Snapshotter::new(&bench, Wish::photo(Kind::Snapshot, caller.handle().unwrap(), USUAL));
         assert!(snapshot.make().await, "{}", bench.guard.trace().join("\n"));
-        let labels = json!({"app.kubernetes.io/managed-by": "kosmos.csi.io", "kosmos.csi.io/host": bench.host_id()});
-        plant_written_in_9999(&bench, &labels);
+        plant_written_in_9999(&bench, SNAPSHOTS, &json!({"persistentVolumeClaimName": "none"}), &labels(&bench));
         bench.start();
         bench.serves().await;
         assert_eq!(listed(&bench).await, [snapshot.handle().unwrap()]);
+    });
+}
+
+/// All groups are listed to see whether one came late.
+#[test]
+fn group_that_was_written_at_a_time_nobody_reads_keeps_none_that_came_late_where_it_is() {
+    virtual_time::run(1, async {
+        let (bench, caller) = late_snapshots::volume().await;
+        let source = json!({"volumeGroupSnapshotContentName": "kept"});
+        plant_written_in_9999(&bench, GROUPS, &source, &labels(&bench));
+        late_snapshots::was_asked_for(&bench, &caller, Kind::Group, |asked| creates(asked, GROUPS)).await;
+        sleep(LATE).await;
+        assert_eq!(bench.members[0].list(GROUPS).len(), 2, "the late one has arrived");
+        sleep(Duration::from_mins(40)).await;
+        let left = bench.members[0].list(GROUPS);
+        assert_eq!(left.len(), 1, "{left:?}\n{}", bench.guard.trace().join("\n"));
+        assert_eq!(bench.guard.wrong(), Vec::<String>::new());
     });
 }

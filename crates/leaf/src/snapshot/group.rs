@@ -207,9 +207,19 @@ impl<'a> Groups<'a> {
         Api::namespaced_with(self.cluster.client.clone(), namespace, &self.resource(KIND))
     }
 
-    pub(super) fn within(&self, namespace: Option<&str>) -> Api<DynamicObject> {
-        let everywhere = || Api::all_with(self.cluster.client.clone(), &self.resource(KIND));
-        namespace.map_or_else(everywhere, |namespace| self.api(namespace))
+    /// To list them: whoever may write one does not decide whether the others can be read.
+    pub(super) fn within(&self, namespace: Option<&str>) -> Api<Unmanaged<DynamicObject>> {
+        let (client, resource) = (self.cluster.client.clone(), self.resource(KIND));
+        match namespace {
+            Some(namespace) => Api::namespaced_with(client, namespace, &resource),
+            None => Api::all_with(client, &resource),
+        }
+    }
+
+    async fn listed(&self, wanted: &ListParams) -> Result<Vec<DynamicObject>> {
+        let found = self.cluster.listed(|namespace| self.within(namespace), wanted).await;
+        let found = self.told(KIND, "list groups", found).await?;
+        Ok(found.into_iter().map(Unmanaged::into_object).collect())
     }
 
     /// What was answered about one of their kinds.
@@ -264,16 +274,14 @@ impl<'a> Groups<'a> {
     pub async fn find(&self, hash: VolumeHash) -> Result<Option<LeafGroup>> {
         let selector = format!("{},{}={hash}", ownership::selector(&self.cluster.host), ownership::GROUP);
         let wanted = ListParams::default().labels(&selector);
-        let found = self.cluster.listed(|namespace| self.within(namespace), &wanted).await;
-        let found = self.told(KIND, "list groups", found).await?;
+        let found = self.listed(&wanted).await?;
         Ok(found.iter().map(LeafGroup::new).find(|group| group.place.claim == leaf_group_name(hash)))
     }
 
     /// What has the name of one, and does not say that it is ours.
     pub async fn stripped(&self, hash: VolumeHash) -> Result<Option<LeafPlace>> {
         let named = ListParams::default().fields(&format!("metadata.name={}", leaf_group_name(hash)));
-        let found = self.cluster.listed(|namespace| self.within(namespace), &named).await;
-        let found = self.told(KIND, "list groups", found).await?;
+        let found = self.listed(&named).await?;
         let is_stripped = |group: &&DynamicObject| {
             ownership::hash_of(&group.metadata, &self.cluster.host, ownership::GROUP) != Some(hash)
         };
@@ -283,8 +291,7 @@ impl<'a> Groups<'a> {
     /// All that were made for this host. What people copied is under another name.
     pub async fn ours(&self) -> Result<Vec<(VolumeHash, LeafGroup)>> {
         let ours = ListParams::default().labels(&ownership::selector(&self.cluster.host));
-        let found = self.cluster.listed(|namespace| self.within(namespace), &ours).await;
-        let found = self.told(KIND, "list groups", found).await?;
+        let found = self.listed(&ours).await?;
         let own = found.iter().filter_map(|group| {
             let hash = ownership::hash_of(&group.metadata, &self.cluster.host, ownership::GROUP)?;
             (group.name_any() == leaf_group_name(hash)).then(|| (hash, LeafGroup::new(group)))

@@ -211,6 +211,41 @@ fn leaf_volume_that_the_members_storage_does_not_remove_is_answered_with_its_wor
     });
 }
 
+/// As a controller there that has all volumes stay, or a webhook.
+#[test]
+fn removal_that_something_in_the_member_undoes_says_so_and_is_not_tried_as_fast_as_it_is_undone() {
+    virtual_time::run(1, async {
+        let step = Duration::from_millis(100);
+        let deleting = Work { fails_per_mille: 1000, ..Work::takes(step..=step) };
+        let bench = Bench::serving(1, &Settings { deleting, ..fixture::steady(step) }).await;
+        let caller = provisioned(&bench, Script::new(CLAIM)).await;
+        let (there, of) = (Arc::clone(&bench), caller.clone());
+        let undoes = tokio::spawn(async move {
+            let stays = |volume: &mut Value| volume["spec"]["persistentVolumeReclaimPolicy"] = json!("Retain");
+            loop {
+                if policy(&there, &of) == "Delete" {
+                    there.members[0].change("persistentvolumes", "", of.leaf_volume().unwrap(), stays).unwrap();
+                }
+                sleep(step / 10).await;
+            }
+        });
+        sleep(step * 10).await;
+        caller.delete_claim();
+        let is_released = || phase(bench.host.get("persistentvolumes", "", caller.volume())) == "Released";
+        until(&bench, SETTLED, "it is released", is_released).await;
+        let handle = caller.handle().unwrap();
+        lock(&bench.guard.history).let_go(caller.volume());
+        lock(&bench.guard.history).may_go(handle, caller.volume());
+        let late = timeout(SETTLED, caller.delete(handle)).await.unwrap().unwrap_err();
+        assert!(late.message().contains("something in the member undoes it"), "{late}");
+        let written = || bench.guard.trace().iter().filter(|line| line.contains("Patch persistentvolumes ")).count();
+        let before = written();
+        sleep(Duration::from_mins(5)).await;
+        assert!(written() - before < 200, "{} times in five minutes", written() - before);
+        undoes.abort();
+    });
+}
+
 /// A namespace of the member in which the host's account has no rights.
 #[test]
 fn leaf_that_belongs_where_the_member_gives_no_rights_says_so_on_the_volume() {

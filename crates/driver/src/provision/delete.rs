@@ -6,6 +6,7 @@ use super::{
     Deadline, Provisioner, find, imported,
     last_seen::{LastSeen, astray, decide, is_nobody_elses, left_untouched, of_another_host, stripped},
     order::Order,
+    removing::{self, Pace},
     wait,
 };
 use crate::attach;
@@ -182,7 +183,7 @@ async fn remove_seen(
     deadline: &Deadline,
     mut seen: LastSeen,
 ) -> Result<()> {
-    let mut before = None;
+    let (mut before, mut steps) = (None, Pace::default());
     loop {
         let row = still_there(provisioner, leaf, order, &seen, leaf.rows.row_at(hash, place)).await?;
         let step = decide(&row, seen.no_volume);
@@ -224,6 +225,7 @@ async fn remove_seen(
             _ if seen.is_elsewhere(leaf, hash, place) => return Err(late(leaf, place, &step, &row).await),
             _ => {}
         }
+        steps.keep_after(&step, deadline).await;
         before = Some(step);
     }
 }
@@ -374,19 +376,15 @@ async fn look_again(leaf: &MemberClient, hash: VolumeHash, place: &LeafPlace, ro
 
 /// Why it takes so long, in the words of the member's storage where it has any.
 async fn late(leaf: &MemberClient, place: &LeafPlace, step: &Removal, row: &Row) -> Error {
-    let what = match step {
-        Removal::AwaitVolume | Removal::Gone => "is gone and its leaf volume is still being deleted",
-        Removal::AwaitClaim => return Error::InProgress(format!("member {}: {}", leaf.member, in_use(place))),
-        _ => "is being deleted",
-    };
-    let said = match &row.volume {
-        Some(volume) if *step == Removal::AwaitVolume => {
-            leaf::events::newest_warning_of_clusters(leaf, volume.uid()).await
-        }
+    if *step == Removal::AwaitClaim {
+        return Error::InProgress(format!("member {}: {}", leaf.member, in_use(place)));
+    }
+    let said = match (&row.volume, step) {
+        (Some(volume), Removal::AwaitVolume) => leaf::events::newest_warning_of_clusters(leaf, volume.uid()).await,
         _ => None,
     };
-    let said = said.map(|said| format!(": {said}")).unwrap_or_default();
-    Error::InProgress(format!("member {}: leaf claim {}/{} {what}{said}", leaf.member, place.namespace, place.claim))
+    let (state, said) = (removing::state(step), said.map(|said| format!(": {said}")).unwrap_or_default());
+    Error::InProgress(format!("member {}: leaf claim {}/{} {state}{said}", leaf.member, place.namespace, place.claim))
 }
 
 /// Without the rights for moves the driver may not list the pods of a member.

@@ -14,6 +14,7 @@ use csi::v1::{
 use serde_json::{Value, json};
 use simulate::{
     faults::{Action, Verb},
+    storage::{Settings, Work},
     text,
 };
 use tokio::time::sleep;
@@ -44,7 +45,11 @@ async fn bench(leaf_class: &str) -> Arc<Bench> {
 
 /// The driver, and a claim of somebody's that a member binds or that waits for a pod.
 async fn started(leaf_class: &str) -> Arc<Bench> {
-    let bench = Bench::new(1, 1, &fixture::steady(STEP)).await;
+    started_on(leaf_class, &fixture::steady(STEP)).await
+}
+
+async fn started_on(leaf_class: &str, settings: &Settings) -> Arc<Bench> {
+    let bench = Bench::new(1, 1, settings).await;
     let claim = json!({
         "metadata": {"name": CLAIM, "namespace": SHOP, "labels": {"app.kubernetes.io/managed-by": "Helm"}},
         "spec": {
@@ -340,6 +345,20 @@ fn volume_of_an_imported_claim_that_outlives_it_after_all_is_told_of_with_what_i
         let told = events(&bench).join(" ");
         assert!(told.contains("is gone; its volume") && told.contains(&volume), "{told}");
         assert_eq!(bench.guard.wrong(), Vec::<String>::new());
+    });
+}
+
+#[test]
+fn imported_volume_that_the_members_storage_does_not_remove_is_answered_with_its_words() {
+    virtual_time::run(1, async {
+        let deleting = Work { fails_per_mille: 1000, ..Work::takes(STEP..=STEP) };
+        let bench = started_on(fixture::NOW, &Settings { deleting, ..fixture::steady(STEP) }).await;
+        consent(&bench, &bench.host_id());
+        host_volume(&bench, HOST_VOLUME, "Delete");
+        let late = delete(&bench).await.unwrap_err();
+        assert_eq!(late.code(), Code::Aborted, "{late}");
+        let told = "is gone and its volume is being deleted: VolumeFailedDelete: the storage failed";
+        assert!(late.message().contains(told), "{late}");
     });
 }
 

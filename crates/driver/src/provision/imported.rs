@@ -104,7 +104,13 @@ async fn is_removed(
             }
         }
         let what = if in_use { "is still in use by a pod" } else { "is gone and its volume is being deleted" };
-        let late = || format!("member {}: leaf claim {} {what}", leaf.member, claim.place);
+        let said = if !in_use && deadline.passed() {
+            leaf::events::newest_warning_of_clusters(leaf, &volume.uid).await
+        } else {
+            None
+        };
+        let said = said.map(|said| format!(": {said}")).unwrap_or_default();
+        let late = || format!("member {}: leaf claim {} {what}{said}", leaf.member, claim.place);
         deadline.pause(PAUSE, || Error::InProgress(late())).await?;
     }
 }

@@ -217,8 +217,7 @@ fn look_whether_due(
 
 async fn mark(reconciler: &Reconciler, member: &Member, backlog: &mut MemberBacklog) {
     let now = Instant::now();
-    let due = backlog.marks.iter().filter(|(_, due)| **due <= now).map(|(handle, _)| handle.clone());
-    let due: Vec<_> = due.take(MARKS).collect();
+    let due = to_mark(&backlog.marks, now);
     let span = traces::round("mark leaves", &member.name, due.len());
     let marking = async {
         for handle in due {
@@ -230,6 +229,14 @@ async fn mark(reconciler: &Reconciler, member: &Member, backlog: &mut MemberBack
         }
     };
     marking.instrument(span).await;
+}
+
+/// First those that have waited longest: many that the member does not let be marked keep no other from its turn.
+fn to_mark(marks: &BTreeMap<Arc<str>, Instant>, now: Instant) -> Vec<Arc<str>> {
+    let due = marks.iter().filter(|(_, due)| **due <= now);
+    let mut due: Vec<(Instant, &Arc<str>)> = due.map(|(handle, due)| (*due, handle)).collect();
+    due.sort_unstable();
+    due.into_iter().take(MARKS).map(|(_, handle)| Arc::clone(handle)).collect()
 }
 
 async fn mark_one(reconciler: &Reconciler, member: &Member, handle: &str) -> Result<()> {
@@ -316,5 +323,27 @@ async fn remarkable(member: &Member) {
     match member.last_known() {
         Some(leaf) => leaf.rows.remarkable().await,
         None => std::future::pending().await,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn leaves_that_cannot_be_marked_keep_no_other_from_its_mark() {
+        let mut now = Instant::now();
+        let mut marks: BTreeMap<Arc<str>, Instant> = (0..700).map(|number| (format!("{number}").into(), now)).collect();
+        marks.insert("last".into(), now);
+        for _ in 0..100 {
+            for handle in to_mark(&marks, now) {
+                if *handle == *"last" {
+                    return;
+                }
+                marks.insert(handle, now + MISSED);
+            }
+            now += TICK;
+        }
+        panic!("the last one has had no turn");
     }
 }

@@ -103,6 +103,22 @@ fn pod_runs_in_the_member_once_its_volume_is_attached_and_ends_with_its_copy() {
     });
 }
 
+/// An API server calls that of an account so, which is empty there where the pod is given no token.
+#[test]
+fn claim_is_mounted_whatever_its_volume_is_called_in_the_pod() {
+    story(1, async {
+        let world = standing(1).await;
+        world.claim("data");
+        let volume = json!({"name": "kube-api-access-data", "persistentVolumeClaim": {"claimName": "data"}});
+        let spec = json!({"nodeName": NODE, "containers": [{"name": "c", "image": "i:1"}], "volumes": [volume],
+            "automountServiceAccountToken": false});
+        world.host.create("pods", json!({"metadata": {"namespace": SHOP, "name": "web"}, "spec": spec})).unwrap();
+        world.attach();
+        until("it runs", || world.phase("web") == "Running").await;
+        assert_eq!(world.mounted("web"), "data");
+    });
+}
+
 /// Whoever may make volumes in the host may write any handle; where nothing is attached, nobody else looks at it.
 #[test]
 fn claim_that_a_handle_only_names_is_mounted_by_no_pod() {

@@ -154,7 +154,7 @@ impl Given<'_> {
     }
 
     fn rewrite_volume(&self, volume: &mut Value, tokens: &mut impl Iterator<Item = usize>) {
-        let of_account = text(volume, "/name").starts_with(ACCESS);
+        let of_account = is_of_account(volume);
         for source in volume.pointer_mut("/projected/sources").and_then(Value::as_array_mut).into_iter().flatten() {
             let Some(token) = source.get("serviceAccountToken") else { continue };
             let number = tokens.next().unwrap_or_default();
@@ -183,6 +183,12 @@ impl Given<'_> {
             source["name"] = json!(host_root_ca(self.host));
         }
     }
+}
+
+/// By its name alone it may be any: whoever makes a pod calls his volumes as he likes.
+fn is_of_account(volume: &Value) -> bool {
+    let has_token = || items(volume, "/projected/sources").any(|source| source.get("serviceAccountToken").is_some());
+    text(volume, "/name").starts_with(ACCESS) && has_token()
 }
 
 pub(super) fn list_mut<'a>(object: &'a mut Value, list: &str) -> impl Iterator<Item = &'a mut Value> + use<'a> {
@@ -274,5 +280,17 @@ mod tests {
             json!({"volumes": [{"name": "own", "projected": {"sources": [token, {"configMap": {"name": "a"}}]}}]});
         Given { secrets: false, left_out: &[], pod_uid: "u", host: "h" }.rewrite(&mut own);
         assert_eq!(own["volumes"][0]["projected"]["sources"], json!([{"configMap": {"name": "a"}}]));
+    }
+
+    /// What is written on it would be lost.
+    #[test]
+    fn volume_that_is_only_called_like_that_of_an_account_stays_what_it_is() {
+        let claim = json!({"name": "kube-api-access-data", "persistentVolumeClaim": {"claimName": "leaf"}});
+        let sources = json!([{"configMap": {"name": "files"}}]);
+        let projected = json!({"name": "kube-api-access-files", "projected": {"sources": sources}});
+        let mut spec = json!({"volumes": [claim, projected]});
+        let before = spec.clone();
+        Given { secrets: false, left_out: &[], pod_uid: "u", host: "h" }.rewrite(&mut spec);
+        assert_eq!(spec, before);
     }
 }

@@ -334,3 +334,44 @@ fn pod_gets_the_volume_of_one_that_is_gone_once_the_request_for_its_copy_is_lost
         assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", begun.elapsed());
     });
 }
+
+/// As where a webhook there takes long: another one has the volume by then.
+#[test]
+fn pod_that_has_gone_before_what_it_names_has_come_to_the_member_gets_no_copy_there() {
+    for by_force in [true, false] {
+        story(1, async {
+            let (world, is_asked) = (with_claim().await, Arc::<Mutex<bool>>::default());
+            let asked_for = Arc::clone(&is_asked);
+            world.member.faults().set(move |asked| {
+                if asked.verb != Verb::Create || asked.resource != "configmaps" || asked.name != "settings" {
+                    return Action::Pass;
+                }
+                *lock(&asked_for) = true;
+                Action::Delay(Duration::from_secs(3))
+            });
+            let map = json!({"metadata": {"namespace": SHOP, "name": "settings"}, "data": {"a": "1"}});
+            world.host.create("configmaps", map).unwrap();
+            let volume = json!({"name": "data", "persistentVolumeClaim": {"claimName": "data"}});
+            let containers =
+                json!([{"name": "c", "image": "i:1", "envFrom": [{"configMapRef": {"name": "settings"}}]}]);
+            let spec = json!({"nodeName": NODE, "terminationGracePeriodSeconds": 60, "volumes": [volume], "containers": containers});
+            world.host.create("pods", json!({"metadata": {"namespace": SHOP, "name": "web"}, "spec": spec})).unwrap();
+            world.attach();
+            until("what it names is asked for", || *lock(&is_asked)).await;
+            if by_force {
+                world.host.delete_now("pods", SHOP, "web").unwrap();
+            } else {
+                world.host.delete("pods", SHOP, "web").unwrap();
+            }
+            world.run_pod("other", Some("data"));
+            let begun = Instant::now();
+            while begun.elapsed() < SLOW {
+                assert!(world.copy("web").is_none(), "it is made, after {:?}", begun.elapsed());
+                sleep(STEP).await;
+            }
+            until("the other one runs", || world.phase("other") == "Running").await;
+            until("the first is gone", || world.pod("web").is_none()).await;
+            assert!(world.is_in_use());
+        });
+    }
+}

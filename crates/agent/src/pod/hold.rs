@@ -20,7 +20,7 @@ use super::{
         cache::Cached,
         member_pod::MemberPod,
         node::patch_of,
-        object::{self, Place, read, text, whole},
+        object::{self, Place, is_leaving, is_over, read, text, whole},
         virtual_node::virtual_node_of,
     },
     AGAIN, MUCH_LATER, Pods,
@@ -159,8 +159,25 @@ pub(super) async fn hold(pods: &Pods<'_>, pod: &Value, leaves: &Leaves) -> kube:
         said(seen).into_iter().chain(begun).collect()
     };
     let Some(seen) = say(pods, node, more).await? else { return Ok(false) };
-    let since = pods.holds.said_since(text(pod, "/metadata/uid"));
-    Ok(names.iter().all(|name| is_attached(&seen, name)) || since.elapsed() >= AGAIN)
+    let uid = text(pod, "/metadata/uid");
+    let since = pods.holds.said_since(uid);
+    if !names.iter().all(|name| is_attached(&seen, name)) && since.elapsed() < AGAIN {
+        return Ok(false);
+    }
+    let is_to_run = is_still_to_run(pods, pod).await?;
+    if !is_to_run {
+        pods.holds.let_go(uid);
+    }
+    Ok(is_to_run)
+}
+
+/// What it names may have taken long to come to the member: it may be gone since it was looked at, and another one have its volumes. From
+/// now on that one waits.
+async fn is_still_to_run(pods: &Pods<'_>, pod: &Value) -> kube::Result<bool> {
+    let Place { namespace, name } = Place::of(pod);
+    let now = read(&object::pods(&pods.host.client, &namespace), &name).await?;
+    let is_it = |now: &Value| now["metadata"]["uid"] == pod["metadata"]["uid"];
+    Ok(now.is_some_and(|now| is_it(&now) && !is_leaving(&now) && !is_over(&now)))
 }
 
 /// Keeps true what the virtual nodes say, until it is dropped. All that there is in host and member has been told by then.

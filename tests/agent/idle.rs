@@ -7,7 +7,7 @@ use simulate::{
     Cluster,
     faults::{Asked, Verb},
 };
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
 use super::{NODE, SHOP, World, standing, story, until};
 
@@ -75,5 +75,30 @@ fn secret_whose_mark_somebody_in_the_member_has_removed_is_found_all_the_same() 
         world.member.create("secrets", json!({"metadata": metadata})).unwrap();
         sleep(Duration::from_mins(15)).await;
         assert!(world.member.get("secrets", SHOP, "left").is_none(), "nothing names it");
+    });
+}
+
+/// Whoever may make pods may make very many that do.
+#[test]
+fn pod_that_waits_for_what_does_not_come_is_looked_at_less_and_less_often_and_runs_as_soon_as_it_has_come() {
+    story(1, async {
+        let world = standing(1).await;
+        world.run_pod("web", Some("data"));
+        until("it says what it waits for", || world.says("web", "WaitsForClaim", "is not there yet")).await;
+        sleep(Duration::from_mins(10)).await;
+        for cluster in [&world.host, &world.member] {
+            cluster.faults().record(true);
+        }
+        sleep(Duration::from_mins(10)).await;
+        let reads = |asked: &Asked| asked.verb == Verb::Get && asked.resource == "pods" && asked.name == "web";
+        for cluster in [&world.host, &world.member] {
+            let looks = count(cluster, reads);
+            assert!((38..=42).contains(&looks), "{looks} looks in ten minutes");
+        }
+        world.claim("data");
+        world.attach();
+        let begun = Instant::now();
+        until("it runs", || world.phase("web") == "Running").await;
+        assert!(begun.elapsed() < Duration::from_secs(3), "{:?}", begun.elapsed());
     });
 }

@@ -74,7 +74,7 @@ pub(super) use step::COPY_OF;
 use step::{PodStep, step};
 pub(super) use told::RelayedEvents;
 pub(super) use trim::trim as trim_pod;
-use work_queue::{Next, Tries, WorkQueue};
+use work_queue::{Next, Tries, WorkQueue, pause};
 
 /// Pods that are worked on at a time, of which those of one namespace are half at most.
 const AT_ONCE: usize = 32;
@@ -287,10 +287,10 @@ impl Pods<'_> {
                 tracing::debug!(pod = %Place::of(pod), why = why.message, "the pod is not copied yet");
                 return Ok(Next::After(AGAIN));
             }
-            Err(why) => return self.wait(pod, &why, AGAIN).await,
+            Err(why) => return self.wait(pod, &why, pause(looks)).await,
         };
         if let Some(why) = former::has_still(self, pod, &claims).await? {
-            return self.wait(pod, &why, AGAIN).await;
+            return self.wait(pod, &why, pause(looks)).await;
         }
         if let Some(why) = namespace::enter(self, pod).await? {
             return self.wait(pod, &why, MUCH_LATER).await;

@@ -10,6 +10,15 @@ use tokio::time::Instant;
 
 use super::{super::object::Place, AGAIN, AT_ONCE, MUCH_LATER, PATIENCE};
 
+/// Looks at a pod that waits, after which the pause between them doubles.
+const STEADY: u32 = 30;
+
+/// Until one that waits for something, most of which a watch tells, is looked at again: whoever has very many that wait for what never comes
+/// is not to keep host and member busy.
+pub(super) fn pause(looks: u32) -> Duration {
+    MUCH_LATER.min(AGAIN * 2_u32.saturating_pow(looks / STEADY))
+}
+
 /// When a pod is to be looked at again, if nothing is heard of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Next {
@@ -238,5 +247,13 @@ mod tests {
         queue.again(place, Duration::ZERO);
         let (_, tries) = queue.take(Instant::now()).unwrap();
         assert_eq!((tries.looks, tries.failures), (8, 0));
+    }
+
+    #[test]
+    fn pod_that_waits_is_looked_at_each_second_at_first_and_less_and_less_often_then() {
+        let pauses: Vec<u64> = (0..200).map(|looks| pause(looks).as_secs()).collect();
+        assert_eq!((pauses[0], pauses[29], pauses[30], pauses[60], pauses[90]), (1, 1, 2, 4, 8));
+        assert!(pauses.is_sorted() && pauses[120..].iter().all(|pause| *pause == 15));
+        assert_eq!(pause(u32::MAX), MUCH_LATER);
     }
 }

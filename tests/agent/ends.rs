@@ -98,3 +98,24 @@ fn pod_that_this_host_deletes_says_once_that_its_copy_stays_longer_than_it_was_g
         until("it is gone", || world.pod("web").is_none()).await;
     });
 }
+
+/// Whoever makes a pod may hold it for as long as he likes.
+#[test]
+fn pod_that_has_ended_and_is_held_is_asked_about_no_more_and_goes_once_nobody_holds_it() {
+    story(1, async {
+        let world = with_pod().await;
+        let hold = |pod: &mut Value| pod["metadata"]["finalizers"] = json!(["example.com/stays"]);
+        world.host.change("pods", SHOP, "web", hold).unwrap();
+        world.host.delete("pods", SHOP, "web").unwrap();
+        until("it has ended", || ["Succeeded", "Failed"].contains(&&*world.phase("web"))).await;
+        until("its copy too", || world.copy("web").is_none()).await;
+        sleep(Duration::from_secs(30)).await;
+        world.host.faults().record(true);
+        sleep(Duration::from_mins(10)).await;
+        let log = world.host.faults().log();
+        let asked = log.iter().filter(|asked| asked.resource == "pods" && asked.name == "web").count();
+        assert_eq!(asked, 0, "in ten minutes");
+        world.host.change("pods", SHOP, "web", |pod| pod["metadata"]["finalizers"] = json!([])).unwrap();
+        until("it is gone", || world.pod("web").is_none()).await;
+    });
+}

@@ -24,8 +24,13 @@ pub(super) async fn of_copy(pods: &Pods<'_>, there: &Value, grace: Option<u64>) 
 /// As a kubelet does once a pod's containers have ended.
 pub(super) async fn of_pod(pods: &Pods<'_>, pod: &Value) -> kube::Result<Next> {
     let place = Place::of(pod);
+    let is_held = object::items(pod, "/metadata/finalizers").next().is_some();
+    if is_held && object::is_over(pod) && pod["metadata"]["deletionGracePeriodSeconds"] == 0 {
+        // It goes once nobody holds it any more.
+        return Ok(Next::Settled);
+    }
     tracing::info!(member = pods.member.name, pod = %place, "the pod has ended");
-    if object::items(pod, "/metadata/finalizers").next().is_some() && !object::is_over(pod) {
+    if is_held && !object::is_over(pod) {
         // Whoever holds it wants to know that before he lets it go.
         return pods.write(pod, status::terminated(pod, &now())).await.map(|_| Next::Settled);
     }

@@ -17,13 +17,16 @@ use super::{
 };
 use domain::volume::DRIVER;
 
-/// Nodes, classes, accounts and gates are the host's. A priority is given by the host's class, and the overhead and the
-/// preemption policy by its admission.
-const HOSTS_OWN: [&str; 12] = [
+/// Nodes, classes, accounts and gates are the host's, and so are groups that are placed together and who takes part in an eviction. A priority is
+/// given by the host's class, and the overhead and the preemption policy by its admission.
+const HOSTS_OWN: [&str; 15] = [
     "nodeName",
     "nodeSelector",
     "schedulerName",
     "schedulingGates",
+    "schedulingGroup",
+    "workloadRef",
+    "evictionResponders",
     "priority",
     "priorityClassName",
     "preemptionPolicy",
@@ -214,6 +217,15 @@ mod tests {
             json!({"namespace": "shop", "name": "p", "labels": labels, "annotations": annotations})
         );
         assert_eq!(copy.get("status"), None);
+    }
+
+    /// Some object of the member may be called so.
+    #[test]
+    fn copy_belongs_to_no_group_of_pods_that_its_host_places_together() {
+        let group = json!({"podGroupName": "workers"});
+        let spec = json!({"containers": [], "schedulingGroup": group, "workloadRef": {"name": "train", "podGroup": "workers"},
+            "evictionResponders": [{"name": "example.org/responder"}]});
+        assert_eq!(copied(&spec, false)["spec"], json!({"containers": [], "automountServiceAccountToken": false}));
     }
 
     #[test]

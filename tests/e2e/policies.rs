@@ -333,6 +333,8 @@ fn agents_account_in_a_member_makes_only_copies_that_their_namespace_takes() {
             ("POST", pods.clone(), but(usual.clone(), &[("metadata.annotations", json!({}))])),
             ("POST", pods.clone(), copy(&json!({"spec": {"nodeName": open.cluster.node_name()}}))),
             ("POST", pods.clone(), copy(&json!({"spec": {"automountServiceAccountToken": true}}))),
+            ("POST", pods.clone(), copy(&json!({"spec": {"priorityClassName": "system-cluster-critical"}}))),
+            ("POST", pods.clone(), copy(&json!({"spec": {"priorityClassName": "system-node-critical"}}))),
             ("POST", secrets.clone(), secret("kubernetes.io/service-account-token")),
         ];
         let with = |volume: Value| copy(&json!({"spec": {"volumes": [but(volume, &[("name", json!("v"))])]}}));

@@ -369,20 +369,27 @@ fn copy_that_says_something_else_all_the_time_at_any_length_is_told_of_every_few
     });
 }
 
+/// By a quota of the shop's namespace in the member.
+pub(super) fn allow_secrets(world: &World, number: &str) {
+    let (name, spec) = ("few", json!({"hard": {"secrets": number}}));
+    let quota = json!({"metadata": {"namespace": SHOP, "name": name}, "spec": spec});
+    if world.member.create("resourcequotas", quota).is_err() {
+        world.member.change("resourcequotas", SHOP, name, |quota| quota["spec"] = spec).unwrap();
+    }
+}
+
 #[test]
 fn secret_that_a_quota_of_the_member_refuses_is_told_as_that_and_comes_once_there_is_room() {
     story(1, async {
         let world = standing(1).await;
         world.open_namespace(SHOP);
-        let quota = json!({"metadata": {"namespace": SHOP, "name": "few"}, "spec": {"hard": {"secrets": "0"}}});
-        world.member.create("resourcequotas", quota).unwrap();
+        allow_secrets(&world, "0");
         give_secrets(&world, "true");
         run_with_secret(&world);
         let says = |words: &str| world.says("web", "QuotaExceeded", words);
         until("it says why it waits", || says("a Secret in namespace shop, as a quota there is used up")).await;
         assert!(says("`kubectl -n shop describe resourcequota`"), "what to do");
-        let raise = |quota: &mut Value| quota["spec"]["hard"]["secrets"] = json!("9");
-        world.member.change("resourcequotas", SHOP, "few", raise).unwrap();
+        allow_secrets(&world, "9");
         until("it runs", || world.phase("web") == "Running").await;
     });
 }

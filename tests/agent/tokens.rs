@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use simulate::text;
 use tokio::time::sleep;
 
-use super::{NODE, SHOP, World, give_secrets, standing, story, until};
+use super::{NODE, SHOP, World, give_secrets, planted::allow_secrets, standing, story, until};
 
 /// The pod `web`, which wants one.
 fn run_with_token(world: &World) {
@@ -48,16 +48,14 @@ fn no_token_is_asked_for_that_the_member_has_no_place_for() {
     story(1, async {
         let world = standing(1).await;
         world.open_namespace(SHOP);
-        let quota = json!({"metadata": {"namespace": SHOP, "name": "few"}, "spec": {"hard": {"secrets": "0"}}});
-        world.member.create("resourcequotas", quota).unwrap();
+        allow_secrets(&world, "0");
         give_secrets(&world, "true");
         world.host.faults().record(true);
         run_with_token(&world);
         until("it says why it waits", || world.says("web", "QuotaExceeded", "a Secret in namespace shop")).await;
         sleep(Duration::from_mins(5)).await;
         assert_eq!(asked(&world), 0);
-        let raise = |quota: &mut Value| quota["spec"]["hard"]["secrets"] = json!("9");
-        world.member.change("resourcequotas", SHOP, "few", raise).unwrap();
+        allow_secrets(&world, "9");
         until("it runs", || world.phase("web") == "Running").await;
         assert!(is_full(&world) && asked(&world) == 1);
     });

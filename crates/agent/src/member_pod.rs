@@ -16,6 +16,11 @@ use super::{
 use domain::volume::{DRIVER, quantity};
 use leaf::ownership::COPY_OF;
 
+/// Resources of a node, or a pod, that Kubernetes knows, and as many that somebody has added.
+const MOST_RESOURCES: usize = 64;
+/// Of the name of one: a DNS name, and a word after it.
+const LONGEST_RESOURCE: usize = 253 + 1 + 63;
+
 /// Thousandths, by the resource's name.
 pub(super) type Amounts = BTreeMap<String, u128>;
 
@@ -158,7 +163,8 @@ fn in_trouble(copy: &Value) -> bool {
     !is_ready(copy) && !is_over(copy) && !is_leaving(copy)
 }
 
-fn asked(pod: &Value) -> Amounts {
+/// As far as it is kept: whoever makes a pod may name as many resources as an API server takes.
+pub(super) fn asked(pod: &Value) -> Amounts {
     let is_sidecar = |container: &&Value| container["restartPolicy"] == "Always";
     let requests = |container: &Value| amounts(&container["resources"]["requests"]);
     let mut running = Amounts::new();
@@ -180,12 +186,21 @@ fn asked(pod: &Value) -> Amounts {
     running.extend(amounts(&pod["spec"]["resources"]["requests"]));
     add(&mut running, &amounts(&pod["spec"]["overhead"]));
     running.insert("pods".to_owned(), 1000);
-    running
+    bounded(running)
 }
 
 pub(super) fn amounts(list: &Value) -> Amounts {
     let entries = list.as_object().into_iter().flatten();
     entries.filter_map(|(name, amount)| Some((name.clone(), quantity::thousandths(amount.as_str()?)?))).collect()
+}
+
+/// No more of them than there is room for, and none with another name than one may have.
+pub(super) fn bounded(all: Amounts) -> Amounts {
+    let is_letter = |letter: char| letter.is_ascii_alphanumeric() || "-_./".contains(letter);
+    let is_name = |name: &str| name.len() <= LONGEST_RESOURCE && name.chars().all(is_letter);
+    let named = all.into_iter().filter(|(name, _)| is_name(name));
+    let (added, known): (Amounts, Amounts) = named.partition(|(name, _)| name.contains('/'));
+    known.into_iter().take(MOST_RESOURCES).chain(added.into_iter().take(MOST_RESOURCES)).collect()
 }
 
 pub(super) fn add(to: &mut Amounts, more: &Amounts) {
@@ -256,6 +271,20 @@ mod tests {
         assert!(!stranger.in_trouble() && !stranger.has_claims());
         assert_eq!(*read(&stranger), json!({"metadata": {"namespace": "x", "name": "p"}}));
         assert!(stranger.weight() < 300, "{} bytes", stranger.weight());
+    }
+
+    /// A scheduler takes no such pod; whoever makes it may have chosen its node.
+    #[test]
+    fn strangers_pod_that_names_resources_without_end_is_kept_in_little_room() {
+        let mut stranger = pod(&json!({"app": "web"}));
+        for number in 0..10_000 {
+            let requests = &mut stranger["spec"]["containers"][0]["resources"]["requests"];
+            requests[format!("example.com/{number}")] = json!("1");
+        }
+        let stranger = MemberPod::of(&stranger);
+        assert!(stranger.weight() < 6000, "{} bytes", stranger.weight());
+        let asked = asked_of(&stranger);
+        assert!(["cpu 250", "memory 268435456000", "pods 1000"].iter().all(|one| asked.contains(&(*one).to_owned())));
     }
 
     #[test]

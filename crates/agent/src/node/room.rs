@@ -6,15 +6,10 @@ use serde_json::{Value, json};
 
 pub(super) use super::super::member_pod::Amounts;
 use super::super::{
-    member_pod::{MemberPod, add, amounts},
+    member_pod::{MemberPod, add, amounts, bounded},
     object::{is_ready, items, text},
 };
 use domain::volume::quantity;
-
-/// Resources of a node that Kubernetes knows, and as many that somebody there has added.
-const MOST: usize = 64;
-/// Of the name of one: a DNS name, and a word after it.
-const LONGEST: usize = 253 + 1 + 63;
 
 /// Ready, and open to new pods.
 pub(crate) fn is_open(node: &Value) -> bool {
@@ -33,15 +28,8 @@ pub(super) fn left<'a>(nodes: &[&Value], pods: impl Iterator<Item = &'a MemberPo
             *left = left.saturating_sub(amount);
         }
     }
+    // What a member calls a resource is written on a Node of the host.
     bounded(left)
-}
-
-/// What a member calls a resource is written on a Node of the host.
-fn bounded(all: Amounts) -> Amounts {
-    let is_letter = |letter: char| letter.is_ascii_alphanumeric() || "-_./".contains(letter);
-    let named = all.into_iter().filter(|(name, _)| name.len() <= LONGEST && name.chars().all(is_letter));
-    let (added, known): (Amounts, Amounts) = named.partition(|(name, _)| name.contains('/'));
-    known.into_iter().take(MOST).chain(added.into_iter().take(MOST)).collect()
 }
 
 /// As a quantity: whole bytes for what is measured in bytes, thousandths only of processors.
@@ -105,7 +93,7 @@ mod tests {
             node["status"]["allocatable"][odd] = json!("1");
         }
         let left = left(&[&node], std::iter::empty());
-        assert_eq!(left.len(), 3 + MOST);
+        assert_eq!(left.len(), 3 + 64);
         assert!(["cpu", "memory", "pods", "example.org/r0"].iter().all(|name| left.contains_key(*name)), "{left:?}");
     }
 

@@ -17,6 +17,8 @@ use leaf::ownership::OURS;
 
 /// On a copy: digests of what it was made of, by digests of their names: there may be many.
 pub(super) const GIVEN: &str = "kosmos.csi.io/given";
+/// What is kept of it of a copy that a watch tells begins so.
+const WHOLE: &str = "whole-";
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 /// By these annotations containers were confined before they had fields for it: they are not to be changed of a pod that is there.
 const CONFINES: &str = "container.apparmor.security.beta.kubernetes.io/";
@@ -96,9 +98,23 @@ fn tolerations(pod: &Value) -> impl Iterator<Item = &Value> {
     items(pod, "/spec/tolerations").filter(|one| one["key"] != LABEL)
 }
 
-/// Whether the copy is to be changed.
+/// Whether the copy is to be changed, as far as it is known.
 pub(super) fn is_due(pod: &Value, copy: &Value) -> bool {
-    told(copy).is_some_and(|told| told != of(pod))
+    let note = mark(copy, ANNOTATIONS, GIVEN);
+    let told = if note.starts_with(WHOLE) { Some(note.to_owned()) } else { kept(note) };
+    told.is_some_and(|told| told != whole(&of(pod)))
+}
+
+/// Of what a copy says that it was made of, enough to see whether that is so still: a pod may have very many labels.
+pub(super) fn kept(note: &str) -> Option<String> {
+    let told: Given = serde_json::from_str(note).ok()?;
+    Some(whole(&told))
+}
+
+fn whole(given: &Given) -> String {
+    let mut first = [0; 16];
+    first.copy_from_slice(&Sha256::digest(json!(given).to_string())[..16]);
+    format!("{WHOLE}{:032x}", u128::from_be_bytes(first))
 }
 
 /// None where there is nothing to do.

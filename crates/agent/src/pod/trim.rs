@@ -6,8 +6,10 @@ use serde_json::{Map, Value, json};
 use super::{
     super::{
         MANAGED_BY,
+        member_pod::asked,
         object::{items, mark, text},
     },
+    given::{self, GIVEN},
     names::{Kind, named},
 };
 use domain::volume::DRIVER;
@@ -15,13 +17,11 @@ use leaf::ownership::OURS;
 
 const METADATA: [&str; 6] =
     ["namespace", "name", "uid", "generation", "deletionTimestamp", "deletionGracePeriodSeconds"];
-/// Of one container: resources that Kubernetes knows, and as many others.
-const MOST: usize = 64;
 
 /// Of a stranger's pod less is kept anyway.
 pub(crate) fn trim(pod: &mut Value) -> bool {
     if mark(pod, "labels", MANAGED_BY) == DRIVER {
-        *pod = json!({"metadata": metadata(&pod["metadata"]), "spec": spec(&pod["spec"]), "status": pod["status"]});
+        *pod = json!({"metadata": metadata(&pod["metadata"]), "spec": spec(pod), "status": pod["status"]});
     }
     true
 }
@@ -31,13 +31,22 @@ fn metadata(all: &Value) -> Map<String, Value> {
     let ours = |kind: &str| {
         let marks = all[kind].as_object().into_iter().flatten();
         let ours = marks.filter(|(key, _)| key.starts_with(OURS) || *key == MANAGED_BY);
-        (kind.to_owned(), ours.map(|(key, value)| (key.clone(), value.clone())).collect::<Value>())
+        (kind.to_owned(), ours.filter_map(|(key, value)| Some((key.clone(), kept(key, value)?))).collect::<Value>())
     };
     known.chain([ours("labels"), ours("annotations")]).collect()
 }
 
-/// What it names, wherever it says so, it names as volumes.
-fn spec(all: &Value) -> Value {
+/// What a copy was made of, it says of each label that its pod has.
+fn kept(key: &str, value: &Value) -> Option<Value> {
+    if key == GIVEN {
+        return given::kept(value.as_str()?).map(Value::from);
+    }
+    Some(value.clone())
+}
+
+/// What it names, wherever it says so, it names as volumes; what all of it asks for, one container does.
+fn spec(pod: &Value) -> Value {
+    let all = &pod["spec"];
     let added: Vec<Value> = items(all, "/ephemeralContainers").map(|one| json!({"name": one["name"]})).collect();
     let claims = items(all, "/volumes").map(|volume| text(volume, "/persistentVolumeClaim/claimName"));
     let claims = claims.filter(|claim| !claim.is_empty());
@@ -46,31 +55,15 @@ fn spec(all: &Value) -> Value {
         Kind::ConfigMap => json!({"configMap": {"name": name}}),
         Kind::Secret => json!({"secret": {"secretName": name}}),
     });
+    let asked: Map<String, Value> =
+        asked(pod).into_iter().map(|(resource, amount)| (resource, json!(format!("{amount}m")))).collect();
     json!({
         "nodeName": all["nodeName"],
         "terminationGracePeriodSeconds": all["terminationGracePeriodSeconds"],
-        "overhead": all["overhead"],
-        "resources": {"requests": requests(all)},
-        "initContainers": that_ask(all, "/initContainers"),
-        "containers": that_ask(all, "/containers"),
+        "containers": [{"resources": {"requests": asked}}],
         "ephemeralContainers": added,
         "volumes": claims.chain(things).collect::<Vec<Value>>(),
     })
-}
-
-/// Containers that ask for something.
-fn that_ask(spec: &Value, list: &str) -> Vec<Value> {
-    let all = items(spec, list).map(|one| (one, requests(one))).filter(|(_, requests)| !requests.is_empty());
-    all.map(|(one, requests)| json!({"restartPolicy": one["restartPolicy"], "resources": {"requests": requests}}))
-        .collect()
-}
-
-/// What a container, or a pod as a whole, asks for, as far as a node may have it.
-fn requests(of: &Value) -> Map<String, Value> {
-    let all = of["resources"]["requests"].as_object().into_iter().flatten();
-    let (others, known): (Vec<_>, Vec<_>) = all.partition(|(name, _)| name.contains('/'));
-    let asked = known.into_iter().take(MOST).chain(others.into_iter().take(MOST));
-    asked.map(|(name, amount)| (name.clone(), amount.clone())).collect()
 }
 
 #[cfg(test)]
@@ -124,6 +117,27 @@ mod tests {
         {
             assert_eq!(kept.pointer(field), whole.pointer(field), "{field}");
         }
+    }
+
+    /// As a tenant of the host may give it.
+    #[test]
+    fn copy_with_very_many_labels_and_containers_takes_little_room_and_what_is_changed_of_its_pod_is_seen() {
+        let labels: Map<String, Value> = (0..5000).map(|number| (format!("l{number}"), json!("1"))).collect();
+        let container = |number: u32| {
+            let requests = json!({"cpu": "10m", (format!("example.com/{number}")): "1"});
+            json!({"name": format!("c{number}"), "image": "i", "resources": {"requests": requests}})
+        };
+        let containers: Vec<Value> = (0..200).map(container).collect();
+        let mut pod = json!({"metadata": {"uid": "u", "labels": labels}, "spec": {"containers": containers}});
+        let mut copy = pod.clone();
+        copy["metadata"]["labels"][MANAGED_BY] = json!(DRIVER);
+        copy["metadata"]["annotations"] = json!({COPY_OF: "u", GIVEN: given::given(&pod)});
+        assert!(trim(&mut copy) && copy.to_string().len() < 6000, "{} bytes", copy.to_string().len());
+        let cpu = MemberPod::of(&copy).asked().find(|(name, _)| *name == "cpu").map(|(_, amount)| amount);
+        assert_eq!(cpu, Some(2000));
+        assert!(!given::is_due(&pod, &copy));
+        pod["metadata"]["labels"]["l7"] = json!("2");
+        assert!(given::is_due(&pod, &copy));
     }
 
     #[test]

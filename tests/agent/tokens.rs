@@ -99,3 +99,19 @@ fn token_that_is_said_to_be_renewed_after_its_end_is_renewed_at_once() {
         until("it says when next", || says() != "99999999999").await;
     });
 }
+
+/// As that of a Job, which may stay for days.
+#[test]
+fn no_token_is_asked_for_of_a_pod_that_has_ended() {
+    story(1, async {
+        let world = with_token().await;
+        let ends = |copy: &mut Value| copy["status"]["phase"] = json!("Succeeded");
+        world.member.change("pods", SHOP, "web", ends).unwrap();
+        until("its end is told", || world.phase("web") == "Succeeded").await;
+        let name = text(&holder(&world).unwrap(), "/metadata/name").to_owned();
+        let is_due = |secret: &mut Value| secret["metadata"]["annotations"]["kosmos.csi.io/renew-at"] = json!("0");
+        world.member.change("secrets", SHOP, &name, is_due).unwrap();
+        sleep(Duration::from_mins(5)).await;
+        assert_eq!(asked(&world), 1);
+    });
+}

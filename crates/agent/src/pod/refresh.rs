@@ -283,6 +283,10 @@ impl Pods<'_> {
     fn wanted(&self, named_by_copies: &BTreeSet<SyncedObject>) -> BTreeMap<SyncedObject, (Place, Arc<HostPod>)> {
         let mut wanted = BTreeMap::new();
         for (place, kept) in self.view.kept_pods_for(&self.member.name) {
+            // Nothing of it reads any of that any more.
+            if kept.is_over() {
+                continue;
+            }
             let pod = HostPod::read(&kept, &place);
             if self.runs(&pod) {
                 let own = token_secret(kept.uid());

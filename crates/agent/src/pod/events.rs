@@ -61,7 +61,7 @@ pub(crate) async fn relay(pods: &Pods<'_>, told: &mut RelayedEvents) {
             continue;
         }
         let Some(client) = way.take().or_else(|| pods.member.unbounded().ok()) else { continue };
-        let uids = waiting.keys().map(String::as_str).collect();
+        let uids = waiting.iter().map(|(uid, one)| (uid.as_str(), text(&one.pod, "/metadata/namespace"))).collect();
         let all = pods.view.kept_pods_for(&pods.member.name);
         let there: HashSet<&str> = all.iter().map(|(_, pod)| pod.uid()).collect();
         for uid in told.due(&uids, |uid| there.contains(uid), Instant::now()) {

@@ -17,8 +17,6 @@ const ASKED_AGAIN: Duration = Duration::from_secs(10);
 const LONGEST_PAUSE: Duration = Duration::from_mins(1);
 /// A member that gives no right to events.
 const REFUSED: Duration = Duration::from_mins(10);
-/// Pods of one member that are asked for at one look.
-const AT_ONE_LOOK: usize = 2;
 
 /// What client-go lets a kubelet say of one object.
 fn of_pod(now: Instant) -> Allowance {
@@ -56,40 +54,39 @@ impl RelayedOfPod {
 }
 
 impl RelayedEvents {
-    /// Those of the pods that do not get ready whose events are to be listed now: who waits longest comes first. `is_there`: whether
-    /// the host still has a pod of this UID.
+    /// Those of the pods that do not get ready whose events are to be listed now. `waiting`: their UIDs, with their namespaces. `is_there`:
+    /// whether the host still has a pod of this UID.
     pub(super) fn due(
         &mut self,
-        waiting: &HashSet<&str>,
+        waiting: &HashMap<&str, &str>,
         is_there: impl Fn(&str) -> bool,
         now: Instant,
     ) -> Vec<String> {
         self.pods.retain(|uid, _| is_there(uid));
         self.namespaces.retain(|_, allowance| !allowance.is_whole(now));
         for (uid, pod) in &mut self.pods {
-            if !waiting.contains(uid.as_str()) {
+            if !waiting.contains_key(uid.as_str()) {
                 pod.next = None;
             }
         }
         let mut due = Vec::new();
-        for uid in waiting {
+        for (uid, namespace) in waiting {
             let pod = self.pods.entry((*uid).to_owned()).or_insert_with(|| RelayedOfPod::new(now));
             let first = (pod.not_before.max(now + SLOW), ASKED_AGAIN);
             let (at, _) = *pod.next.get_or_insert(first);
-            due.extend((at <= now).then_some((at, *uid)));
+            due.extend((at <= now).then_some((at, *uid, *namespace)));
         }
         if self.refused_until.is_some_and(|until| until > now) {
             return Vec::new();
         }
-        due.sort_unstable();
-        due.truncate(AT_ONE_LOOK);
-        for (_, uid) in &due {
+        let due = of_two_namespaces(due);
+        for uid in &due {
             let Some(pod) = self.pods.get_mut(*uid) else { continue };
             let pause = pod.next.map_or(ASKED_AGAIN, |(_, pause)| pause);
             pod.not_before = now + ASKED_AGAIN;
             pod.next = Some((now + pause, (pause * 2).min(LONGEST_PAUSE)));
         }
-        due.into_iter().map(|(_, uid)| uid.to_owned()).collect()
+        due.into_iter().map(str::to_owned).collect()
     }
 
     /// What is new of these, warnings and the newest first, and whether it was told before with another count.
@@ -139,14 +136,29 @@ impl RelayedEvents {
     }
 }
 
+/// Who waits longest, and of another namespace who does there: whoever has very many pods that do not get ready keeps nobody else from
+/// hearing why. Of one namespace both, where no other one waits.
+fn of_two_namespaces<'a>(mut due: Vec<(Instant, &'a str, &str)>) -> Vec<&'a str> {
+    due.sort_unstable();
+    let first = due.first().copied();
+    let is_elsewhere = |other: &str| first.is_some_and(|(_, _, namespace)| namespace != other);
+    let second = due.iter().find(|(_, _, namespace)| is_elsewhere(namespace)).or_else(|| due.get(1)).copied();
+    first.into_iter().chain(second).map(|(_, uid, _)| uid).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::json;
 
     use super::*;
 
+    /// Of one namespace.
+    fn of_shop<'a>(pods: &[&'a str]) -> HashMap<&'a str, &'a str> {
+        pods.iter().map(|uid| (*uid, "shop")).collect()
+    }
+
     async fn asked(told: &mut RelayedEvents, pods: &[&str], time: Duration) -> Vec<(u64, String)> {
-        let (waiting, begun, mut asked) = (pods.iter().copied().collect(), Instant::now(), Vec::new());
+        let (waiting, begun, mut asked) = (of_shop(pods), Instant::now(), Vec::new());
         while begun.elapsed() < time {
             let due = told.due(&waiting, |_| true, Instant::now());
             asked.extend(due.into_iter().map(|uid| (begun.elapsed().as_secs(), uid)));
@@ -180,8 +192,30 @@ mod tests {
         let first = asked(&mut told, &pods, Duration::from_secs(503)).await;
         let different: HashSet<&String> = first.iter().map(|(_, uid)| uid).collect();
         assert_eq!((first.len(), different.len()), (1000, 1000));
-        told.due(&HashSet::new(), |_| false, Instant::now());
+        told.due(&HashMap::new(), |_| false, Instant::now());
         assert!(told.pods.is_empty(), "what is gone is forgotten");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn pods_of_one_namespace_that_do_not_get_ready_keep_none_of_another_one_waiting() {
+        let many: Vec<String> = (0..1000).map(|number| number.to_string()).collect();
+        let mut waiting: HashMap<&str, &str> = many.iter().map(|uid| (uid.as_str(), "many")).collect();
+        let mut told = RelayedEvents::default();
+        for second in 0..100 {
+            if second == 60 {
+                waiting.extend([("a", "shop"), ("b", "shop")]);
+            }
+            let due = told.due(&waiting, |_| true, Instant::now());
+            let is_of_shop = |uid: &&str| waiting.get(*uid) == Some(&"shop");
+            let of_shop: Vec<&str> = due.iter().map(String::as_str).filter(is_of_shop).collect();
+            let expected: &[&str] = match second {
+                63 | 73 | 93 => &["a"],
+                64 | 74 | 94 => &["b"],
+                _ => &[],
+            };
+            assert_eq!((due.len(), &*of_shop), (if second < 3 { 0 } else { 2 }, expected), "in second {second}");
+            tokio::time::advance(Duration::from_secs(1)).await;
+        }
     }
 
     fn seen(name: &str, kind: &str, count: i32) -> Event {
@@ -191,7 +225,7 @@ mod tests {
 
     fn told_of(pods: &[&str]) -> RelayedEvents {
         let mut told = RelayedEvents::default();
-        told.due(&pods.iter().copied().collect(), |_| true, Instant::now());
+        told.due(&of_shop(pods), |_| true, Instant::now());
         told
     }
 

@@ -16,7 +16,7 @@ use tokio::{
 
 use super::{
     LABEL, LABEL_VALUE, PREFIX,
-    cache::{Change, ObjectCache, keep},
+    cache::{Cached, Change, ObjectCache, keep},
     host_pod::{HostPod, KeptPod},
     inbox::Inbox,
     member_pod::MemberPod,
@@ -142,6 +142,11 @@ impl HostCache {
     /// Pods of the host on nodes that stand for the member, as they are kept.
     pub(super) fn kept_pods_for(&self, member: &str) -> Vec<KeptPod> {
         self.nodes_of(member).iter().flat_map(|node| self.pods.kept_of(node)).collect()
+    }
+
+    /// Whether this is so of a pod on the node. They are read one by one.
+    pub(super) fn has_pod_on(&self, node: &str, is_so: impl Fn(&Value) -> bool) -> bool {
+        self.pods.kept_of(node).iter().any(|(place, pod)| is_so(&HostPod::read(pod, place)))
     }
 
     /// Those of ours that stand for the member.

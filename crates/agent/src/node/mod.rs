@@ -325,7 +325,7 @@ impl Nodes {
 
     /// Those of DaemonSets come and go with the node.
     async fn has_pods(&self, node: &str) -> kube::Result<bool> {
-        if self.view.pods.of(node).iter().any(|pod| !is_of_daemon_set(pod)) {
+        if self.view.has_pod_on(node, |pod| !is_of_daemon_set(pod)) {
             return Ok(true);
         }
         let bound = ListParams::default().fields(&format!("spec.nodeName={node}"));

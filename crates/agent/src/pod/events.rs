@@ -20,7 +20,6 @@ use tokio::time::{Instant, sleep, timeout};
 
 use super::{
     super::{
-        cache::Cached,
         member_pod::MemberPod,
         object::{Place, items, short, text},
     },
@@ -43,12 +42,6 @@ const LOGGED: usize = 300;
 const LISTED: Duration = Duration::from_secs(4);
 const WRITTEN: Duration = Duration::from_secs(2);
 
-/// A pod of the host that does not get ready, and its copy.
-struct Waiting {
-    pod: Arc<Value>,
-    copy: Arc<Value>,
-}
-
 /// Works until it is dropped. The way to the member is one of its own: whoever fills a namespace there with events makes lists of them
 /// slow, and that is not to be taken for a member that does not answer.
 pub(crate) async fn relay(pods: &Pods<'_>, told: &mut RelayedEvents) {
@@ -61,28 +54,33 @@ pub(crate) async fn relay(pods: &Pods<'_>, told: &mut RelayedEvents) {
             continue;
         }
         let Some(client) = way.take().or_else(|| pods.member.unbounded().ok()) else { continue };
-        let uids = waiting.iter().map(|(uid, one)| (uid.as_str(), text(&one.pod, "/metadata/namespace"))).collect();
+        let uids = waiting.iter().map(|(uid, place)| (uid.as_str(), place.namespace.as_str())).collect();
         let all = pods.view.kept_pods_for(&pods.member.name);
         let there: HashSet<&str> = all.iter().map(|(_, pod)| pod.uid()).collect();
         for uid in told.due(&uids, |uid| there.contains(uid), Instant::now()) {
-            tell(pods, &client, told, &waiting[&uid]).await;
+            let place = &waiting[&uid];
+            if let (Some(pod), Some(copy)) = (pods.view.pods.get(place), pods.there.get(place)) {
+                tell(pods, &client, told, &pod, &copy).await;
+            }
         }
         way = Some(client);
     }
 }
 
-fn waiting(pods: &Pods<'_>) -> HashMap<String, Waiting> {
+/// Where the pods of the host are that do not get ready, by their UIDs. Those alone are read whose events are asked for: all of them as trees
+/// would take several times what they are kept in.
+fn waiting(pods: &Pods<'_>) -> HashMap<String, Place> {
     let copies = pods.there.kept_of(&pods.host.id.0).into_iter().filter(|(_, copy)| copy.in_trouble());
+    let is_served = |node: &str| pods.view.member_of_node(node).is_some_and(|member| member == pods.member.name);
     let pair = |(place, copy): (Place, Arc<MemberPod>)| {
-        let uid = copy.copy_of()?.to_owned();
-        let pod = pods.view.pods.get(&place)?;
-        let is_its = text(&pod, "/metadata/uid") == uid && pods.serves(&pod);
-        is_its.then(|| (uid, Waiting { pod, copy: MemberPod::read(&copy, &place) }))
+        let pod = pods.view.pods.kept(&place)?;
+        let is_its = copy.copy_of() == Some(pod.uid()) && is_served(&pod.node()?);
+        is_its.then(|| (pod.uid().to_owned(), place))
     };
     copies.filter_map(pair).collect()
 }
 
-async fn tell(pods: &Pods<'_>, client: &Client, told: &mut RelayedEvents, Waiting { pod, copy }: &Waiting) {
+async fn tell(pods: &Pods<'_>, client: &Client, told: &mut RelayedEvents, pod: &Value, copy: &Value) {
     let (member, place, uid) = (&pods.member.name, Place::of(pod), text(pod, "/metadata/uid"));
     let listed = timeout(LISTED, list(client, &place.namespace, text(copy, "/metadata/uid"))).await;
     let listed = match listed.unwrap_or_else(|_| Err(kube::Error::Service("they are not told in time".into()))) {

@@ -155,3 +155,14 @@ fn pod_that_is_being_deleted_does_not_run_any_more() {
     }
     assert_eq!(view.running_in("m", "kosmos-csi"), ["well"]);
 }
+
+#[test]
+fn pod_on_a_node_is_found_by_what_it_is_and_none_of_another_node() {
+    let view = HostCache::default();
+    for (name, node) in [("a", "kosmos-m"), ("b", "kosmos-m"), ("c", "kosmos-n")] {
+        told(&view, "pods", name, &json!({"spec": {"nodeName": node}}));
+    }
+    let has = |node: &str, name: &str| view.has_pod_on(node, |pod| text(pod, "/metadata/name") == name);
+    assert!(has("kosmos-m", "b") && has("kosmos-n", "c"));
+    assert!(!has("kosmos-m", "c") && !has("kosmos-other", "a"));
+}

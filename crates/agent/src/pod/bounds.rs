@@ -106,6 +106,17 @@ fn as_asked(pod: &Value, said: &Value, container: &Value) -> Value {
     told
 }
 
+pub(super) fn is_counted(field: &str) -> bool {
+    COUNTED.iter().any(|(counted, _)| *counted == field)
+}
+
+/// The same of a pod as a whole; none where it asks for nothing as one, or for something else.
+pub(super) fn of_whole(pod: &Value, field: &str, said: &Value) -> Option<Value> {
+    let asked = COUNTED.iter().find(|(counted, _)| *counted == field).and_then(|(_, asked)| pod["spec"].pointer(asked));
+    let is_known = pod["status"].get(field) == Some(said);
+    told(said).filter(|_| is_known || asked == Some(said))
+}
+
 /// Of these conditions each type once, and no more new ones than a pod has room for.
 pub(super) fn conditions<'a>(pod: &Value, said: impl Iterator<Item = &'a Value>) -> Vec<Value> {
     let there: BTreeSet<&str> = items(pod, "/status/conditions").map(|one| text(one, "/type")).collect();
@@ -218,6 +229,22 @@ mod tests {
         let told = |cpu: &str| of_containers(&pod, "/spec/containers", &json!([status(cpu)])).unwrap()[0].clone();
         assert_eq!((told("4"), told("10m")), (status("4"), status("10m")));
         assert_eq!(told("8"), json!({"name": "c"}));
+    }
+
+    #[test]
+    fn pod_as_a_whole_is_told_with_what_it_takes_where_it_asks_for_that_or_did() {
+        let asks = |cpu: &str| json!({"requests": {"cpu": cpu}});
+        for (field, takes, lie) in
+            [("resources", asks("4"), asks("8")), ("allocatedResources", json!({"cpu": "4"}), json!({"cpu": "8"}))]
+        {
+            let mut pod = json!({"spec": {"resources": asks("4")}, "status": {}});
+            assert!(is_counted(field) && of_whole(&pod, field, &lie).is_none(), "{field}");
+            assert_eq!(of_whole(&pod, field, &takes).as_ref(), Some(&takes));
+            pod["status"][field] = takes.clone();
+            pod["spec"]["resources"] = asks("10m");
+            assert_eq!(of_whole(&pod, field, &takes), Some(takes), "it takes that still");
+            assert_eq!(of_whole(&json!({"spec": {}, "status": {}}), field, &lie), None);
+        }
     }
 
     #[test]

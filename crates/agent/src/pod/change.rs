@@ -24,9 +24,9 @@ use cluster::with_causes;
 const APART: Duration = Duration::from_secs(5);
 /// And after one that the member refused, or undid.
 const REFUSED: Duration = Duration::from_mins(1);
-/// What is said of a pod whose containers ask for other resources.
+/// What is said of a pod that asks for other resources, or whose containers do.
 const RESIZED: &str =
-    "its containers ask for other resources than before, which its copy in the member does not get: recreate the pod";
+    "it asks for other resources than before, which its copy in the member does not get: recreate the pod";
 /// And where the member has put back what was changed.
 const UNDONE: &str = "what was changed of the pod: something there puts it back at once";
 

@@ -28,6 +28,8 @@ const ANNOTATIONS: &str = "annotations";
 const TOLERATIONS: &str = "tolerations";
 const DEADLINE: &str = "deadline";
 const RESOURCES: &str = "resources";
+/// Of a pod as a whole, where it asks for some.
+const POD_RESOURCES: &str = "podResources";
 
 type Given = BTreeMap<String, String>;
 
@@ -36,7 +38,7 @@ type Given = BTreeMap<String, String>;
 pub(super) struct Change {
     /// A JSON patch of this copy and of no other pod of its name.
     pub(super) patch: Value,
-    /// Containers ask for other resources, which a copy is not given.
+    /// It, or its containers, ask for other resources, which a copy is not given.
     pub(super) is_resized: bool,
 }
 
@@ -69,6 +71,9 @@ fn of(pod: &Value) -> Given {
     }
     let resources: Vec<Value> = containers(pod).map(|(_, one)| json!([one["name"], one["resources"]])).collect();
     given.insert(RESOURCES.to_owned(), digest(&json!(resources)));
+    if let Some(of_whole) = pod["spec"].get("resources") {
+        given.insert(POD_RESOURCES.to_owned(), digest(of_whole));
+    }
     given.insert(TOLERATIONS.to_owned(), digest(&json!(tolerations(pod).collect::<Vec<_>>())));
     given.insert(DEADLINE.to_owned(), digest(&pod["spec"]["activeDeadlineSeconds"]));
     given
@@ -141,7 +146,9 @@ pub(super) fn change(pod: &Value, copy: &Value) -> Option<Change> {
     if is_new(DEADLINE) {
         changes.extend(deadline(&pod["spec"]["activeDeadlineSeconds"], &copy["spec"]["activeDeadlineSeconds"]));
     }
-    Some(Change { patch: Value::Array(changes), is_resized: is_new(RESOURCES) })
+    // Copies of earlier versions do not say it of the pod as a whole.
+    let is_resized = is_new(RESOURCES) || told.contains_key(POD_RESOURCES) && is_new(POD_RESOURCES);
+    Some(Change { patch: Value::Array(changes), is_resized })
 }
 
 /// Those that were given and are not there any more go; those of the member's own stay.
@@ -317,6 +324,16 @@ mod tests {
         }
         let resized = pod(|pod| pod["spec"]["containers"][0]["resources"] = json!({"requests": {"cpu": "2"}}));
         assert!(change(&resized, &copy_of(&pod(|_| ()))).unwrap().is_resized);
+    }
+
+    #[test]
+    fn other_resources_of_a_pod_as_a_whole_are_noticed_where_its_copy_says_what_they_were() {
+        let asks = |cpu: &str| pod(|pod| pod["spec"]["resources"] = json!({"requests": {"cpu": cpu}}));
+        let (before, resized) = (asks("4"), asks("2"));
+        let is_resized = |copy: &Value| change(&resized, copy).map(|change| change.is_resized);
+        assert_eq!(is_resized(&copy_of(&before)), Some(true));
+        assert_eq!(is_resized(&copy_of(&pod(|_| ()))), Some(false), "of an earlier version");
+        assert_eq!(is_resized(&copy_of(&resized)), None);
     }
 
     #[test]

@@ -15,7 +15,7 @@ use super::{
 use member::policy::PodNetworks;
 
 /// What the member says of a pod; the rest of the status stays the host's own.
-const TOLD: [&str; 10] = [
+const TOLD: [&str; 12] = [
     "phase",
     "reason",
     "message",
@@ -26,6 +26,8 @@ const TOLD: [&str; 10] = [
     "startTime",
     "containerStatuses",
     "initContainerStatuses",
+    "resources",
+    "allocatedResources",
 ];
 const EPHEMERAL: &str = "ephemeralContainerStatuses";
 /// Of these, what is said of the containers in a list of the pod.
@@ -95,6 +97,7 @@ fn said(pod: &Value, copy: &Value, field: &str) -> Option<Value> {
     match OF_CONTAINERS.iter().find(|(statuses, _)| *statuses == field) {
         Some((_, containers)) => bounds::of_containers(pod, containers, said),
         None if field == "startTime" && !bounds::is_time(said) => None,
+        None if bounds::is_counted(field) => bounds::of_whole(pod, field, said),
         None => bounds::told(said),
     }
 }

@@ -69,6 +69,29 @@ fn answer_that_a_member_gives_again_and_again_is_told_of_the_pod_once_and_asked_
     }
 }
 
+/// As where what is before its API server puts the number of the request into its answer.
+#[test]
+fn member_that_answers_in_other_words_each_time_has_few_events_written_of_a_pod() {
+    story(1, async {
+        let (world, count) = (standing(1).await, Mutex::new(0));
+        world.member.faults().set(move |asked| {
+            if !makes_pod(asked) {
+                return Action::Pass;
+            }
+            // Each third one is told.
+            let mut count = lock(&count);
+            *count += 1;
+            Action::Answer { code: 430 + *count / 3 % 60, reason: "Odd" }
+        });
+        world.run_pod("web", None);
+        sleep(Duration::from_mins(50)).await;
+        let written = events(&world, "NotCopied");
+        assert!((25..=40).contains(&written), "{written} in fifty minutes");
+        let says = |code: u16| world.says("web", "NotCopied", &format!("HTTP {code}: "));
+        assert!((430..490).any(says), "its condition is told");
+    });
+}
+
 /// As where a webhook there takes all of its ten seconds.
 #[test]
 fn pod_that_its_member_does_not_take_in_time_says_so_and_others_run() {

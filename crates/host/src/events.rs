@@ -106,6 +106,23 @@ pub async fn tell_of(host: &Host, about: &About, news: &News) {
     write_event(host, about, news).await;
 }
 
+/// The same about what a member can bring about as often as it likes, as of a volume.
+pub async fn tell_of_within(host: &Host, about: &About, news: &News, permits: impl FnOnce() -> bool) {
+    let written = event(about, news).metadata.name.unwrap_or_default();
+    if host.recent.has(&written) || permits() {
+        return tell_of(host, about, news).await;
+    }
+    let About { kind, namespace, name, .. } = about;
+    tracing::info!(
+        kind,
+        namespace,
+        name,
+        reason = news.reason,
+        "no event is written, as it had many: {}",
+        news.message
+    );
+}
+
 async fn write_event(host: &Host, about: &About, news: &News) {
     let event = event(about, news);
     let name = event.metadata.name.clone().unwrap_or_default();

@@ -58,21 +58,28 @@ impl Allowance {
 const AT_ONCE: u32 = 20;
 const ONE_MORE: Duration = Duration::from_secs(10);
 
+/// How many events say of a pod what this program has to say of it, as client-go lets whoever speaks of one object. What a member answers may be
+/// in other words each time.
+const EVENTS_AT_ONCE: u32 = 25;
+const ONE_MORE_EVENT: Duration = Duration::from_mins(5);
+
 /// As often again, where its phase changes or whether it is ready.
 #[derive(Debug)]
 struct OfPod {
     usual: Allowance,
     reserve: Allowance,
+    events: Allowance,
 }
 
 impl OfPod {
     fn new(now: Instant) -> Self {
         let whole = || Allowance::new(AT_ONCE, ONE_MORE, now);
-        Self { usual: whole(), reserve: whole() }
+        let events = Allowance::new(EVENTS_AT_ONCE, ONE_MORE_EVENT, now);
+        Self { usual: whole(), reserve: whole(), events }
     }
 
     fn is_whole(&mut self, now: Instant) -> bool {
-        self.usual.is_whole(now) && self.reserve.is_whole(now)
+        self.usual.is_whole(now) && self.reserve.is_whole(now) && self.events.is_whole(now)
     }
 
     /// How long that is still to be waited for; where it is not, it is counted.
@@ -93,12 +100,21 @@ impl Tellings {
         self.wait(&Place::of(pod), is_urgent(pod, change))
     }
 
+    /// Whether one more event may be written of a pod; it is counted.
+    pub(super) fn lets_warn(&self, pod: &Value) -> bool {
+        self.of(&Place::of(pod), |of_pod, now| of_pod.events.take_or_wait(now).is_none())
+    }
+
     fn wait(&self, place: &Place, is_urgent: bool) -> Option<Duration> {
+        self.of(place, |of_pod, now| of_pod.wait(is_urgent, now))
+    }
+
+    fn of<T>(&self, place: &Place, ask: impl FnOnce(&mut OfPod, Instant) -> T) -> T {
         let (now, mut all) = (Instant::now(), self.0.lock().unwrap_or_else(PoisonError::into_inner));
         if all.len() == all.capacity() {
             all.retain(|_, of_pod| !of_pod.is_whole(now));
         }
-        all.entry(place.clone()).or_insert_with(|| OfPod::new(now)).wait(is_urgent, now)
+        ask(all.entry(place.clone()).or_insert_with(|| OfPod::new(now)), now)
     }
 }
 
@@ -196,6 +212,17 @@ mod tests {
         assert_eq!((at_once(true), at_once(false)), (2, 0));
         tokio::time::advance(ONE_MORE * AT_ONCE).await;
         assert_eq!(at_once(true), 40, "it is counted with the others first");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn events_of_a_pod_have_an_end_of_their_own() {
+        let tellings = Tellings::default();
+        let pod = |name: &str| json!({"metadata": {"namespace": "shop", "name": name}});
+        let written = |name: &str| (0..1000).take_while(|_| tellings.lets_warn(&pod(name))).count();
+        assert_eq!((written("a"), written("a"), written("b")), (25, 0, 25));
+        assert_eq!(tellings.hold_back(&pod("a"), &json!({})), None);
+        tokio::time::advance(ONE_MORE_EVENT * 2).await;
+        assert_eq!(written("a"), 2);
     }
 
     #[tokio::test(start_paused = true)]

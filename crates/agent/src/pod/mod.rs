@@ -378,7 +378,7 @@ impl Pods<'_> {
 
     async fn warn(&self, pod: &Value, why: &PodRejection) {
         let news = HostEvent { reason: why.reason, message: why.message.clone(), warning: true };
-        host::events::tell_of(self.host, &about(pod), &news).await;
+        host::events::tell_of_within(self.host, &about(pod), &news, || self.tellings.lets_warn(pod)).await;
     }
 
     /// False: it has changed, or gone, since it was seen.

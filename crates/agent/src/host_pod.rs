@@ -10,6 +10,9 @@ use super::{
     object::{Place, is_over, items, text, unpacked},
 };
 
+/// Why a pod has no copy yet: nothing but that a volume is attached, or that a copy of another pod lets it go.
+const WAITS_FOR_VOLUME: &str = "WaitsForVolume";
+
 /// The condition by which a pod tells of its copy, or why it has none. It outlives this process.
 pub(super) const COPIED: &str = "kosmos.csi.io/Copied";
 
@@ -18,6 +21,7 @@ pub(super) struct HostPod {
     node: Box<str>,
     uid: Box<str>,
     is_over: bool,
+    waits_for_volume: bool,
     text: Box<str>,
     /// Read when somebody asks for it first: where what pods use is asked for, that is every few seconds, and else never.
     parts: OnceLock<Box<Parts>>,
@@ -59,6 +63,11 @@ impl HostPod {
         self.is_over
     }
 
+    /// Whether what is attached to its node concerns it: it has claims, and says that it waits for a volume, or nothing yet.
+    pub(super) fn waits_for_volume(&self) -> bool {
+        self.waits_for_volume
+    }
+
     pub(super) fn parts(&self) -> &Parts {
         self.parts.get_or_init(|| Box::new(Parts::of(&unpacked(&self.text))))
     }
@@ -86,6 +95,7 @@ impl Cached for HostPod {
             node: text(&object, "/spec/nodeName").into(),
             uid: text(&object, "/metadata/uid").into(),
             is_over: is_over(&object),
+            waits_for_volume: waits_for_volume(&object),
             text: object.to_string().into(),
             parts: OnceLock::new(),
         }
@@ -98,6 +108,11 @@ impl Cached for HostPod {
     fn weight(&self) -> usize {
         size_of::<Self>() + self.node.len() + self.uid.len() + self.text.len()
     }
+}
+
+fn waits_for_volume(pod: &Value) -> bool {
+    let mut told = items(pod, "/status/conditions").filter(|one| one["type"] == COPIED);
+    !claims_of(pod).is_empty() && told.next().is_none_or(|one| text(one, "/reason") == WAITS_FOR_VOLUME)
 }
 
 /// Whether a pod has been told of its copy.
@@ -147,6 +162,21 @@ mod tests {
             assert!(kept.weight() < whole.to_string().len() + 100, "{} bytes", kept.weight());
         }
         assert_eq!(HostPod::pack(json!({"spec": {}})).node(), None);
+    }
+
+    #[test]
+    fn what_is_attached_concerns_pods_with_claims_that_wait_for_a_volume_or_have_said_nothing_yet() {
+        let with = |claims: &Value, conditions: &Value| {
+            let pod =
+                json!({"metadata": {"name": "p"}, "spec": {"volumes": claims}, "status": {"conditions": conditions}});
+            HostPod::pack(pod).waits_for_volume()
+        };
+        let claims = json!([{"name": "data", "persistentVolumeClaim": {"claimName": "db"}}]);
+        let says = |reason: &str| json!([{"type": "PodScheduled", "reason": "x"}, {"type": COPIED, "reason": reason}]);
+        for (reason, concerns) in [(WAITS_FOR_VOLUME, true), ("WaitsForObject", false), ("Copied", false)] {
+            assert_eq!(with(&claims, &says(reason)), concerns, "{reason}");
+        }
+        assert!(with(&claims, &json!([])) && !with(&json!([]), &json!([])));
     }
 
     #[test]

@@ -153,7 +153,7 @@ impl Pods<'_> {
     /// Pods that wait for a volume on that node.
     fn note_attached(&self, queue: &mut WorkQueue, node: &Place) {
         let pods = self.view.pods.kept_of(&node.name).into_iter();
-        for (place, _) in pods.filter(|(place, _)| !self.there.has(place)) {
+        for (place, _) in pods.filter(|(place, pod)| pod.waits_for_volume() && !self.there.has(place)) {
             queue.note(place);
         }
     }

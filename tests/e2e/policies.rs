@@ -439,6 +439,7 @@ fn drivers_account_in_a_member_writes_only_leaves_and_makes_only_consumers() {
             one[field] = value;
             but(consumer(), &[("spec.containers", json!([one]))])
         };
+        let mounting = |volume: Value| but(consumer(), &[("spec.volumes", json!([volume]))]);
         let attempts = [
             ("POST", claims.clone(), but(leaf.clone(), &[("metadata.labels", json!({}))])),
             ("PATCH", format!("{claims}/theirs"), json!({"metadata": {"finalizers": null}})),
@@ -462,16 +463,9 @@ fn drivers_account_in_a_member_writes_only_leaves_and_makes_only_consumers() {
             ("POST", pods.clone(), but(consumer(), &[("spec.hostNetwork", json!(true))])),
             ("POST", pods.clone(), but(consumer(), &[("spec.nodeName", json!(open.cluster.node_name()))])),
             ("POST", pods.clone(), but(consumer(), &[("spec.initContainers", json!([before]))])),
-            (
-                "POST",
-                pods.clone(),
-                but(consumer(), &[("spec.volumes", json!([{"name": "v", "secret": {"secretName": "s"}}]))]),
-            ),
-            (
-                "POST",
-                pods.clone(),
-                but(consumer(), &[("spec.volumes", json!([{"name": "v", "hostPath": {"path": "/"}}]))]),
-            ),
+            ("POST", pods.clone(), but(consumer(), &[("spec.priorityClassName", json!("system-node-critical"))])),
+            ("POST", pods.clone(), mounting(json!({"name": "v", "secret": {"secretName": "s"}}))),
+            ("POST", pods.clone(), mounting(json!({"name": "v", "hostPath": {"path": "/"}}))),
             ("POST", pods.clone(), with("image", json!("i"))),
             ("POST", pods.clone(), with("imagePullPolicy", json!("Always"))),
             ("POST", pods.clone(), with("command", json!(["sh"]))),

@@ -67,6 +67,38 @@ fn namespace_in_which_the_member_fails_or_is_silent_keeps_no_other_one_from_bein
     }
 }
 
+/// As where a webhook of that namespace does not answer.
+#[test]
+fn namespace_in_which_nothing_is_taken_in_time_keeps_no_other_one_waiting_however_much_it_has() {
+    story(1, async {
+        let world = standing(1).await;
+        world.host.create("namespaces", json!({"metadata": {"name": FIRST}})).unwrap();
+        run_with_settings(&world, SHOP);
+        let names: Vec<String> = (0..20).map(|number| format!("m{number}")).collect();
+        let map = |name: &String| json!({"metadata": {"namespace": FIRST, "name": name}, "data": {"a": "1"}});
+        for name in &names {
+            world.host.create("configmaps", map(name)).unwrap();
+        }
+        let env: Vec<Value> = names.iter().map(|name| json!({"configMapRef": {"name": name}})).collect();
+        let spec = json!({"nodeName": NODE, "containers": [{"name": "c", "image": "i:1", "envFrom": env}]});
+        world.host.create("pods", json!({"metadata": {"namespace": FIRST, "name": "web"}, "spec": spec})).unwrap();
+        for namespace in [FIRST, SHOP] {
+            let runs = || text(&world.host.get("pods", namespace, "web").unwrap(), "/status/phase") == "Running";
+            until("it runs", runs).await;
+        }
+        world.member.faults().set(|asked| {
+            let is_silent = asked.verb == Verb::Patch && asked.resource == "configmaps" && asked.namespace == FIRST;
+            if is_silent { Action::Hang } else { Action::Pass }
+        });
+        let change = |map: &mut Value| map["data"] = json!({"a": "2"});
+        for name in &names {
+            world.host.change("configmaps", FIRST, name, change).unwrap();
+        }
+        world.host.change("configmaps", SHOP, "settings", change).unwrap();
+        until("the other one follows", || settings(&world, SHOP) == "2").await;
+    });
+}
+
 /// A ConfigMap that another host keeps in the shop's namespace of the member.
 fn of_another_host(world: &World, name: &str) -> Arc<Value> {
     let labels = json!({"app.kubernetes.io/managed-by": "kosmos.csi.io", "kosmos.csi.io/host": "another"});

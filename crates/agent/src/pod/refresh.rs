@@ -25,7 +25,7 @@ use super::{
     names::{Kind, token_secret, tokens},
     refusal::refusal,
     removal::with_uid,
-    unkept::{Failures, Unkept},
+    unkept::{Failures, Silent, Unkept},
     wanted::{SyncedObject, things, to_have},
 };
 use domain::volume::DRIVER;
@@ -60,8 +60,7 @@ struct Past {
     /// Namespaces in which Secrets were when they were last listed, or may be. They are listed there until none is left: somebody may have
     /// removed the mark, or the namespace takes none.
     holding: BTreeSet<String>,
-    /// Of which no answer came in time, as where a webhook is silent: the next look has all others before it.
-    silent: Option<SyncedObject>,
+    silent: Silent,
     unkept: Unkept,
 }
 
@@ -109,14 +108,10 @@ impl Pods<'_> {
         let mut look = Look { wanted: self.wanted(&named_by_copies), named_by_copies, open, asked, unused, unkept };
         let there = there.into_iter().map(|(thing, object)| (thing, Some(object)));
         let lacking = look.lacking(&is_there).into_iter().map(|thing| (thing, None));
-        let due = after(past.silent.as_ref(), there.chain(lacking).collect());
-        let unseen = match self.attend_to_all(&mut look, due, &mut failures).await {
-            Some((silent, unseen)) => {
-                past.silent = Some(silent);
-                unseen
-            }
-            None => BTreeSet::new(),
-        };
+        let due = past.silent.last(there.chain(lacking).collect());
+        let ended = self.attend_to_all(&mut look, due, &mut failures).await;
+        let (silent, unseen) = ended.map(|(thing, unseen)| (Some(thing), unseen)).unwrap_or_default();
+        past.silent.now(silent);
         look.unkept.tell_of_namespaces(&self.member.name, failures, &unseen);
         Ok(())
     }
@@ -366,14 +361,6 @@ impl Look<'_> {
         };
         self.wanted.keys().filter(lacks).cloned().collect()
     }
-}
-
-/// All of them, from what comes after this one on, and it last.
-fn after(one: Option<&SyncedObject>, mut due: Vec<Due>) -> Vec<Due> {
-    if let Some(at) = due.iter().position(|(thing, _)| Some(thing) == one) {
-        due.rotate_left(at + 1);
-    }
-    due
 }
 
 /// Where there may be Secrets of ours.

@@ -122,6 +122,38 @@ impl Unkept {
     }
 }
 
+/// Of what no answer came in time, as where a webhook is silent.
+#[derive(Debug, Default)]
+pub(super) struct Silent {
+    /// The last one.
+    thing: Option<SyncedObject>,
+    /// In which something was silent, the last one last: a webhook may be that for all of a namespace.
+    namespaces: Vec<String>,
+}
+
+impl Silent {
+    /// All of them, those of other namespaces first, and what was silent last of its own.
+    pub(super) fn last<T>(&self, mut due: Vec<(SyncedObject, T)>) -> Vec<(SyncedObject, T)> {
+        if let Some(at) = due.iter().position(|(thing, _)| Some(thing) == self.thing.as_ref()) {
+            due.rotate_left(at + 1);
+        }
+        due.sort_by_key(|((_, place), _)| self.namespaces.iter().position(|silent| *silent == place.namespace));
+        due
+    }
+
+    /// None: all have answered.
+    pub(super) fn now(&mut self, thing: Option<SyncedObject>) {
+        match &thing {
+            Some((_, place)) => {
+                self.namespaces.retain(|silent| *silent != place.namespace);
+                self.namespaces.push(place.namespace.clone());
+            }
+            None => self.namespaces.clear(),
+        }
+        self.thing = thing;
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::{
@@ -161,5 +193,29 @@ mod tests {
         }
         assert_eq!(told(&["b"], &[]).as_deref(), Some("b"), "the other one answers");
         assert_eq!((told(&[], &[]).as_deref(), told(&[], &[])), (Some("over"), None));
+    }
+
+    #[test]
+    fn what_was_silent_comes_last_with_its_namespace_and_who_was_it_longer_ago_before_others_that_were() {
+        let thing = |place: &str| {
+            let (namespace, name) = place.split_once('/').unwrap();
+            (Kind::ConfigMap, Place { namespace: namespace.to_owned(), name: name.to_owned() })
+        };
+        let order = |silent: &Silent| {
+            let all = ["a/1", "a/2", "a/3", "b/1", "c/1"].map(|place| (thing(place), ()));
+            let places: Vec<String> =
+                silent.last(all.to_vec()).into_iter().map(|((_, place), ())| place.to_string()).collect();
+            places.join(" ")
+        };
+        let mut silent = Silent::default();
+        assert_eq!(order(&silent), "a/1 a/2 a/3 b/1 c/1");
+        silent.now(Some(thing("a/1")));
+        assert_eq!(order(&silent), "b/1 c/1 a/2 a/3 a/1");
+        silent.now(Some(thing("b/1")));
+        assert_eq!(order(&silent), "c/1 a/1 a/2 a/3 b/1");
+        silent.now(Some(thing("a/3")));
+        assert_eq!(order(&silent), "c/1 b/1 a/1 a/2 a/3");
+        silent.now(None);
+        assert_eq!(order(&silent), "a/1 a/2 a/3 b/1 c/1");
     }
 }

@@ -147,22 +147,28 @@ fn member_that_undoes_changes_costs_the_host_a_request_a_minute_and_that_is_told
     });
 }
 
+/// As where a webhook there fails.
 #[test]
-fn change_that_a_member_refuses_is_told_and_tried_again() {
+fn change_that_a_member_refuses_or_fails_to_make_is_told_and_tried_again() {
+    for (code, reason) in [(403, "Forbidden"), (500, "InternalError")] {
+        is_told_and_tried_again(Action::Answer { code, reason });
+    }
+}
+
+fn is_told_and_tried_again(answer: Action) {
     story(1, async {
         let world = with_pod().await;
         let (life, refuses) = (Arc::clone(&world.life), Arc::new(Mutex::new(true)));
         let still = Arc::clone(&refuses);
         world.member.faults().set(move |asked| match asked {
             _ if lock(&life).dead => Action::Hang,
-            asked if asked.verb == Verb::Patch && asked.resource == "pods" && *lock(&still) => {
-                Action::Answer { code: 403, reason: "Forbidden" }
-            }
+            asked if asked.verb == Verb::Patch && asked.resource == "pods" && *lock(&still) => answer.clone(),
             _ => Action::Pass,
         });
         change(&world, |pod| pod["spec"]["containers"][0]["image"] = json!("i:2"));
         until("it is told", || events(&world, "RefusedByMember") == 1).await;
-        assert_eq!(image(&world), "i:1");
+        sleep(Duration::from_mins(3)).await;
+        assert_eq!((image(&world).as_str(), events(&world, "RefusedByMember")), ("i:1", 1));
         *lock(&refuses) = false;
         until("it is changed", || image(&world) == "i:2").await;
     });

@@ -12,7 +12,7 @@ use tokio::time::Instant;
 
 use super::{
     super::object::{self, Place, read, text},
-    AGAIN, MUCH_LATER, Next, Pods, ephemeral,
+    AGAIN, MUCH_LATER, Next, PATIENCE, Pods, ephemeral,
     given::{change, is_due, words},
     level::refused_namespace,
     refusal::refusal,
@@ -27,7 +27,9 @@ const REFUSED: Duration = Duration::from_mins(1);
 /// What is said of a pod that asks for other resources, or whose containers do.
 const RESIZED: &str =
     "it asks for other resources than before, which its copy in the member does not get: recreate the pod";
-/// And where the member has put back what was changed.
+/// What the member does not take.
+const CHANGED: &str = "what was changed of the pod";
+/// And where it has put that back.
 const UNDONE: &str = "what was changed of the pod: something there puts it back at once";
 
 /// When copies may be changed again: whatever a member makes of them, it costs the host no more.
@@ -54,7 +56,8 @@ impl Turns {
     }
 }
 
-pub(super) async fn pass_on(pods: &Pods<'_>, pod: &Value, there: &Value) -> kube::Result<Next> {
+/// `looks`: how often it was tried.
+pub(super) async fn pass_on(pods: &Pods<'_>, pod: &Value, there: &Value, looks: u32) -> kube::Result<Next> {
     let Some(change) = change(pod, there) else { return Ok(Next::Settled) };
     let (place, member) = (Place::of(pod), &pods.member.name);
     if let Some(why) = refused(pods, pod).await? {
@@ -76,7 +79,11 @@ pub(super) async fn pass_on(pods: &Pods<'_>, pod: &Value, there: &Value) -> kube
             Ok(Next::Settled)
         }
         Err(kube::Error::Api(status)) if [400, 403, 422].contains(&status.code) => {
-            let why = PodRejection::of_member(member, &format!("what was changed of the pod: {}", status.message));
+            let why = PodRejection::of_member(member, &format!("{CHANGED}: {}", status.message));
+            Ok(wait(pods, pod, &why).await)
+        }
+        Err(error) if looks >= PATIENCE && !has_gone(&error) => {
+            let why = PodRejection::of_member(member, &format!("{CHANGED}: {}", with_causes(&error)));
             Ok(wait(pods, pod, &why).await)
         }
         // It may have gone just then.
@@ -86,6 +93,11 @@ pub(super) async fn pass_on(pods: &Pods<'_>, pod: &Value, there: &Value) -> kube
             Ok(Next::After(AGAIN))
         }
     }
+}
+
+/// The copy, or as it was when that was decided.
+fn has_gone(error: &kube::Error) -> bool {
+    matches!(error, kube::Error::Api(status) if [404, 409].contains(&status.code))
 }
 
 /// It may ask for more than it did, or its namespace take less.

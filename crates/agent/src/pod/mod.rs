@@ -268,7 +268,7 @@ impl Pods<'_> {
             }
             (PodStep::Change, Some(pod), Some(there)) => {
                 let told = self.tell(pod, there).await?;
-                Ok(told.sooner(change::pass_on(self, pod, there).await?))
+                Ok(told.sooner(change::pass_on(self, pod, there, looks).await?))
             }
             (PodStep::FailPod, Some(pod), _) => short_lived::fail(self, pod).await,
             _ => Ok(Next::After(AGAIN)),

@@ -144,6 +144,28 @@ fn ephemeral_container_that_a_member_fails_to_take_is_tried_again_and_said_and_t
     }
 }
 
+/// As where a webhook there is slow: it may be added all the same.
+#[test]
+fn ephemeral_container_that_a_member_does_not_take_in_time_is_told_by_an_event_and_tried_again() {
+    story(1, async {
+        let (world, is_slow) = (with_pod().await, Arc::new(Mutex::new(true)));
+        let slow = Arc::clone(&is_slow);
+        world.member.faults().set(move |asked| {
+            if asked.subresource == "ephemeralcontainers" && *lock(&slow) { Action::Hang } else { Action::Pass }
+        });
+        add(&world, debugger("first"));
+        let told = || {
+            let events = world.host.list("events");
+            let mut refused = events.iter().filter(|one| one["reason"] == "RefusedByMember");
+            refused.any(|one| text(one, "/message").contains("no answer within"))
+        };
+        until("an event says so", told).await;
+        assert_eq!(state(&world, "first"), Value::Null, "nobody knows whether it is there");
+        *lock(&is_slow) = false;
+        until("it is there", || in_copy(&world) == ["first"]).await;
+    });
+}
+
 #[test]
 fn ephemeral_container_is_there_wherever_the_agent_is_killed() {
     let mut killed = 0;

@@ -80,6 +80,11 @@ pub(super) async fn add(pods: &Pods<'_>, pod: &Value, there: &Value, looks: u32)
         // It may have lost a race, or its right is not in force yet.
         if looks < PATIENCE || !matches!(error, kube::Error::Api(_)) {
             tracing::warn!(member = pods.member.name, pod = %place, error = with_causes(&error), "ephemeral containers cannot be added");
+            if looks >= PATIENCE {
+                // They may be there yet: nothing is said of their state.
+                let answer = format!("ephemeral containers: {}", with_causes(&error));
+                pods.warn(pod, &PodRejection::of_member(&pods.member.name, &answer)).await;
+            }
             return Ok(Next::After(MUCH_LATER.min(AGAIN * 2_u32.saturating_pow(looks))));
         }
         let why = PodRejection::of_member(&pods.member.name, &with_causes(&error));

@@ -180,3 +180,22 @@ fn pod_says_nothing_of_a_member_that_does_not_answer_at_all() {
         });
     }
 }
+
+/// As where the member's Kubernetes, or a webhook there, has it say what this host's takes for wrong.
+#[test]
+fn what_a_copy_says_and_the_host_does_not_take_is_told_by_an_event_and_tried_again() {
+    story(1, async {
+        let (world, is_wrong) = (standing(1).await, Arc::new(Mutex::new(true)));
+        let wrong = Arc::clone(&is_wrong);
+        world.host.faults().set(move |asked| {
+            let is_told = asked.verb == Verb::Patch && asked.resource == "pods" && asked.subresource == "status";
+            if is_told && *lock(&wrong) { Action::Answer { code: 422, reason: "Invalid" } } else { Action::Pass }
+        });
+        world.run_pod("web", None);
+        until("an event says so", || events(&world, "NotTold") == 1).await;
+        sleep(Duration::from_mins(3)).await;
+        assert!(events(&world, "NotTold") == 1 && world.copy("web").is_some());
+        *lock(&is_wrong) = false;
+        until("it runs", || world.phase("web") == "Running").await;
+    });
+}

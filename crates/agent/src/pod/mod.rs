@@ -197,16 +197,14 @@ impl Pods<'_> {
 
     async fn tell_failure(&self, pod: &Value, error: &kube::Error) -> kube::Result<()> {
         let (member, there) = (&self.member.name, self.there.get(&Place::of(pod)));
-        match self.decide(Some(pod), there.as_deref()) {
-            PodStep::Copy => {
-                self.wait(pod, &PodRejection::not_copied(member, error), AGAIN).await?;
-            }
-            // By an event alone: its condition says that it had a copy.
-            PodStep::RemoveCopy(_) if self.serves(pod) => {
-                self.warn(pod, &PodRejection::not_removed(member, error)).await;
-            }
-            _ => {}
-        }
+        let why = match self.decide(Some(pod), there.as_deref()) {
+            PodStep::Copy => return self.wait(pod, &PodRejection::not_copied(member, error), AGAIN).await.map(drop),
+            // By events alone: its condition says that it had a copy.
+            PodStep::RemoveCopy(_) if self.serves(pod) => PodRejection::not_removed(member, error),
+            PodStep::Tell => PodRejection::not_told(member, error),
+            _ => return Ok(()),
+        };
+        self.warn(pod, &why).await;
         Ok(())
     }
 

@@ -40,6 +40,15 @@ impl PodRejection {
         Self::new("NotRemoved", format!("its copy in member {member} cannot be deleted, which is tried again: {why}"))
     }
 
+    /// As of another version of Kubernetes, which says what this host's takes for wrong.
+    pub(super) fn not_told(member: &str, error: &kube::Error) -> Self {
+        let why = words(error);
+        Self::new(
+            "NotTold",
+            format!("what member {member} says of its copy cannot be told here, which is tried again: {why}"),
+        )
+    }
+
     /// The member has taken that, and nobody there has ended it.
     pub(super) fn not_ended(member: &str) -> Self {
         let message = format!(

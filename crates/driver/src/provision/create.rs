@@ -28,8 +28,7 @@ use member::{Member, traces::phase};
 
 /// A claim for which no node is selected goes on to the next member after a refusal: no scheduler does it for it.
 pub async fn create(provisioner: &Provisioner, spec: &VolumeSpec, deadline: &Deadline) -> Result<Volume> {
-    let members = provisioner.members.all()?;
-    let spec = match beside_source(&members, spec) {
+    let spec = match beside_source(provisioner.members.all()?.as_ref(), spec) {
         Err(refusal @ Error::NoPlace(_)) => {
             return Err(content_source::refused_beside(provisioner, spec, refusal, deadline).await);
         }

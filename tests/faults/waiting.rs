@@ -420,6 +420,28 @@ fn claim_that_begins_to_wait_while_no_more_is_told_at_once_is_told_as_soon_as_th
     });
 }
 
+/// The scheduler says it of each of them again and again.
+#[test]
+fn host_is_not_asked_for_a_pod_of_which_no_more_is_told_now() {
+    const PODS: usize = 700;
+    virtual_time::run(1, async {
+        let bench = bench(&fixture::steady(STEP)).await;
+        let mut caller = Caller::new(&bench, Script::new("data"));
+        assert_eq!(caller.provision().await, Ending::Provisioned);
+        let is_read = |line: &&String| line.contains("Get persistentvolumeclaims shop/data in host");
+        let reads = || bench.guard.trace().iter().filter(is_read).count();
+        let before = reads();
+        for number in 0..PODS {
+            let name = format!("pod-{number}");
+            strand(&bench, &name, &name, &pod_with(&bench, &name, "data"));
+        }
+        until(&bench, Duration::from_mins(1), || told(&bench, "data").len() >= PODS - 100).await;
+        sleep(SOON).await;
+        let (reads, told) = (reads() - before, told(&bench, "data").len());
+        assert!(told < PODS - 50 && reads <= told + 5, "{reads} reads, and {told} told");
+    });
+}
+
 /// A claim for which no member has anything is in no count of leaves.
 #[test]
 fn claim_that_waits_without_a_leaf_is_counted_until_it_has_its_volume() {

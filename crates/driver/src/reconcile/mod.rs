@@ -88,6 +88,10 @@ impl Reconciler {
         self.leaf_events().has_some_of(&volume.uid, Instant::now())
     }
 
+    fn budget(&self) -> MutexGuard<'_, Budget> {
+        self.budget.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn leaf_events(&self) -> MutexGuard<'_, LeafEvents> {
         self.leaf_events.lock().unwrap_or_else(PoisonError::into_inner)
     }

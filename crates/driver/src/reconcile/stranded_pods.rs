@@ -1,7 +1,7 @@
 //! Pods that cannot come to their volume: the scheduler says on the pod that no node fits, and the claim says in which member
 //! the volume is.
 
-use std::{collections::VecDeque, pin::pin, sync::PoisonError, time::Duration};
+use std::{collections::VecDeque, pin::pin, time::Duration};
 
 use futures::TryStreamExt;
 use tokio::time::{Instant, sleep};
@@ -55,10 +55,14 @@ async fn listen_to_scheduler(reconciler: &Reconciler, known: &mut VecDeque<Strin
 
 /// False where there is no more budget now.
 async fn tell_of_stranded(reconciler: &Reconciler, pod: &StrandedPod) -> Result<bool> {
+    // The host is not asked for what could not be told.
+    if !reconciler.budget().has_some(Instant::now()) {
+        return Ok(false);
+    }
     for claim in host::pod::bound_claims(&reconciler.host, pod).await? {
         let handle = reconciler.volumes.handle_of(&claim.volume);
         let Some(id) = handle.and_then(|handle| VolumeId::parse(&handle)) else { continue };
-        if !reconciler.budget.lock().unwrap_or_else(PoisonError::into_inner).take(Instant::now()) {
+        if !reconciler.budget().take(Instant::now()) {
             return Ok(false);
         }
         let of = Claim { namespace: pod.namespace.clone(), name: claim.name };

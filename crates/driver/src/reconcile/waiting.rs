@@ -8,7 +8,6 @@ mod claim;
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
-    sync::{MutexGuard, PoisonError},
     time::Duration,
 };
 
@@ -224,7 +223,7 @@ async fn pass_on(reconciler: &Reconciler, leaf: &MemberClient, queue: &mut Queue
         }
         for (hash, word) in queue.due(now) {
             let Some(waiting) = queue.waiting.get_mut(&hash) else { continue };
-            if !all(reconciler).has_some(now) || !queue.budget.take(now) {
+            if !reconciler.budget().has_some(now) || !queue.budget.take(now) {
                 break;
             }
             let passed_on = pass_on_one(reconciler, leaf, hash, &waiting.row, &word).await;
@@ -258,11 +257,6 @@ async fn find_consumers(leaf: &MemberClient, queue: &mut Queue, now: Instant) {
     }
 }
 
-/// What all members together have.
-fn all(reconciler: &Reconciler) -> MutexGuard<'_, Budget> {
-    reconciler.budget.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 /// Which claim of the host it is, stands on the leaf claim. False where it could not be told now.
 async fn pass_on_one(
     reconciler: &Reconciler,
@@ -278,7 +272,7 @@ async fn pass_on_one(
         tracing::debug!(member = leaf.member, claim = %row.place, "a leaf claim waits that is for no claim of the host which is known to wait there");
         return Ok(true);
     }
-    if !all(reconciler).take(Instant::now()) {
+    if !reconciler.budget().take(Instant::now()) {
         return Ok(false);
     }
     let message = format!("member {}: leaf claim {} {}", leaf.member, row.place, word.text);

@@ -265,11 +265,12 @@ pub async fn list(host: &Host) -> Result<Vec<VolumeMove>> {
 }
 
 /// One that nobody understands, as another version of this program has led it on, keeps no other from anything: it is taken for one that is under
-/// way, with its claim and its volume.
+/// way, with its claim and its volume, and that may have led the host away from its source.
 fn understood(found: DynamicObject) -> VolumeMove {
     let (spec, status) = (&found.data["spec"], &found.data["status"]);
     let claim_name = spec["claimName"].as_str().unwrap_or_default().to_owned();
     let volume = serde_json::from_value(status["volume"].clone()).ok();
+    let source = serde_json::from_value(status["source"].clone()).ok();
     let read = serde_json::to_value(&found).and_then(serde_json::from_value);
     read.unwrap_or_else(|_| VolumeMove {
         types: found.types,
@@ -281,7 +282,7 @@ fn understood(found: DynamicObject) -> VolumeMove {
             approved: false,
             delete_source_after: None,
         },
-        status: Some(MoveStatus { phase: Some(Phase::Preparing), volume, ..MoveStatus::default() }),
+        status: Some(MoveStatus { phase: Some(Phase::Finishing), volume, source, ..MoveStatus::default() }),
     })
 }
 
@@ -348,18 +349,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn move_that_nobody_understands_is_under_way_with_its_claim_and_its_volume_for_all_others() {
-        let pinned = json!({"name": "pvc-1", "uid": "v", "claimUid": "c"});
-        for (phase, expected) in [("Copying", Phase::Copying), ("Unheard", Phase::Preparing)] {
+    fn move_that_nobody_understands_is_under_way_with_its_claim_its_volume_and_its_source_for_all_others() {
+        let (pinned, leaf) =
+            (json!({"name": "pvc-1", "uid": "v", "claimUid": "c"}), json!({"name": "leaf-1", "uid": "l"}));
+        for (phase, expected) in [("Copying", Phase::Copying), ("Unheard", Phase::Finishing)] {
             let found = serde_json::from_value(json!({"apiVersion": "kosmos.csi.io/v1alpha1", "kind": KIND,
-                "metadata": {"name": "to", "namespace": "shop", "uid": "u"},
-                "spec": {"claimName": "data", "to": {"member": "m1"}}, "status": {"phase": phase, "volume": pinned}}));
+                "metadata": {"name": "to", "namespace": "shop", "uid": "u"}, "spec": {"claimName": "data", "to": {"member": "m1"}},
+                "status": {"phase": phase, "volume": pinned, "source": leaf}}));
             let of = understood(found.unwrap());
             assert_eq!(
                 (claim_of(&of).to_string(), of.uid(), phase_of(&of)),
                 ("shop/data".to_owned(), Some("u".to_owned()), Some(expected))
             );
-            assert_eq!(of.status.unwrap().volume.unwrap().name, "pvc-1");
+            let status = of.status.unwrap();
+            let (volume, source) = (status.volume.unwrap(), status.source.unwrap());
+            assert_eq!((volume.name.as_str(), source.uid.as_str()), ("pvc-1", "l"));
         }
     }
 }

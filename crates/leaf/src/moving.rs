@@ -50,10 +50,20 @@ pub fn row_in_yard(client: &MemberClient, hash: VolumeHash) -> Row {
     if row.claim.is_some() { row } else { client.rows.row_at(hash, &former_yard(hash)) }
 }
 
-/// The member's pods that keep the claim, as people are told of them. One that has ended and had a node keeps it until it is deleted,
-/// as the member protects the claim for it; one without a node keeps it from being deleted, and not once it is.
-pub async fn pods_with(client: &MemberClient, place: &LeafPlace, is_leaving: bool) -> Result<Vec<String>> {
-    let tell = |pod: &Pod| told_of(client, place, pod, is_leaving);
+/// What is to become of a claim, which says which pods it is told of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fate {
+    /// Those that have ended write nothing.
+    Stays,
+    /// One that has ended and had a node keeps it until it is deleted, as the member protects the claim for it.
+    WillGo,
+    /// One without a node does not keep it any more.
+    Goes,
+}
+
+/// The member's pods that have the claim, or keep it, as people are told of them.
+pub async fn pods_with(client: &MemberClient, place: &LeafPlace, fate: Fate) -> Result<Vec<String>> {
+    let tell = |pod: &Pod| told_of(client, place, pod, fate);
     let mut told = told_of_each::<Pod>(client, "pods", &place.namespace, tell).await?;
     told.sort();
     Ok(told)
@@ -91,12 +101,16 @@ where
     Ok(told)
 }
 
-fn told_of(client: &MemberClient, place: &LeafPlace, pod: &Pod, is_leaving: bool) -> Option<String> {
+fn told_of(client: &MemberClient, place: &LeafPlace, pod: &Pod, fate: Fate) -> Option<String> {
     let mut volumes = pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten());
     let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
     let has_ended = matches!(phase, Some("Succeeded" | "Failed"));
-    let has_never_begun = !has_node(pod) && (has_ended || is_leaving);
-    if has_never_begun || !volumes.any(|volume| names(volume, pod, place)) {
+    let is_passed_over = match fate {
+        Fate::Stays => has_ended,
+        Fate::WillGo => has_ended && !has_node(pod),
+        Fate::Goes => !has_node(pod),
+    };
+    if is_passed_over || !volumes.any(|volume| names(volume, pod, place)) {
         return None;
     }
     let state = match (&pod.metadata.deletion_timestamp, has_ended) {

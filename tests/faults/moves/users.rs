@@ -70,14 +70,19 @@ fn pods_of_the_other_member_that_have_the_copy_before_the_host_leads_to_it_are_w
         story.asks(1, &json!({"cutover": "Manual"}));
         story.comes_to("Ready").await;
         let other = &story.bench.members[1];
-        other.create("pods", stranger("theirs")).unwrap();
+        for name in ["theirs", "done"] {
+            other.create("pods", stranger(name)).unwrap();
+        }
         sleep(SEEN).await;
         assert_eq!(awaited(&story), "the word to switch");
+        // It writes nothing any more, and its claim is to stay.
+        other.change("pods", SHOP, "done", |pod| pod["status"]["phase"] = json!("Succeeded")).unwrap();
         story.bench.host.change(MOVES, SHOP, "to", |of| of["spec"]["approved"] = json!(true)).unwrap();
         sleep(SEEN).await;
         let told = "pods have the copy already: pod shop/theirs of member m1";
         assert_eq!((story.phase().as_str(), awaited(&story).as_str()), ("Ready", told), "{}", story.trace());
         other.delete("pods", SHOP, "theirs").unwrap();
+        story.comes_to("Succeeded").await;
         assert_eq!(at_the_end(&story, &[true]).await, [""; 0]);
     });
 }

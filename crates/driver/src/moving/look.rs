@@ -22,7 +22,7 @@ use host::{
 use leaf::{
     MemberClient,
     moving::{
-        Leaving, Sight, clones_of,
+        Fate, Leaving, Sight, clones_of,
         ends::{Mover, State, movers},
         pods_with,
     },
@@ -81,9 +81,9 @@ impl Reusable {
 }
 
 impl Half {
-    async fn users(&self) -> Result<Vec<String>> {
+    async fn users(&self, fate: Fate) -> Result<Vec<String>> {
         let (home, published, member) = (self.side.home(), self.sight.published(), &self.side.member);
-        let pods = pods_with(self.member.leaf()?, &home, false).await?;
+        let pods = pods_with(self.member.leaf()?, &home, fate).await?;
         let nodes = published.real_nodes().map(|node| format!("node {node} of the host"));
         let unknown = published.is_corrupt().then(|| {
             format!(
@@ -105,7 +105,7 @@ impl Half {
 
     async fn pods_on(&self, place: &LeafPlace) -> Vec<String> {
         let Ok(leaf) = self.member.leaf() else { return Vec::new() };
-        pods_with(leaf, place, true).await.unwrap_or_else(|error| {
+        pods_with(leaf, place, Fate::Goes).await.unwrap_or_else(|error| {
             tracing::debug!(member = self.side.member, %error, "what keeps a leaf claim is not told");
             Vec::new()
         })
@@ -256,14 +256,14 @@ async fn subject(
 async fn users_of(seen: &mut Seen, halves: [&Result<Box<Half>>; 2]) -> Result<Users> {
     let asked = match seen.phase {
         _ if seen.called_off => None,
-        Phase::Waiting => seen.source.as_mut().zip(halves[0].as_ref().ok()),
-        Phase::Ready if seen.may_switch => seen.copy.as_mut().zip(halves[1].as_ref().ok()),
+        Phase::Waiting => seen.source.as_mut().zip(halves[0].as_ref().ok()).zip(Some(Fate::WillGo)),
+        Phase::Ready if seen.may_switch => seen.copy.as_mut().zip(halves[1].as_ref().ok()).zip(Some(Fate::Stays)),
         _ => None,
     };
     let mut users = Vec::new();
-    if let Some((leaf, half)) = asked {
-        users.extend(half.users().await?);
-        if seen.phase == Phase::Waiting {
+    if let Some(((leaf, half), fate)) = asked {
+        users.extend(half.users(fate).await?);
+        if fate == Fate::WillGo {
             users.extend(half.clones().await?);
         }
         leaf.used = leaf.used || !users.is_empty();

@@ -264,13 +264,17 @@ pub async fn list(host: &Host) -> Result<Vec<VolumeMove>> {
     Ok(listed.items.into_iter().map(|found| understood(found.into_object())).collect())
 }
 
-/// One that nobody understands, as another version of this program has led it on, keeps no other from anything: it is taken for one that is under
-/// way, with its claim and its volume, and that may have led the host away from its source.
+/// One that nobody understands, as another version of this program has led it on, keeps no other from anything: it counts with its claim, its
+/// volume and its source, and for one that is under way, and may have led the host away from its source, unless it says that it is over.
 fn understood(found: DynamicObject) -> VolumeMove {
-    let (spec, status) = (&found.data["spec"], &found.data["status"]);
+    let (spec, said) = (&found.data["spec"], &found.data["status"]);
     let claim_name = spec["claimName"].as_str().unwrap_or_default().to_owned();
-    let volume = serde_json::from_value(status["volume"].clone()).ok();
-    let source = serde_json::from_value(status["source"].clone()).ok();
+    let status = MoveStatus {
+        phase: Some(serde_json::from_value(said["phase"].clone()).unwrap_or(Phase::Finishing)),
+        volume: serde_json::from_value(said["volume"].clone()).ok(),
+        source: serde_json::from_value(said["source"].clone()).ok(),
+        ..MoveStatus::default()
+    };
     let read = serde_json::to_value(&found).and_then(serde_json::from_value);
     read.unwrap_or_else(|_| VolumeMove {
         types: found.types,
@@ -282,7 +286,7 @@ fn understood(found: DynamicObject) -> VolumeMove {
             approved: false,
             delete_source_after: None,
         },
-        status: Some(MoveStatus { phase: Some(Phase::Finishing), volume, source, ..MoveStatus::default() }),
+        status: Some(status),
     })
 }
 
@@ -349,21 +353,25 @@ mod tests {
     use super::*;
 
     #[test]
-    fn move_that_nobody_understands_is_under_way_with_its_claim_its_volume_and_its_source_for_all_others() {
-        let (pinned, leaf) =
-            (json!({"name": "pvc-1", "uid": "v", "claimUid": "c"}), json!({"name": "leaf-1", "uid": "l"}));
-        for (phase, expected) in [("Copying", Phase::Copying), ("Unheard", Phase::Finishing)] {
+    fn move_that_nobody_understands_counts_with_what_it_is_about_and_is_under_way_unless_it_says_that_it_is_over() {
+        let pinned = json!({"name": "pvc-1", "uid": "v", "claimUid": "c"});
+        let source = json!({"name": "pv-1", "uid": "s"});
+        for (phase, attempt, expected) in [
+            ("Copying", json!(1), Phase::Copying),
+            ("Unheard", json!(1), Phase::Finishing),
+            ("Succeeded", json!("first"), Phase::Succeeded),
+        ] {
+            let status = json!({"phase": phase, "attempt": attempt, "volume": pinned, "source": source});
             let found = serde_json::from_value(json!({"apiVersion": "kosmos.csi.io/v1alpha1", "kind": KIND,
-                "metadata": {"name": "to", "namespace": "shop", "uid": "u"}, "spec": {"claimName": "data", "to": {"member": "m1"}},
-                "status": {"phase": phase, "volume": pinned, "source": leaf}}));
+                "metadata": {"name": "to", "namespace": "shop", "uid": "u"},
+                "spec": {"claimName": "data", "to": {"member": "m1"}}, "status": status}));
             let of = understood(found.unwrap());
             assert_eq!(
                 (claim_of(&of).to_string(), of.uid(), phase_of(&of)),
                 ("shop/data".to_owned(), Some("u".to_owned()), Some(expected))
             );
             let status = of.status.unwrap();
-            let (volume, source) = (status.volume.unwrap(), status.source.unwrap());
-            assert_eq!((volume.name.as_str(), source.uid.as_str()), ("pvc-1", "l"));
+            assert_eq!((status.volume.unwrap().name, status.source.unwrap().uid), ("pvc-1".to_owned(), "s".to_owned()));
         }
     }
 }

@@ -73,6 +73,12 @@ pub fn found(device: &str, ended: &Ended) -> Result<DiskContent> {
     }
 }
 
+/// What a disk says that it is, without the head of the page in which SCSI has it. Nothing, where it leaves that blank.
+pub fn id_in(told: &[u8]) -> String {
+    let id = if let [_, 0x80, _, _, id @ ..] = told { id } else { told };
+    String::from_utf8_lossy(id).trim_matches(['\0', ' ', '\n']).to_owned()
+}
+
 /// Whether a disk may have this name, by what it says that it is: the name ends with that. One that says nothing is believed.
 pub fn may_be_named(name: &str, ids: &[String]) -> bool {
     let own = name.rsplit(['_', '-']).next().unwrap_or(name).to_ascii_lowercase();
@@ -212,11 +218,24 @@ mod tests {
         assert!(super::found("/dev/x", &killed).is_err());
     }
 
+    /// Else one with a blank number would be refused for ever by whatever name.
+    #[test]
+    fn page_without_a_number_says_nothing() {
+        for (told, id) in [
+            (b"\0\x80\0\x12 0123456789abcdef\0".as_slice(), "0123456789abcdef"),
+            (b"\0\x80\0\x04    ".as_slice(), ""),
+            (b"naa.6000c29a98d0\n".as_slice(), "naa.6000c29a98d0"),
+            (b"\n".as_slice(), ""),
+        ] {
+            assert_eq!(id_in(told), id, "{told:?}");
+        }
+    }
+
     #[test]
     fn disk_has_the_name_that_it_says_itself() {
         for (name, ids, may) in [
-            ("scsi-0QEMU_QEMU_HARDDISK_0123456789abcdef", vec!["\0\u{80}\0\u{10}0123456789abcdef"], true),
-            ("scsi-0QEMU_QEMU_HARDDISK_0123456789abcdef", vec!["\0\u{80}\0\u{10}fedcba9876543210", "naa.5000"], false),
+            ("scsi-0QEMU_QEMU_HARDDISK_0123456789abcdef", vec!["0123456789abcdef"], true),
+            ("scsi-0QEMU_QEMU_HARDDISK_0123456789abcdef", vec!["fedcba9876543210", "naa.5000"], false),
             ("virtio-0123456789abcdef", vec!["0123456789abcdef"], true),
             ("wwn-0x6000c29a98d0", vec!["6000C29a98d0", "naa.6000c29a98d0"], true),
             ("wwn-0x6000c29a98d0", vec!["naa.6000c29a98d1"], false),

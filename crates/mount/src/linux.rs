@@ -29,6 +29,7 @@ use nix::{
 };
 
 use super::{
+    disk,
     kernel::{Called, Ended, Failure, Filled, HEAD, Kernel, Kind, Left, MOUNTINFO, NewMount, Number, Point, Seen},
     options::{Flag, Flags},
 };
@@ -36,7 +37,7 @@ use super::{
 /// Of what a program prints, this much is kept: it may have met a disk that somebody has made to be told of without end.
 const PRINTED: u64 = 64 << 10;
 
-/// Where the kernel says what a disk told it of itself: virtio, SCSI (a page of bytes that ends with it) and NVMe.
+/// Where the kernel says what a disk told it of itself: virtio, SCSI (once as a page of bytes) and NVMe.
 const IDS: [&str; 5] = ["serial", "device/vpd_pg80", "device/wwid", "device/serial", "wwid"];
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -165,8 +166,7 @@ impl Kernel for Linux {
             return Err(Failure::Missing);
         };
         let told = IDS.iter().filter_map(|file| fs::read(format!("/sys/dev/block/{major}:{minor}/{file}")).ok());
-        let told = told.map(|id| String::from_utf8_lossy(&id).trim_end_matches(['\0', ' ', '\n']).to_owned());
-        Ok(told.filter(|id| !id.is_empty()).collect())
+        Ok(told.map(|id| disk::id_in(&id)).filter(|id| !id.is_empty()).collect())
     }
 
     fn device_size(&self, device: &Path) -> Called<u64> {

@@ -106,15 +106,18 @@ fn as_asked(pod: &Value, said: &Value, container: &Value) -> Value {
     told
 }
 
-pub(super) fn is_counted(field: &str) -> bool {
-    COUNTED.iter().any(|(counted, _)| *counted == field)
-}
-
-/// The same of a pod as a whole; none where it asks for nothing as one, or for something else.
-pub(super) fn of_whole(pod: &Value, field: &str, said: &Value) -> Option<Value> {
-    let asked = COUNTED.iter().find(|(counted, _)| *counted == field).and_then(|(_, asked)| pod["spec"].pointer(asked));
-    let is_known = pod["status"].get(field) == Some(said);
-    told(said).filter(|_| is_known || asked == Some(said))
+/// What is new of the same of a pod as a whole, which asks for that as one. A host that does not know it, as before Kubernetes 1.35, drops it each
+/// time, so it is told with something else, or where some is kept.
+pub(super) fn of_whole(pod: &Value, copy: &Value, with_others: bool) -> Vec<(String, Value)> {
+    let mut new = Vec::new();
+    for (field, asked) in COUNTED {
+        let asked = pod["spec"].pointer(asked);
+        let said = copy["status"].get(field).filter(|said| asked == Some(*said)).and_then(told);
+        let before = pod["status"].get(field);
+        let is_new = |said: &Value| before.map_or(with_others, |before| before != said);
+        new.extend(said.filter(is_new).map(|said| (field.to_owned(), said)));
+    }
+    new
 }
 
 /// Of these conditions each type once, and no more new ones than a pod has room for.
@@ -137,7 +140,12 @@ pub(super) fn conditions<'a>(pod: &Value, said: impl Iterator<Item = &'a Value>)
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use member::policy::PodNetworks;
+
+    use super::{
+        super::status::{Source, mirrored},
+        *,
+    };
 
     #[test]
     fn texts_are_short_lines_that_steer_no_terminal_but_for_last_words_which_may_have_several() {
@@ -237,14 +245,30 @@ mod tests {
         for (field, takes, lie) in
             [("resources", asks("4"), asks("8")), ("allocatedResources", json!({"cpu": "4"}), json!({"cpu": "8"}))]
         {
+            let told = |pod: &Value, said: &Value| of_whole(pod, &json!({"status": {field: said}}), true);
             let mut pod = json!({"spec": {"resources": asks("4")}, "status": {}});
-            assert!(is_counted(field) && of_whole(&pod, field, &lie).is_none(), "{field}");
-            assert_eq!(of_whole(&pod, field, &takes).as_ref(), Some(&takes));
+            assert_eq!((told(&pod, &lie), told(&pod, &takes)), (Vec::new(), vec![(field.to_owned(), takes.clone())]));
+            pod["status"][field] = asks("10m");
+            assert_eq!(told(&pod, &takes).len(), 1, "{field} is something else now");
             pod["status"][field] = takes.clone();
             pod["spec"]["resources"] = asks("10m");
-            assert_eq!(of_whole(&pod, field, &takes), Some(takes), "it takes that still");
-            assert_eq!(of_whole(&json!({"spec": {}, "status": {}}), field, &lie), None);
+            assert!(told(&pod, &takes).is_empty(), "it takes that still, and that stays told");
+            assert!(told(&json!({"spec": {}, "status": {}}), &lie).is_empty());
         }
+    }
+
+    #[test]
+    fn what_a_pod_takes_as_a_whole_is_not_told_again_and_again_to_a_host_that_drops_it() {
+        let asks = json!({"requests": {"cpu": "4"}});
+        let copy = json!({"metadata": {"uid": "c"}, "status": {"phase": "Running", "resources": asks}});
+        let mut pod = json!({"metadata": {"uid": "u", "resourceVersion": "7"},
+            "spec": {"containers": [], "resources": asks}, "status": {"phase": "Pending"}});
+        let who = Source { member: "m", networks: &PodNetworks::Any };
+        let change = mirrored(&pod, &copy, who, "1").unwrap();
+        assert_eq!(change["status"]["resources"], asks);
+        pod["status"] = change["status"].clone();
+        pod["status"].as_object_mut().unwrap().remove("resources");
+        assert_eq!(mirrored(&pod, &copy, who, "2"), None);
     }
 
     #[test]

@@ -15,7 +15,7 @@ use super::{
 use member::policy::PodNetworks;
 
 /// What the member says of a pod; the rest of the status stays the host's own.
-const TOLD: [&str; 12] = [
+const TOLD: [&str; 10] = [
     "phase",
     "reason",
     "message",
@@ -26,8 +26,6 @@ const TOLD: [&str; 12] = [
     "startTime",
     "containerStatuses",
     "initContainerStatuses",
-    "resources",
-    "allocatedResources",
 ];
 const EPHEMERAL: &str = "ephemeralContainerStatuses";
 /// Of these, what is said of the containers in a list of the pod.
@@ -84,6 +82,8 @@ pub(super) fn mirrored(pod: &Value, copy: &Value, who: Source<'_>, now: &str) ->
     if pod["status"].get("conditions") != Some(&conditions) {
         status.insert("conditions".to_owned(), conditions);
     }
+    let of_whole = bounds::of_whole(pod, copy, !status.is_empty());
+    status.extend(of_whole);
     if let Some(generation) = generation::to_tell(pod, copy, !status.is_empty()) {
         status.insert(OBSERVED.to_owned(), generation.clone());
         status.insert("conditions".to_owned(), conditions_at(Some(generation)));
@@ -97,7 +97,6 @@ fn said(pod: &Value, copy: &Value, field: &str) -> Option<Value> {
     match OF_CONTAINERS.iter().find(|(statuses, _)| *statuses == field) {
         Some((_, containers)) => bounds::of_containers(pod, containers, said),
         None if field == "startTime" && !bounds::is_time(said) => None,
-        None if bounds::is_counted(field) => bounds::of_whole(pod, field, said),
         None => bounds::told(said),
     }
 }

@@ -174,6 +174,35 @@ fn is_told_and_tried_again(answer: Action) {
     });
 }
 
+/// As where its API server is replaced meanwhile.
+#[test]
+fn change_that_a_member_fails_to_make_once_is_made_within_seconds_also_of_a_pod_that_is_marked_again_and_again() {
+    story(1, async {
+        let (world, failures) = (with_pod().await, Arc::new(Mutex::new(0_u32)));
+        let left = Arc::clone(&failures);
+        world.member.faults().set(move |asked| {
+            let mut left = lock(&left);
+            if asked.verb != Verb::Patch || asked.resource != "pods" || *left == 0 {
+                return Action::Pass;
+            }
+            *left -= 1;
+            Action::Answer { code: 500, reason: "InternalError" }
+        });
+        let mark = |number: u32| change(&world, |pod| pod["metadata"]["labels"] = json!({"mark": number.to_string()}));
+        let is_marked = |number: u32| world.copy("web").unwrap()["metadata"]["labels"]["mark"] == number.to_string();
+        mark(0);
+        until("it is marked", || is_marked(0)).await;
+        *lock(&failures) = 1;
+        for number in 1..=20 {
+            mark(number);
+            sleep(Duration::from_millis(100)).await;
+        }
+        let begun = Instant::now();
+        until("it is marked again", || is_marked(20)).await;
+        assert!(*lock(&failures) == 0 && begun.elapsed() < Duration::from_secs(15), "{:?}", begun.elapsed());
+    });
+}
+
 #[test]
 fn resources_of_a_pod_that_runs_are_not_changed_and_that_is_told_once() {
     story(1, async {

@@ -56,7 +56,7 @@ impl Turns {
     }
 }
 
-/// `looks`: how often it was tried.
+/// `looks`: how often the pod was looked at since.
 pub(super) async fn pass_on(pods: &Pods<'_>, pod: &Value, there: &Value, looks: u32) -> kube::Result<Next> {
     let Some(change) = change(pod, there) else { return Ok(Next::Settled) };
     let (place, member) = (Place::of(pod), &pods.member.name);
@@ -82,13 +82,14 @@ pub(super) async fn pass_on(pods: &Pods<'_>, pod: &Value, there: &Value, looks: 
             let why = PodRejection::of_member(member, &format!("{CHANGED}: {}", status.message));
             Ok(wait(pods, pod, &why).await)
         }
-        Err(error) if looks >= PATIENCE && !has_gone(&error) => {
-            let why = PodRejection::of_member(member, &format!("{CHANGED}: {}", with_causes(&error)));
-            Ok(wait(pods, pod, &why).await)
-        }
         // It may have gone just then.
         Err(error) => {
             tracing::warn!(member, pod = %place, error = with_causes(&error), "the copy cannot be changed");
+            if looks >= PATIENCE && !has_gone(&error) {
+                // It may be the first time: who has a pod marked again and again has it looked at as often.
+                let why = PodRejection::of_member(member, &format!("{CHANGED}: {}", with_causes(&error)));
+                pods.warn(pod, &why).await;
+            }
             pods.turns.next(&place, APART);
             Ok(Next::After(AGAIN))
         }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::clusters::between::Rule;
+use crate::clusters::between::{Action, Rule};
 
 #[derive(Clone, Copy, Debug)]
 pub struct Fault {
@@ -113,6 +113,11 @@ impl How {
             Self::Dropped(link) => matches!(link, Link::ToMember | Link::FromMember),
             Self::Full(_) | Self::PowerOff | Self::Restored => false,
         }
+    }
+
+    /// What is on its way when it begins is carried out in another member; what the driver has made there is withdrawn after a quarter of an hour.
+    pub fn leads_elsewhere(self) -> bool {
+        matches!(self, Self::Request(Rule { action: Action::Elsewhere, .. }))
     }
 
     /// Whoever goes straight to an API server is answered.

@@ -301,7 +301,7 @@ async fn row(world: &World<'_>, number: usize, fault: Fault, moment: Duration) -
     let recovered_after = converged.is_ok().then(|| over.elapsed().as_secs_f64());
     // Where the host is still away, nobody can read it.
     let said = said(world, &load, since).await.unwrap_or_default();
-    let twice = meanwhile.twice.and(promises.nothing_is_there_twice().await);
+    let twice = meanwhile.twice.and(promises.nothing_is_there_twice(fault.how).await);
     let copied = if converged.is_ok() { has_all(world, (&load, &promises), fault.how, within).await } else { Ok(()) };
     let left = match load.clear(world).await {
         Ok(()) => promises.nothing_is_left(fault.how, within).await,
@@ -315,7 +315,7 @@ async fn row(world: &World<'_>, number: usize, fault: Fault, moment: Duration) -
         Verdict::new(NOTHING_LOST, kept.and(copied)),
         Verdict::new(NOTHING_LEFT, left),
         Verdict::new(NOTHING_TWICE, twice),
-        Verdict::new(NOBODY_ELSES, promises.nobody_elses_is_touched().await),
+        Verdict::new(NOBODY_ELSES, promises.nobody_elses_is_touched(fault.how).await),
         Verdict::new(NO_LOOP, promises.nobody_asks_in_a_loop().await),
         Verdict::new(NO_GROWTH, promises.nothing_grows().await),
     ];
@@ -374,7 +374,7 @@ async fn goes_on(
     let what = format!("it takes place {} times", fault.times);
     wait_for(&what, TAKES_PLACE, || async { Ok((times() >= fault.times).then_some(())) }).await?;
     sleep(fault.lasts.saturating_sub(began.elapsed())).await;
-    let twice = if fault.how.leaves_servers() { promises.nothing_is_there_twice().await } else { Ok(()) };
+    let twice = if fault.how.leaves_servers() { promises.nothing_is_there_twice(fault.how).await } else { Ok(()) };
     let runs_on = if fault.how.leaves_members() { Some(world.is_written_to().await) } else { None };
     let over = Box::pin(world.end_of(fault.how)).await?;
     Ok(Meanwhile { times: times(), twice, of_members, runs_on, over })

@@ -21,6 +21,7 @@ use super::{
     row::Memory,
     travels::{TRAVELS, YARD},
     used::{PROGRAMS, Used, forget_peak},
+    way::Way,
     world::{CANARY, KEPT, Stranger, Users, World},
     writer,
 };
@@ -174,10 +175,14 @@ impl<'w, 'a> Promises<'w, 'a> {
         Ok(left)
     }
 
-    /// One leaf claim for each volume, in all members, and one volume of the host for each leaf.
-    pub async fn nothing_is_there_twice(&self) -> Result<()> {
+    /// One leaf claim for each volume, in all members, and one volume of the host for each leaf. What was led elsewhere is to be withdrawn: that is
+    /// found where something is left.
+    pub async fn nothing_is_there_twice(&self, how: How) -> Result<()> {
         let mut there: BTreeMap<String, Vec<String>> = BTreeMap::new();
         for member in self.world.rig.fleet.members() {
+            if self.is_led_to(member, how) {
+                continue;
+            }
             let claims = Api::<PersistentVolumeClaim>::all(member.client().await?);
             for claim in claims.list(&ListParams::default().labels(OURS)).await? {
                 let Some(hash) = claim.labels().get("kosmos.csi.io/volume") else { continue };
@@ -200,16 +205,23 @@ impl<'w, 'a> Promises<'w, 'a> {
     }
 
     /// Somebody else's claims are as they were, and no write on them was tried with success; in the other member, on nothing here but what
-    /// belongs there.
-    pub async fn nobody_elses_is_touched(&self) -> Result<()> {
+    /// belongs there or was led there.
+    pub async fn nobody_elses_is_touched(&self, how: How) -> Result<()> {
         let strangers = [&self.world.neighbour].into_iter().chain(&self.world.strangers);
         for (stranger, (cluster, mark)) in strangers.zip(&self.marks) {
             stranger.is_as_it_was().await?;
-            let asked = cluster.audit_since(*mark).await?;
-            let touched: Vec<&AuditEntry> = asked.iter().filter(|entry| touches(stranger, entry)).collect();
+            let (asked, is_led_there) = (cluster.audit_since(*mark).await?, self.is_led_to(cluster, how));
+            let touched: Vec<&AuditEntry> =
+                asked.iter().filter(|entry| touches(stranger, entry, is_led_there)).collect();
             ensure!(touched.is_empty(), "in {}: {touched:?}", cluster.name());
         }
         Ok(())
+    }
+
+    /// What the driver asks of its member may be carried out in this one.
+    fn is_led_to(&self, cluster: &Cluster, how: How) -> bool {
+        let is_drivers = self.world.way().is_ok_and(|way| way == Way::ToMember);
+        how.leads_elsewhere() && is_drivers && cluster.name() == OTHER
     }
 
     /// None of ours has asked one thing again and again, nor one after the other.
@@ -299,10 +311,10 @@ async fn left_of_moves(member: &Cluster) -> Result<Vec<String>> {
     Ok(movers.lines().chain(sources.lines()).map(|name| format!("{name} of {}, of a move", member.name())).collect())
 }
 
-fn touches(stranger: &Stranger<'_>, entry: &AuditEntry) -> bool {
+fn touches(stranger: &Stranger<'_>, entry: &AuditEntry, is_led_there: bool) -> bool {
     let writes = entry.user.starts_with(OUR_ACCOUNTS) && WRITES.contains(&entry.verb.as_str()) && entry.code < 400;
     let is_known = [OF_OTHER, TRAVELS].iter().any(|ours| entry.name.starts_with(ours));
     let is_here = entry.namespace == stranger.place.namespace && entry.user == ACCOUNT && !is_known;
-    let is_elsewhere = stranger.place.cluster.name() == OTHER && is_here;
+    let is_elsewhere = stranger.place.cluster.name() == OTHER && is_here && !is_led_there;
     writes && (is_elsewhere || entry.name == CANARY || entry.name == stranger.volume)
 }

@@ -135,7 +135,10 @@ pub const STREAMS: [Fault; 8] = [
 
 pub const WAYS: [Fault; 4] = [
     with(ASTRAY, way("wrong certificate", 2, LISTED, each(ALL, Action::WrongCertificate))),
-    with(ASTRAY, way("answers of another cluster", 2, FORGOTTEN, each(ALL, Action::Elsewhere))),
+    Fault {
+        takes: FORGOTTEN,
+        ..with(ASTRAY, way("answers of another cluster", 2, FORGOTTEN, each(ALL, Action::Elsewhere)))
+    },
     way("changes and removals that arrive late", 1, LISTED, held(CHANGES)),
     Fault { takes: FORGOTTEN, ..way("claims that arrive late", 1, FORGOTTEN, held(CREATIONS)) },
 ];

@@ -189,7 +189,8 @@ fn change_that_a_member_fails_to_make_once_is_made_within_seconds_also_of_a_pod_
             Action::Answer { code: 500, reason: "InternalError" }
         });
         let mark = |number: u32| change(&world, |pod| pod["metadata"]["labels"] = json!({"mark": number.to_string()}));
-        let is_marked = |number: u32| world.copy("web").unwrap()["metadata"]["labels"]["mark"] == number.to_string();
+        let is_marked =
+            |number: u32| world.copy("web").unwrap()["metadata"]["labels"]["mark"] == json!(number.to_string());
         mark(0);
         until("it is marked", || is_marked(0)).await;
         *lock(&failures) = 1;
@@ -200,6 +201,23 @@ fn change_that_a_member_fails_to_make_once_is_made_within_seconds_also_of_a_pod_
         let begun = Instant::now();
         until("it is marked again", || is_marked(20)).await;
         assert!(*lock(&failures) == 0 && begun.elapsed() < Duration::from_secs(15), "{:?}", begun.elapsed());
+    });
+}
+
+/// The member says something that this host's Kubernetes takes for wrong.
+#[test]
+fn pod_is_changed_in_its_member_also_where_the_host_does_not_take_what_its_copy_says() {
+    story(1, async {
+        let world = with_pod().await;
+        world.host.faults().set(|asked| {
+            let is_told = asked.verb == Verb::Patch && asked.resource == "pods" && asked.subresource == "status";
+            if is_told { Action::Answer { code: 422, reason: "Invalid" } } else { Action::Pass }
+        });
+        let says = |copy: &mut Value| copy["status"]["message"] = json!("low on memory");
+        world.member.change("pods", SHOP, "web", says).unwrap();
+        until("an event says so", || events(&world, "NotTold") == 1).await;
+        change(&world, |pod| pod["spec"]["containers"][0]["image"] = json!("i:2"));
+        until("it is changed there", || image(&world) == "i:2").await;
     });
 }
 

@@ -261,12 +261,12 @@ impl Pods<'_> {
             (PodStep::RemoveCopy(grace), _, Some(there)) => removal::of_copy(self, there, grace).await,
             (PodStep::EndPod, Some(pod), _) => removal::of_pod(self, pod).await,
             (PodStep::AddContainer, Some(pod), Some(there)) => {
-                let told = self.tell(pod, there).await?;
-                Ok(told.sooner(debug::add(self, pod, there, looks).await?))
+                let told = self.tell(pod, there).await;
+                Ok(debug::add(self, pod, there, looks).await?.sooner(told?))
             }
             (PodStep::Change, Some(pod), Some(there)) => {
-                let told = self.tell(pod, there).await?;
-                Ok(told.sooner(change::pass_on(self, pod, there, looks).await?))
+                let told = self.tell(pod, there).await;
+                Ok(change::pass_on(self, pod, there, looks).await?.sooner(told?))
             }
             (PodStep::FailPod, Some(pod), _) => short_lived::fail(self, pod).await,
             _ => Ok(Next::After(AGAIN)),

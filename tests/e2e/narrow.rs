@@ -40,8 +40,10 @@ fn account_with_rights_in_one_namespace_serves_volumes_and_snapshots_there_and_a
         let user = format!("system:serviceaccount:{DRIVER_NAMESPACE}:{account}");
         let asked = member.audit_since(since).await?;
         let asked: Vec<_> = asked.iter().filter(|entry| entry.user == user).collect();
-        let wrong: Vec<_> =
-            asked.iter().filter(|entry| entry.forbidden).map(|entry| (&entry.verb, &entry.uri)).collect();
+        // Whether attachments came late is asked after a minute, and then four times an hour: the right may be given to any account at any moment.
+        let is_late = |uri: &str| uri.starts_with("/apis/storage.k8s.io/v1/volumeattachments?");
+        let wrong = asked.iter().filter(|entry| entry.forbidden && !(entry.verb == "list" && is_late(&entry.uri)));
+        let wrong: Vec<_> = wrong.map(|entry| (&entry.verb, &entry.uri)).collect();
         ensure!(asked.len() > 50 && wrong.is_empty(), "denied: {wrong:#?}");
         Ok(())
     });

@@ -160,7 +160,7 @@ pub const OF_MOVES: [Fault; 4] = [
 ];
 
 /// Of the driver and its sidecars.
-pub const TO_HOST: [Fault; 19] = [
+pub const TO_HOST: [Fault; 18] = [
     of_host("host: 504 after a write was carried out", 3, each(WRITES, Action::AnswerAfter(GATEWAY_TIMEOUT))),
     of_host("host: 429 with Retry-After to all", 3, each(ALL, Action::Answer(too_many_requests(Some(1))))),
     of_host("host: 429 without Retry-After", 3, each(ALL, Action::Answer(too_many_requests(None)))),
@@ -173,7 +173,6 @@ pub const TO_HOST: [Fault; 19] = [
     of_host("host: body that comes in drops", 1, each(READS, Action::Body(DROPS))),
     of_host("host: watch that stays silent", 2, each(READS, Action::Events(Watched::Silent))),
     of_host("host: watch that tells all twice", 2, each(READS, Action::Events(Watched::Twice))),
-    of_host("host: watch that goes back in versions", 2, each(READS, Action::Events(Watched::Back))),
     of_host("host: watch that is told 410", 2, each(READS, Action::Events(Watched::Expired))),
     of_host("host: watch that is cut in an event", 2, each(READS, Action::Events(Watched::Cut))),
     of_host("host: wrong certificate", 2, each(ALL, Action::WrongCertificate)),

@@ -23,6 +23,7 @@ use crate::{
     fixture,
     people::delete_leaf_claim,
     reclaim::{CLAIM, SETTLED, bench, ends_well, events, leaf, phase, policy, provisioned, released, retained, until},
+    shared::release,
     virtual_time,
 };
 
@@ -31,6 +32,15 @@ const BANK: &str = "bank";
 
 fn is_bound(bench: &Bench) -> bool {
     phase(leaf(bench, CLAIM)) == "Bound"
+}
+
+/// As where the provisioner is about to call DeleteVolume. Its handle.
+async fn may_be_deleted<'caller>(bench: &Bench, caller: &'caller Caller) -> &'caller str {
+    release(bench, caller).await;
+    let handle = caller.handle().unwrap();
+    lock(&bench.guard.history).let_go(caller.volume());
+    lock(&bench.guard.history).may_go(handle, caller.volume());
+    handle
 }
 
 async fn deleted_in_the_member(bench: &Arc<Bench>) -> Caller {
@@ -152,13 +162,8 @@ fn removal_that_a_webhook_of_the_member_undoes_says_so_and_does_not_go_in_circle
             let retains = Action::Rewrite { at: "/spec/persistentVolumeReclaimPolicy", value: "Retain" };
             if is_rewritten { retains } else { Action::Pass }
         });
-        caller.delete_claim();
-        let is_released = || phase(bench.host.get("persistentvolumes", "", caller.volume())) == "Released";
-        until(&bench, SETTLED, "it is released", is_released).await;
+        let (driver, handle) = (bench.driver_name().unwrap(), may_be_deleted(&bench, &caller).await);
         sleep(Duration::from_secs(1)).await;
-        let (driver, handle) = (bench.driver_name().unwrap(), caller.handle().unwrap());
-        lock(&bench.guard.history).let_go(caller.volume());
-        lock(&bench.guard.history).may_go(handle, caller.volume());
         let sent = bench.guard.sent_by(&driver);
         let refused = caller.delete(handle).await.unwrap_err();
         assert_eq!(refused.code(), Code::FailedPrecondition, "{refused}");
@@ -197,12 +202,7 @@ fn leaf_volume_that_the_members_storage_does_not_remove_is_answered_with_its_wor
         let deleting = Work { fails_per_mille: 1000, ..Work::takes(step..=step) };
         let bench = Bench::serving(1, &Settings { deleting, ..fixture::steady(step) }).await;
         let caller = provisioned(&bench, Script::new(CLAIM)).await;
-        caller.delete_claim();
-        let is_released = || phase(bench.host.get("persistentvolumes", "", caller.volume())) == "Released";
-        until(&bench, SETTLED, "it is released", is_released).await;
-        let handle = caller.handle().unwrap();
-        lock(&bench.guard.history).let_go(caller.volume());
-        lock(&bench.guard.history).may_go(handle, caller.volume());
+        let handle = may_be_deleted(&bench, &caller).await;
         let late = timeout(SETTLED, caller.delete(handle)).await.unwrap().unwrap_err();
         assert_eq!(late.code(), Code::Aborted, "{late}");
         assert!(late.message().contains("its leaf volume is still being deleted: "), "{late}");
@@ -230,12 +230,7 @@ fn removal_that_something_in_the_member_undoes_says_so_and_is_not_tried_as_fast_
             }
         });
         sleep(step * 10).await;
-        caller.delete_claim();
-        let is_released = || phase(bench.host.get("persistentvolumes", "", caller.volume())) == "Released";
-        until(&bench, SETTLED, "it is released", is_released).await;
-        let handle = caller.handle().unwrap();
-        lock(&bench.guard.history).let_go(caller.volume());
-        lock(&bench.guard.history).may_go(handle, caller.volume());
+        let handle = may_be_deleted(&bench, &caller).await;
         let late = timeout(SETTLED, caller.delete(handle)).await.unwrap().unwrap_err();
         assert!(late.message().contains("something in the member undoes it"), "{late}");
         let written = || bench.guard.trace().iter().filter(|line| line.contains("Patch persistentvolumes ")).count();

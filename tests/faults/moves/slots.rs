@@ -313,16 +313,22 @@ fn of_many_moves_of_one_claim_a_few_are_begun_at_a_time_and_all_but_one_are_refu
     });
 }
 
+/// Moves that do not come to their end.
+async fn more_than_may_be_prepared(story: &Story) -> Vec<String> {
+    let names = provision(story, PREPARED + 8).await;
+    story.play.is(Mood::Linger);
+    for name in &names {
+        asks_for(story, name, name);
+    }
+    names
+}
+
 /// Each has a pod in its member, also while it waits for a slot.
 #[test]
 fn of_many_moves_no_more_have_a_copy_made_than_may_before_they_go_on() {
     virtual_time::run(1, async {
         let (story, _) = story().await;
-        let names = provision(&story, PREPARED + 8).await;
-        story.play.is(Mood::Linger);
-        for name in &names {
-            asks_for(&story, name, name);
-        }
+        let names = more_than_may_be_prepared(&story).await;
         let is_told = |name: &String| {
             status(&story, name).to_string().contains("as many other moves have a copy prepared as may")
         };
@@ -365,11 +371,7 @@ fn moves_that_wait_for_clones_keep_no_other_from_having_its_copy_made() {
 fn driver_that_is_restarted_has_no_more_copies_made_and_closes_no_more_volumes_than_may_be() {
     virtual_time::run(1, async {
         let (story, _) = story().await;
-        let names = provision(&story, PREPARED + 8).await;
-        story.play.is(Mood::Linger);
-        for name in &names {
-            asks_for(&story, name, name);
-        }
+        more_than_may_be_prepared(&story).await;
         sleep(MOVED).await;
         let stands = |story: &Story| ["Preparing", "Closing", "Copying"].map(|phase| in_phase(story, phase));
         assert_eq!(stands(&story), [7, PREPARED, 1], "{}", story.trace());

@@ -141,7 +141,7 @@ pub enum Command {
     /// Back up what a host knows of its volumes, and give it to a new host
     #[command(subcommand)]
     Host(HostCommand),
-    /// Delete a leaf claim in a member and keep its data: the forced way out for the member's administrator
+    /// Retain a leaf claim's volume, and take the driver's finalizer off the claim: the forced way out for a member's administrator
     Release(Release),
     /// Write everything that helps to find out what is wrong into one archive, without secrets
     ///
@@ -380,6 +380,12 @@ mod tests {
         assert_eq!(place(named(None), &within("shop")).unwrap(), "shop/db");
         assert_eq!(place(named(Some("shop")), &within("shop")).unwrap(), "shop/db");
         assert!(place(named(Some("shop")), &within("books")).unwrap_err().contains("--namespace books"));
+    }
+
+    #[test]
+    fn help_of_release_says_that_the_claim_is_still_to_be_deleted() {
+        let help = typed("kosmos-csi release --help").unwrap_err();
+        assert!(help.contains("finalizer off the claim") && !help.contains("Delete"), "{help}");
     }
 
     #[test]

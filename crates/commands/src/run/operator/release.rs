@@ -39,7 +39,7 @@ pub(super) async fn release(flags: &Release, dial: &Dial) -> anyhow::Result<Repo
     if !flags.dry_run {
         unprotect(client, &claim).await?;
     }
-    let result = if flags.dry_run { "would be let go" } else { "let go" };
+    let result = if flags.dry_run { "its finalizer would be taken off" } else { "its finalizer was taken off" };
     table.row([format!("PersistentVolumeClaim {}", flags.claim).as_str(), result]);
     let closing = match (flags.dry_run, claim.metadata.deletion_timestamp.is_some()) {
         (true, _) => "Nothing was written: this is a dry run.".to_owned(),

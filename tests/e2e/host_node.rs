@@ -229,6 +229,9 @@ pub const NEAR: Storage = Storage { driver: "near.kosmos-csi.test", attach: fals
 /// The machine as a node of the member: the same machine, by what its kubelets say of it.
 async fn join_member(fleet: &Fleet, member: &Cluster, storage: Storage) -> Result<VirtualNode> {
     member.apply(RIGHTS).await?;
+    for role in ["kosmos-csi-secrets", "kosmos-csi-machines"] {
+        member.apply(&bound(role).to_string()).await?;
+    }
     let name = fleet.host().node_name();
     let key = format!("{}/node", storage.driver);
     let driver = NodeDriver { name: storage.driver, node_id: &name, topology_keys: &[&key] };
@@ -240,6 +243,17 @@ async fn join_member(fleet: &Fleet, member: &Cluster, storage: Storage) -> Resul
     let status = json!({"status": {"nodeInfo": machine}});
     nodes.patch_status(&name, &PatchParams::default(), &Patch::Merge(status)).await?;
     Ok(node)
+}
+
+/// As the member's administrator says where the Secrets and the machines are.
+fn bound(role: &str) -> Value {
+    let group = "rbac.authorization.k8s.io";
+    json!({
+        "apiVersion": format!("{group}/v1"), "kind": "RoleBinding",
+        "metadata": {"name": role, "namespace": DRIVER_NAMESPACE},
+        "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": role},
+        "subjects": [{"kind": "ServiceAccount", "name": "kosmos-csi", "namespace": DRIVER_NAMESPACE}],
+    })
 }
 
 /// The storage driver runs on the node; its sidecars are the member's.

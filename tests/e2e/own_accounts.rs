@@ -92,7 +92,7 @@ async fn leave(member: &Place<'_>) -> Result<()> {
     let own = "clusterrolebinding,rolebinding,role,deployment,serviceaccount,secret";
     let of_hosts = format!("kosmos.csi.io/host in ({HOST}, {ENDS_ALIKE})");
     cluster.kubectl(&["delete", own, "-n", DRIVER_NAMESPACE, "-l", &of_hosts]).await?;
-    let shared = ["clusterrole/kosmos-csi-attach", "role/kosmos-csi-machines", "role/kosmos-csi-secrets"];
+    let shared = ["clusterrole/kosmos-csi-attach", "clusterrole/kosmos-csi-machines", "clusterrole/kosmos-csi-secrets"];
     let delete = ["delete", "-n", DRIVER_NAMESPACE, "--ignore-not-found"];
     cluster.kubectl(&[&delete[..], &shared[..]].concat()).await.map(drop)
 }

@@ -57,9 +57,6 @@ fn rights_that_one_release_leaves_are_used_by_all_these_tests() {
     after_all("rights", all_are_used);
 }
 
-/// Of members that no test here has.
-const MACHINES: [&str; 3] = ["vmoperator.vmware.com", "kubevirt.io", "subresources.kubevirt.io"];
-
 /// Whether an entry is by the account, or by one like it that is a host's own.
 fn is_of(account: &str, entry: &AuditEntry) -> bool {
     let name = entry.user.strip_prefix("system:serviceaccount:kosmos-csi:").unwrap_or_default();
@@ -83,7 +80,6 @@ async fn all_of_members_are_used(rigs: Vec<&Rig>, of_release: Vec<AuditEntry>) -
         let asked: Vec<&AuditEntry> = entries.iter().filter(|entry| is_of(account, entry)).collect();
         let is_rare = |right: &str| RARE_IN_MEMBERS.iter().any(|rare| rare.role == account && rare.kind == right);
         let unused = of(&objects, account).into_iter().filter(|right| !asked.iter().any(|entry| uses(right, entry)));
-        let unused = unused.filter(|right| !MACHINES.contains(&right.group.as_str()));
         let told = unused.map(|right| format!("{} {}", right.verb, right.subject())).filter(|right| !is_rare(right));
         let told = told.map(|right| format!("{account} may {right} and never does, in {} requests", asked.len()));
         idle.extend(told);

@@ -150,6 +150,54 @@ async fn what_a_newer_program_has_made_is_not_taken_back_by_an_older_one() {
     assert_eq!((&now["rules"], &now["metadata"]["labels"]), (&ours["rules"], &ours["metadata"]["labels"]));
 }
 
+/// Else who renews the tokens with a new program leaves what he had asked for behind.
+#[tokio::test]
+async fn roles_for_real_nodes_and_for_moves_that_a_host_has_are_brought_up_to_date_though_nobody_names_them() {
+    let clusters = Clusters::new(1);
+    clusters.join().await;
+    let (member, roles) = (&clusters.members[0], ["kosmos-csi-attach", "kosmos-csi-movers"]);
+    clusters.does(ADD).await;
+    assert!(roles.iter().all(|role| member.get(ROLES, "", role).is_none()), "nobody has asked for them");
+    clusters.does(&format!("{ADD} --attach --moves")).await;
+    let granted = || roles.map(|role| member.get(ROLES, "", role).unwrap()["rules"].clone());
+    let wanted = granted();
+    for typed in [ADD, &format!("{ADD} --pods")] {
+        for role in roles {
+            member.change(ROLES, "", role, |role| role["rules"] = json!([])).unwrap();
+        }
+        let told = clusters.does(typed).await;
+        assert!(granted() == wanted && told.matches(" updated\n").count() == 2, "{typed}: {told}");
+    }
+}
+
+/// Of each namespace nobody but the member's administrator knows what is in it.
+#[tokio::test]
+async fn rights_on_machines_and_on_secrets_are_given_where_somebody_says_and_taken_back_from_where_credentials_are() {
+    let clusters = Clusters::new(1);
+    let (member, host) = (&clusters.members[0], identity(&clusters.host));
+    let account = format!("kosmos-csi-host-{host}");
+    let told = clusters.does(&format!("{ADD} --attach")).await;
+    for role in ["kosmos-csi-machines", "kosmos-csi-secrets"] {
+        assert!(member.get(ROLES, "", role).is_some());
+        let said = format!("--clusterrole={role} --serviceaccount=kosmos-csi:{account} --namespace=");
+        assert!(told.contains("kubectl create rolebinding") && told.contains(&said), "{told}");
+        let former = json!({
+            "metadata": {"name": format!("{role}-host-{host}"), "namespace": NAMESPACE,
+                "annotations": {"kosmos.csi.io/made-by": "member-add"}},
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": role},
+            "subjects": [{"kind": "ServiceAccount", "name": account, "namespace": NAMESPACE}],
+        });
+        member.create(WITHIN, former).unwrap();
+    }
+    let there = || bound(&clusters).iter().filter(|one| one.ends_with(" kosmos-csi")).count();
+    let told = clusters.does(ADD).await;
+    assert!(there() == 2 && !told.contains("kubectl create rolebinding"), "who renews tokens may need them: {told}");
+    clusters.does(&format!("{ADD} --attach")).await;
+    assert_eq!(there(), 0);
+    clusters.does("member remove m0 --member-kubeconfig=$m0").await;
+    assert!(member.list(ROLES).is_empty());
+}
+
 const EVERYWHERE: &str = "clusterrolebindings.rbac.authorization.k8s.io";
 const WITHIN: &str = "rolebindings.rbac.authorization.k8s.io";
 

@@ -23,6 +23,11 @@ pub const ACCOUNT: &str = "kosmos-csi";
 pub const PODS_ACCOUNT: &str = "kosmos-csi-virtual-node";
 /// That of the reader: its pod's alone, no kubeconfig of it is made.
 pub const STATS_ACCOUNT: &str = leaf::stats::NAME;
+/// Of the driver, for volumes on real nodes of the host, and for moves.
+pub const ATTACH_ROLE: &str = "kosmos-csi-attach";
+pub const MOVES_ROLE: &str = "kosmos-csi-movers";
+/// Roles that the member's administrator binds where machines, and Secrets for nodes, are.
+pub const BY_HAND: [&str; 2] = ["kosmos-csi-machines", "kosmos-csi-secrets"];
 /// The ends of names by which a Role is known that is for its account alone.
 const TOKEN: &str = "-token";
 
@@ -249,6 +254,8 @@ mod tests {
         let more = Uses::ALL.objects().unwrap();
         for role in [
             "ClusterRole kosmos-csi-attach",
+            "ClusterRole kosmos-csi-machines",
+            "ClusterRole kosmos-csi-secrets",
             "ClusterRole kosmos-csi-virtual-node",
             "ClusterRole kosmos-csi-movers",
             "ClusterRole kosmos-csi-stats",

@@ -133,7 +133,7 @@ pub fn missing(answers: &[(Right, bool)]) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::objects::{ACCOUNT, PODS_ACCOUNT, STATS_ACCOUNT, Uses};
+    use crate::objects::{ACCOUNT, PODS_ACCOUNT, STATS_ACCOUNT, Uses, own_name};
 
     #[test]
     fn every_verb_of_every_resource_is_a_right() {
@@ -160,6 +160,18 @@ mod tests {
             rights.iter().any(|right| right.resource == "pods")
                 && rights.iter().all(|right| right.resource != "secrets")
         );
+    }
+
+    #[test]
+    fn driver_reads_no_secret_before_the_members_administrator_binds_that_where_it_is() {
+        let rights = of(&Uses::ALL.of(Some("h")).unwrap(), &own_name(ACCOUNT, "h"));
+        let secrets: Vec<String> = rights
+            .iter()
+            .filter(|right| right.resource == "secrets")
+            .map(|right| format!("{} {}", right.verb, right.subject()))
+            .collect();
+        assert_eq!(secrets, ["create secrets in kosmos-csi-movers"]);
+        assert!(rights.iter().all(|right| !right.resource.starts_with("virtualmachine")));
     }
 
     #[test]

@@ -15,7 +15,7 @@ pub enum Member {
     /// (pods of the virtual node) with an administrator's kubeconfig, asks for a token of each account, checks as that
     /// account that every right is there, and writes the Secrets by which the driver and the agent of virtual nodes know the
     /// member. Objects that somebody else has made differently are left untouched. Typed again, it renews the tokens,
-    /// and changes nothing else that no flag names.
+    /// brings what the host has there up to this version, but for the pod of --volume-stats, and changes nothing else that no flag names.
     #[command(after_help = with_examples(&[
         "kosmos-csi member add cluster38 --member-kubeconfig cluster38.kubeconfig --pods-in shop",
         "kosmos-csi member add cluster38 --member-kubeconfig cluster38.kubeconfig --volumes-only --dry-run",
@@ -83,11 +83,13 @@ pub struct Add {
     #[arg(long, conflicts_with = "volumes_only")]
     pub pods: bool,
 
-    /// Give rights for volumes on real nodes of the host as well (deploy/member-attach.yaml)
+    /// Give rights for volumes on real nodes of the host as well (deploy/member-attach.yaml), and print the commands that give those on
+    /// virtual machines and Secrets where these are. Typed again without it, what the host has of them is kept
     #[arg(long)]
     pub attach: bool,
 
-    /// Create what moving volumes from and to the member needs as well: a namespace for movers, and rights in it (deploy/member-mover.yaml)
+    /// Create what moving volumes from and to the member needs as well: a namespace for movers, and rights in it
+    /// (deploy/member-mover.yaml). Typed again without it, what the host has of them is kept
     #[arg(long, conflicts_with = "namespace")]
     pub moves: bool,
 

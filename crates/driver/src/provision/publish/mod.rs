@@ -209,7 +209,7 @@ async fn was_never_attached(provisioner: &Provisioner, id: &VolumeId, mode: Atta
     if host::volume::has_attach_mode(&provisioner.host, &id.to_string(), mode).await? {
         return Err(Error::Denied(format!(
             "{reason}. Volume {id} has attachMode {mode} and may be attached there still, so it is not called detached: `kosmos-csi member \
-             add --attach` gives the right"
+             add --attach` gives the right, or for machines says how their administrator gives it"
         )));
     }
     tracing::info!(

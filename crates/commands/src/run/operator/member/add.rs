@@ -39,7 +39,7 @@ use member::kubeconfig::{self as rules, KubeconfigSource};
 use operator::{
     kubeconfig::{self, Reach, until},
     narrow::narrowed,
-    objects::{NAMESPACE, ObjectStep, Uses, title, tokens},
+    objects::{NAMESPACE, ObjectStep, title, tokens},
     reader,
     rights::{Right, by_subject, missing},
     table::Table,
@@ -61,7 +61,7 @@ pub(in crate::run::operator) async fn add(flags: &Add, dial: &Dial) -> anyhow::R
     objects.push(tokens);
     let (objects, unserved) = without_unserved(&admin.client, objects).await?;
     let mut steps = patiently("looking at what is there", steps(&admin.client, &objects)).await?;
-    let former = bindings::others(&admin.client, target.host(), &objects).await?;
+    let former = bindings::former(flags, &admin.client, target.host(), &objects).await?;
     let opened = open::named(&admin.client, "--pods-in", &flags.pods_in).await?;
     let mut table = Table::new(&["OBJECT", "CLUSTER", "RESULT"]);
     for object in &unserved {
@@ -110,8 +110,7 @@ pub(in crate::run::operator) async fn add(flags: &Add, dial: &Dial) -> anyhow::R
 
 /// What the member is to have of ours.
 fn wanted(flags: &Add, scope: &Scope, host: Option<&str>) -> anyhow::Result<Vec<Value>> {
-    let uses = Uses { pods: scope.pods, attach: flags.attach, moves: flags.moves, volume_stats: flags.volume_stats };
-    let objects = uses.of(host).map_err(anyhow::Error::msg)?;
+    let objects = scope.uses.of(host).map_err(anyhow::Error::msg)?;
     let mut objects = narrowed(objects, &scope.namespaces);
     reader::adapt(&mut objects, flags.image.as_deref(), flags.kubelet_insecure_tls);
     Ok(objects)
@@ -173,7 +172,7 @@ impl Place {
 async fn target(flags: &Add, admin: &Admin, dial: &Dial) -> anyhow::Result<(Target, Scope)> {
     if let Some(path) = &flags.kubeconfig_only {
         let scope = Scope::said(flags)?;
-        let also = scope.pods.then(|| beside(path));
+        let also = scope.uses.pods.then(|| beside(path));
         if let Some(taken) = [path].into_iter().chain(&also).find(|path| path.exists()) {
             return Err(Misuse(format!(
                 "--kubeconfig-only {}: {} is there already: name a new file",
@@ -202,7 +201,7 @@ async fn target(flags: &Add, admin: &Admin, dial: &Dial) -> anyhow::Result<(Targ
     }
     let scope = Scope::of(flags, admin, &driver.host, &agents, driver.secret.as_ref()).await?;
     let mut places = vec![driver];
-    if scope.pods {
+    if scope.uses.pods {
         places.push(Place::new(agents, name, &admin.identity).await?);
     }
     Ok((Target::Host(places), scope))
@@ -369,10 +368,11 @@ fn closing(flags: &Add, table: &Table, accounts: &[Account], reached: &str) -> S
     let ends = until(accounts.iter().map(|account| account.ends).min().unwrap_or_default(), now());
     let rights: Vec<_> = accounts.iter().flat_map(|account| account.rights.iter().cloned()).collect();
     let rights = rights_table(&rights);
+    let by_hand = if flags.attach { bindings::by_hand(&accounts[0].name) } else { String::new() };
     let tokens = if accounts.len() == 1 { "The token ends" } else { "The tokens end" };
     let renewed = match &flags.kubeconfig_only {
         Some(_) => format!("`member add {name}` makes new ones"),
         None => "driver and agent renew theirs at half of its life".to_owned(),
     };
-    format!("{table}\n{rights}\n{tokens} in {ends}; {renewed}.\n{reached}{next}\n")
+    format!("{table}\n{rights}\n{tokens} in {ends}; {renewed}.\n{by_hand}{reached}{next}\n")
 }

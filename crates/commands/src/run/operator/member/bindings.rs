@@ -9,14 +9,29 @@ use kube::{
 };
 use serde_json::{Value, json};
 
-use crate::run::operator::objects::read;
+use crate::{args::operator::Add, run::operator::objects::read};
 use cluster::{unmanaged::Unmanaged, with_causes};
 use domain::volume::{HostId, namespaces::Namespaces};
 use leaf::ownership;
 use operator::{
     narrow::names_of_bindings,
-    objects::{PODS_ACCOUNT, own_name, title, word},
+    objects::{BY_HAND, NAMESPACE, PODS_ACCOUNT, is_ours, own_name, title, word},
 };
+
+/// What an earlier `member add` has bound and this one takes back.
+pub(super) async fn former(
+    flags: &Add,
+    client: &Client,
+    host: Option<&str>,
+    wanted: &[Value],
+) -> anyhow::Result<Vec<Value>> {
+    let mut found = others(client, host, wanted).await?;
+    // Whoever only renews tokens may have something there that needs them.
+    if flags.attach {
+        found.extend(in_own_namespace(client, host).await?);
+    }
+    Ok(found)
+}
 
 /// Those that are there and not wanted now.
 pub(super) async fn others(client: &Client, host: Option<&str>, wanted: &[Value]) -> anyhow::Result<Vec<Value>> {
@@ -34,6 +49,43 @@ pub(super) async fn others(client: &Client, host: Option<&str>, wanted: &[Value]
     found.extend(listed.iter().map(|one| binding("RoleBinding", &one.namespace().unwrap_or_default(), &within)));
     found.retain(|there| wanted.iter().all(|wanted| title(wanted) != title(there)));
     Ok(found)
+}
+
+/// Rights on machines and on Secrets that an earlier `member add --attach` gave in the namespace of the accounts, which keeps credentials.
+pub(super) async fn in_own_namespace(client: &Client, host: Option<&str>) -> anyhow::Result<Vec<Value>> {
+    let mut found = Vec::new();
+    for role in BY_HAND {
+        let name = host.map_or_else(|| role.to_owned(), |host| own_name(role, host));
+        let binding = binding("RoleBinding", NAMESPACE, &name);
+        if is_made(client, &binding).await? {
+            found.push(binding);
+        }
+    }
+    Ok(found)
+}
+
+/// Whether an earlier `member add` gave a host this role in the whole member.
+pub(super) async fn has(client: &Client, role: &str, host: &str) -> anyhow::Result<bool> {
+    is_made(client, &binding("ClusterRoleBinding", "", &own_name(role, host))).await
+}
+
+async fn is_made(client: &Client, binding: &Value) -> anyhow::Result<bool> {
+    Ok(read(client, binding).await?.is_some_and(|live| is_ours(&live)))
+}
+
+/// How the rights are given that each have a namespace of their own, which nobody but the member's administrator knows.
+pub(super) fn by_hand(account: &str) -> String {
+    let commands = BY_HAND.map(|role| {
+        format!(
+            "  kubectl create rolebinding {account}-{role} --clusterrole={role} --serviceaccount={NAMESPACE}:{account} \
+             --namespace=NAMESPACE\n"
+        )
+    });
+    format!(
+        "Rights on virtual machines, and on Secrets that leaf volumes name for nodes, are given in the namespaces where these are. Where a \
+         class needs them, type in the member:\n{}",
+        commands.concat()
+    )
 }
 
 /// What a host was given before: whether it may run pods, and where its driver has rights; none where that has none.

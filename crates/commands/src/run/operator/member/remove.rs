@@ -181,6 +181,7 @@ async fn remove_account(flags: &Remove, host: &Host, admin: &Admin, table: &mut 
         objects.extend(shared_roles());
     }
     objects.extend(narrow);
+    objects.extend(bindings::in_own_namespace(&admin.client, Some(&host.id.0)).await?);
     let accounts = Accounts::of(&admin.client).await?;
     let shared = accounts.has_others(host) || others::has_given(&admin.client, &objects).await?;
     for object in objects.iter().rev().filter(|object| word(object, "/kind") != "Namespace") {

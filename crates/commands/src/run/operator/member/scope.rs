@@ -11,11 +11,14 @@ use crate::{
 use domain::volume::namespaces::Namespaces;
 use host::Host;
 use member::kubeconfig as rules;
-use operator::kubeconfig::{self, Reach};
+use operator::{
+    kubeconfig::{self, Reach},
+    objects::{ATTACH_ROLE, MOVES_ROLE, Uses},
+};
 
 pub(super) struct Scope {
-    /// An account runs pods there.
-    pub(super) pods: bool,
+    /// What it is for.
+    pub(super) uses: Uses,
     /// Where the driver's account has rights.
     pub(super) namespaces: Namespaces,
     /// How the host has reached it until now.
@@ -27,12 +30,33 @@ impl Scope {
     pub(super) fn said(flags: &Add) -> Result<Self, Misuse> {
         let namespaces = Namespaces::named(flags.namespace.iter().map(String::as_str));
         let namespaces = namespaces.map_err(|reason| Misuse(format!("--namespace: {reason}")))?;
-        Ok(Self { pods: !flags.volumes_only, namespaces, reach: None, is_of_before: false })
+        let uses = Uses {
+            pods: !flags.volumes_only,
+            attach: flags.attach,
+            moves: flags.moves,
+            volume_stats: flags.volume_stats,
+        };
+        Ok(Self { uses, namespaces, reach: None, is_of_before: false })
     }
 
     /// `secret`: by which the host's driver knows the member already. A former cluster of this host has given its Secrets to nobody, and
     /// its rights are known by their bindings alone.
     pub(super) async fn of(
+        flags: &Add,
+        admin: &Admin,
+        host: &Host,
+        agents: &Host,
+        secret: Option<&Secret>,
+    ) -> anyhow::Result<Self> {
+        let mut scope = Self::in_namespaces(flags, admin, host, agents, secret).await?;
+        let Uses { attach, moves, .. } = &mut scope.uses;
+        *attach |= bindings::has(&admin.client, ATTACH_ROLE, &host.id.0).await?;
+        // Without rights in the whole member they are of no use.
+        *moves |= scope.namespaces == Namespaces::All && bindings::has(&admin.client, MOVES_ROLE, &host.id.0).await?;
+        Ok(scope)
+    }
+
+    async fn in_namespaces(
         flags: &Add,
         admin: &Admin,
         host: &Host,
@@ -59,9 +83,9 @@ impl Scope {
             }
             return Ok(scope);
         };
-        (scope.pods, scope.namespaces) = before;
-        scope.is_of_before = !scope.pods;
-        if flags.volume_stats && !scope.pods {
+        (scope.uses.pods, scope.namespaces) = before;
+        scope.is_of_before = !scope.uses.pods;
+        if flags.volume_stats && !scope.uses.pods {
             bail!(
                 "pods of this host do not run there, and --volume-stats tells of their volumes alone: say --pods as well. Nothing was written"
             );

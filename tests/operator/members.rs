@@ -371,6 +371,28 @@ async fn right_that_is_missing_keeps_the_member_out_and_is_named() {
 }
 
 #[tokio::test]
+async fn check_names_for_each_right_that_is_missing_the_flag_that_gives_it() {
+    let clusters = Clusters::new(1);
+    clusters.does(&format!("{ADD} --attach --moves")).await;
+    for (right, line, typed) in [
+        ("patch persistentvolumes", "rights ", "`member add m0 --member-kubeconfig FILE`"),
+        ("get csidrivers", "rights for real nodes ", "`member add m0 --member-kubeconfig FILE --attach`"),
+        ("create secrets", "rights for moves ", "`member add m0 --member-kubeconfig FILE --moves`"),
+        ("list nodes", "pods ", "`member add m0 --member-kubeconfig FILE`"),
+    ] {
+        clusters.denied.lock().unwrap().insert(right.to_owned());
+        let told = clusters.type_in("member check m0 --attach --moves").await.unwrap().text;
+        let rows: Vec<&str> = told.lines().filter(|row| row.contains(" FAILED ")).collect();
+        let row = rows.iter().find(|row| row.starts_with(line)).unwrap_or_else(|| panic!("{line}: {told}"));
+        assert!(row.contains(right) && row.contains(typed), "{row}");
+        clusters.denied.lock().unwrap().clear();
+    }
+    let told = clusters.type_in("member check m0 --attach").await.unwrap().text;
+    let row = told.lines().find(|row| row.starts_with("machines, secrets ")).unwrap();
+    assert!(row.contains(" note ") && row.contains("namespaces where they are"), "{row}");
+}
+
+#[tokio::test]
 async fn kubeconfig_may_go_to_a_file_that_nobody_else_reads() {
     let clusters = Clusters::new(1);
     let words = format!("{ADD} --kubeconfig-only=$new");

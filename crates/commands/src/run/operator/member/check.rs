@@ -9,7 +9,10 @@ use k8s_openapi::{
 };
 use kube::{Api, Client, ResourceExt, api::ListParams};
 
-use super::{add::rights_table, rights};
+use super::{
+    add::rights_table,
+    rights::{self, Whose, typed},
+};
 use crate::{
     args::operator::Check,
     run::operator::{
@@ -32,9 +35,8 @@ use member::{
 };
 use operator::{
     kubeconfig::{self, until},
-    narrow::narrowed,
-    objects::{ACCOUNT, NAMESPACE, PODS_ACCOUNT, Uses, own_name},
-    rights::{Right, missing, of},
+    objects::{ACCOUNT, NAMESPACE, PODS_ACCOUNT, Uses},
+    rights::{Right, missing},
     table::Table,
 };
 
@@ -132,7 +134,7 @@ async fn examine(
 fn token(line: &str, definition: &MemberDefinition, name: &str, sheet: &mut Sheet) {
     let Some(token) = kubeconfig::read(&definition.kubeconfig).token else { return };
     let left = until(token.ends, now());
-    let renew = format!("`member add {name}` renews it");
+    let renew = format!("{} renews it", typed(name, ""));
     match token.due() {
         _ if token.ends <= now() => sheet.failed(line, format!("{left}: {renew}")),
         _ if token.is_late(now()) => sheet.note(line, format!("ends in {left}, and nobody has renewed it: {renew}")),
@@ -177,26 +179,30 @@ async fn account(
     client: &Client,
     sheet: &mut Sheet,
 ) -> anyhow::Result<()> {
-    let uses = Uses { attach: flags.attach, moves: flags.moves, ..Uses::default() };
-    let rights = needed(uses, ACCOUNT, definition, host)?;
+    let whose = Whose::of(definition, ACCOUNT, host);
     let of_any = Token::of(&definition.kubeconfig).is_some_and(|token| token.account() == Some((NAMESPACE, ACCOUNT)));
     if of_any {
-        let add = format!("`member add {}` gives this host one of its own", flags.name);
+        let add = format!("{} gives this host one of its own", typed(&flags.name, ""));
         sheet.note("account", format!("it may write what is any host's there: {add}"));
     }
-    granted("rights", "deploy/member.yaml", client, &rights, sheet).await;
+    let usual = whose.needed(Uses::default(), definition)?;
+    granted("rights", &whose.remedy(&flags.name, "", "member.yaml"), client, &usual, sheet).await;
+    let attach = Uses { attach: true, ..Uses::default() };
+    let moves = Uses { moves: true, ..Uses::default() };
+    for (wanted, line, flag, file, uses) in [
+        (flags.attach, "rights for real nodes", " --attach", "member-attach.yaml", attach),
+        (flags.moves, "rights for moves", " --moves", "member-mover.yaml", moves),
+    ] {
+        if wanted {
+            let mut rights = whose.needed(uses, definition)?;
+            rights.retain(|right| !usual.contains(right));
+            granted(line, &whose.remedy(&flags.name, flag, file), client, &rights, sheet).await;
+        }
+    }
+    if flags.attach {
+        sheet.note("machines, secrets", "rights on them are bound in the namespaces where they are, and not checked");
+    }
     Ok(())
-}
-
-/// What the account of a kubeconfig needs: this host's own, or the one of hosts that have none.
-fn needed(uses: Uses, account: &str, definition: &MemberDefinition, host: &Host) -> anyhow::Result<Vec<Right>> {
-    let own = own_name(account, &host.id.0);
-    let token = Token::of(&definition.kubeconfig);
-    let is_own = token.is_some_and(|token| token.account() == Some((NAMESPACE, &own)));
-    let objects = uses.of(is_own.then_some(&host.id.0)).map_err(anyhow::Error::msg)?;
-    let namespaces = rules::namespaces(&definition.kubeconfig).map_err(anyhow::Error::msg)?;
-    let objects = narrowed(objects, &namespaces);
-    Ok(of(&objects, if is_own { &own } else { account }))
 }
 
 /// The account that runs pods there, where it is not the driver's own.
@@ -210,7 +216,8 @@ async fn pods(
     let named = connect::members_as(host, &flags.members, Account::VirtualNode).await?;
     let own = named.get(&flags.name).filter(|own| own.kubeconfig != driver.kubeconfig);
     let Some(own) = own else {
-        sheet.note("pods", "no account of its own runs pods here: `member add --pods` makes one");
+        let add = typed(&flags.name, " --pods");
+        sheet.note("pods", format!("no account of its own runs pods here: {add} makes one"));
         return Ok(());
     };
     token("token for pods", own, &flags.name, sheet);
@@ -226,8 +233,10 @@ async fn pods(
                 sheet.failed("pods", reason);
                 return Ok(());
             }
-            let rights = needed(Uses::ALL, PODS_ACCOUNT, own, host)?;
-            granted("pods", "deploy/member-virtual-node.yaml", &client, &rights, sheet).await;
+            let whose = Whose::of(own, PODS_ACCOUNT, host);
+            let (rights, remedy) =
+                (whose.needed(Uses::ALL, own)?, whose.remedy(&flags.name, "", "member-virtual-node.yaml"));
+            granted("pods", &remedy, &client, &rights, sheet).await;
             volume_stats(flags, host, &client, sheet).await;
         }
     }
@@ -287,7 +296,7 @@ async fn granted(line: &str, remedy: &str, client: &Client, rights: &[Right], sh
         Ok(answers) => match missing(&answers) {
             None => sheet.ok(line, format!("all {} rights", answers.len())),
             Some(missing) => {
-                sheet.failed(line, format!("missing: {missing}; type `member add` again, or apply {remedy} there"));
+                sheet.failed(line, format!("missing: {missing}; {remedy}"));
                 sheet.more = format!("{}\n{}", sheet.more, rights_table(&answers));
             }
         },

@@ -396,7 +396,8 @@ async fn check_names_for_each_right_that_is_missing_the_flag_that_gives_it() {
 async fn kubeconfig_may_go_to_a_file_that_nobody_else_reads() {
     let clusters = Clusters::new(1);
     let words = format!("{ADD} --kubeconfig-only=$new");
-    clusters.does(&words).await;
+    let told = clusters.does(&words).await;
+    assert!(told.contains("`member add m0 --kubeconfig-only FILE` makes new ones"), "{told}");
     let mode = std::os::unix::fs::PermissionsExt::mode(&fs::metadata(clusters.file("new")).unwrap().permissions());
     assert_eq!(mode & 0o777, 0o600);
     assert!(Path::new(&clusters.file("new")).with_extension("virtual-node.kubeconfig").exists());

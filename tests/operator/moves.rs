@@ -225,6 +225,7 @@ async fn what_is_used_or_not_of_a_move_or_not_ours_is_never_given_up() {
     clusters.pin("m0", 0);
     leaf(&clusters, "used", "pvc-used");
     clusters.refuses("volume discard m0/pv-used --data-will-be-lost", &["no move has kept it"]).await;
+    clusters.refuses("volume discard m9/pv-used --data-will-be-lost", &["no member is called m9", "get members"]).await;
     let label =
         |key: &'static str, value: Value| move |volume: &mut Value| volume["metadata"]["labels"][key] = value.clone();
     let of_another = label("kosmos.csi.io/host", json!("another"));

@@ -35,7 +35,7 @@ fn consent(clusters: &Clusters) -> String {
 async fn claim_is_imported_by_consent_and_by_objects_that_lead_to_it() {
     let clusters = Clusters::new(1);
     ledger(&clusters, "Bound");
-    clusters.refuses(IMPORT, &["knows no member m0 yet"]).await;
+    clusters.refuses(IMPORT, &["knows no member m0 yet", "member add m0 --member-kubeconfig FILE"]).await;
     clusters.join().await;
     let printed = clusters.does(&format!("{IMPORT} --dry-run")).await;
     assert!(printed.contains("volumeHandle: m0/shop/ledger/") && consent(&clusters).is_empty(), "{printed}");

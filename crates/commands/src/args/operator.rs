@@ -126,7 +126,7 @@ pub enum Command {
     /// List volumes, with the members they are in, or members
     #[command(subcommand)]
     Get(Get),
-    /// Add, list, check, cordon and remove members
+    /// Add, list, check, cordon, remove and forget members
     #[command(subcommand)]
     Member(Member),
     /// Check everything: the host, the members, and whether each volume has its leaf and each leaf its volume
@@ -135,7 +135,7 @@ pub enum Command {
     Import(Import),
     /// Show everything behind a claim, a pod or a volume of the host, down to the member's volume
     Trace(Trace),
-    /// Move a claim's volume to another member, show moves, approve or cancel one
+    /// Move a claim's volume to another member; show, approve or cancel a move; list and discard what moves have kept
     #[command(subcommand)]
     Volume(Volume),
     /// Back up what a host knows of its volumes, and give it to a new host
@@ -233,7 +233,7 @@ pub struct RemoveOrphan {
     #[command(flatten)]
     pub look: Look,
 
-    /// Remove the data as well, even of a leaf that once had a host volume
+    /// Do not retain its volume: where its policy is Delete, the data goes. A leaf that once had a host volume is removed with this alone
     #[arg(long)]
     pub data_will_be_lost: bool,
 

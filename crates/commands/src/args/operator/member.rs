@@ -38,8 +38,8 @@ pub enum Member {
     Uncordon(Cordon),
     /// Take a member's kubeconfig away from the host
     ///
-    /// Refused while the host has volumes or snapshots there, moves are under way from or to it, or its pods run there. Data in the member is
-    /// never touched.
+    /// Refused while the host has volumes or snapshots there, moves are under way from or to it, its pods run there or have ended and are not
+    /// deleted, and while leaves of the host, or sources that moves have kept, are there. Data in the member is never touched.
     #[command(after_help = with_examples(&[
         "kosmos-csi member remove cluster38 --member-kubeconfig cluster38.kubeconfig",
     ]))]
@@ -182,7 +182,7 @@ pub struct Remove {
     #[command(flatten)]
     pub members: MembersAccess,
 
-    /// An administrator's kubeconfig of the member, to delete the account and rights that `member add` made there as well
+    /// An administrator's kubeconfig of the member, to delete the accounts and rights that `member add` made there as well
     #[arg(long, value_name = "FILE")]
     pub member_kubeconfig: Option<PathBuf>,
 
@@ -190,8 +190,8 @@ pub struct Remove {
     #[arg(long, value_name = "CONTEXT", requires = "member_kubeconfig")]
     pub member_context: Option<String>,
 
-    /// Remove it although the host has volumes, snapshots or pods there: calls for them answer UNAVAILABLE until the member is back,
-    /// and pods run on with nobody to end them
+    /// Remove it although the host has volumes, snapshots, moves, leaves or pods there: calls for volumes and snapshots answer UNAVAILABLE
+    /// until the member is back, and pods run on with nobody to end them
     #[arg(long)]
     pub force: bool,
 }
@@ -205,8 +205,8 @@ pub struct Forget {
     #[command(flatten)]
     pub members: MembersAccess,
 
-    /// Forget it although the host has volumes, snapshots or moves there: they are unknown from then on, and what is behind them stays in
-    /// the member
+    /// Forget it although the host has volumes, snapshots or moves there, or no record of it: they are unknown from then on, and what is
+    /// behind them stays in the member
     #[arg(long)]
     pub force: bool,
 }

@@ -110,7 +110,7 @@ pub(super) fn open(cluster: &str, config: Config, dial: &Dial) -> Result<Client,
     line.map(|line| line.probe).map_err(|error| format!("the kubeconfig cannot be used: {}", with_causes(&error)))
 }
 
-/// All members that are named, in the folder, in Secrets and by Kosmos `MemberClient` objects; of two, the one that the
+/// All members that are named, in the folder, in Secrets and by Kosmos `Cluster` objects; of two, the one that the
 /// controller takes.
 pub(super) async fn members(host: &Host, access: &MembersAccess) -> anyhow::Result<MemberDefinitions> {
     members_as(host, access, Account::Driver).await

@@ -59,7 +59,7 @@ async fn is_the_member(flags: &Import, host: &Host, admin: &Admin) -> anyhow::Re
     let name = &flags.member;
     match pins::compare(&host::pins::pins(host).await?, name, &admin.identity) {
         Some(pins::Pin::Held) => Ok(()),
-        None => bail!("the host knows no member {name} yet: kosmos-csi member add {name}"),
+        None => bail!("the host knows no member {name} yet: kosmos-csi member add {name} --member-kubeconfig FILE"),
         Some(pin) => bail!("--member {name}: {}", member::quarantined(&pin, &admin.identity)),
     }
 }

@@ -371,7 +371,7 @@ fn closing(flags: &Add, table: &Table, accounts: &[Account], reached: &str) -> S
     let by_hand = if flags.attach { bindings::by_hand(&accounts[0].name) } else { String::new() };
     let tokens = if accounts.len() == 1 { "The token ends" } else { "The tokens end" };
     let renewed = match &flags.kubeconfig_only {
-        Some(_) => format!("`member add {name}` makes new ones"),
+        Some(_) => format!("`member add {name} --kubeconfig-only FILE` makes new ones, in a new file"),
         None => "driver and agent renew theirs at half of its life".to_owned(),
     };
     format!("{table}\n{rights}\n{tokens} in {ends}; {renewed}.\n{by_hand}{reached}{next}\n")

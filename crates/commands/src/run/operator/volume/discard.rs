@@ -61,7 +61,9 @@ fn row(member: &str, volume: &PersistentVolume) -> [String; 5] {
 
 async fn give_up(flags: &Discard, host: &Host, member: &str, name: &str, dial: &Dial) -> anyhow::Result<Report> {
     let named = connect::members(host, &flags.members).await?;
-    let definition = named.get(member).with_context(|| format!("nobody names member {member}"))?;
+    let definition = named.get(member).with_context(|| {
+        format!("no member is called {member}: `kosmos-csi get members` lists those that there are")
+    })?;
     let known = connect::known(host, member, definition, &host::pins::pins(host).await?, dial).await;
     let known = known.map_err(|why| anyhow!("member {member}: {why}"))?;
     let Some(volume) = kept::read(&known.leaf, name).await? else { bail!("member {member} has no volume {name}") };

@@ -236,13 +236,17 @@ impl<'a> Here<'a> {
 
     fn orphan(&self, leaf: &Leaf) -> Finding {
         let mut message = "the leaf claim has no volume in the host, and no claim there waits for it".to_owned();
-        message += if leaf.had_volume { "; it had a volume once, so its data may be wanted" } else { "" };
         message += if leaf.terminating { "; it is being removed and held by a finalizer or a pod" } else { "" };
-        Finding {
-            name: leaf_name(&self.side.member, &leaf.place),
-            uid: leaf.uid.clone(),
-            message: format!("{message}: remove it with `doctor remove`, which keeps its data"),
-        }
+        let name = leaf_name(&self.side.member, &leaf.place);
+        let remedy = if leaf.had_volume {
+            format!(
+                "; it had a volume once, so its data may be wanted: look at it, and once nobody wants it, `kosmos-csi doctor remove {name} \
+                 --data-will-be-lost` removes it"
+            )
+        } else {
+            format!(": `kosmos-csi doctor remove {name}` removes it and keeps its data")
+        };
+        Finding { name, uid: leaf.uid.clone(), message: format!("{message}{remedy}") }
     }
 
     fn judge_pair(&self, leaf: &Leaf, volume: &HostVolume) -> Option<Finding> {
@@ -258,7 +262,7 @@ impl<'a> Here<'a> {
         smaller.then(|| {
             let (has, told) = (quantity::print(leaf.capacity), quantity::print(volume.capacity));
             let message =
-                format!("the leaf claim has {has}, and host volume {} says {told}: it can hold less", volume.name);
+                format!("the leaf claim has {has}, and host volume {} says {told}: make it larger there", volume.name);
             Finding::of(&leaf.uid, "size", &about, message)
         })
     }

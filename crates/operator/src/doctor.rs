@@ -115,7 +115,8 @@ fn judge_host(host: &SeenHost, members: &[SeenMember]) -> Vec<Finding> {
     let mut findings = Vec::new();
     let mut tell = |kind: &str, about: &str, message: String| findings.push(Finding::new(kind, about, message));
     if !host.driver_object {
-        tell("host", "csidriver", "CSIDriver kosmos.csi.io is missing: apply deploy/host.yaml".to_owned());
+        let message = "CSIDriver kosmos.csi.io is missing: install the chart, or apply deploy/host.yaml";
+        tell("host", "csidriver", message.to_owned());
     }
     if host.classes.is_empty() {
         let message =
@@ -156,9 +157,9 @@ fn judge_member(member: &SeenMember, now: i64) -> Vec<Finding> {
     if !member.named {
         if member.volumes > 0 {
             let message = format!(
-                "it has left, and the host has {} volumes there: give its kubeconfig back (`member add`), or let go of \
-                 them (`member forget`)",
-                member.volumes
+                "it has left, and the host has {} volumes there: give its kubeconfig back (`member add`), or, where it is gone for good, \
+                 forget it and them (`member forget {} --force`)",
+                member.volumes, member.name
             );
             findings.push(Finding::new("member", &member.name, message));
         }

@@ -76,6 +76,20 @@ fn leaf_without_volume_is_an_orphan_unless_something_explains_it() {
     assert_eq!(compared, Compared { findings: vec![], young: 1 });
 }
 
+/// A leaf whose data may be wanted is removed with that word alone.
+#[test]
+fn orphan_names_what_removes_it_and_what_that_does_to_its_data() {
+    for (had_volume, said) in [
+        (false, "`kosmos-csi doctor remove leaf:m/shop/db` removes it and keeps its data"),
+        (true, "`kosmos-csi doctor remove leaf:m/shop/db --data-will-be-lost`"),
+    ] {
+        let orphan = member(vec![Leaf { had_volume, ..leaf("db", "pvc-1") }], vec![]);
+        let found = compare(&host(vec![]), &[orphan], HOUR).findings;
+        let [Finding { message, .. }] = found.as_slice() else { panic!("{found:?}") };
+        assert!(message.contains(said) && message.contains("keeps its data") != had_volume, "{message}");
+    }
+}
+
 #[test]
 fn volume_whose_handle_says_a_second_name_has_its_leaf_in_the_member_that_serves() {
     let handle = VolumeId::new("second", "shop", "db", hash("pvc-1")).to_string();

@@ -448,6 +448,19 @@ async fn member_is_closed_to_new_volumes_and_opened_again_where_a_secret_names_i
 }
 
 #[tokio::test]
+async fn member_that_no_secret_names_is_not_removed_and_it_is_told_what_names_it() {
+    let clusters = Clusters::new(2);
+    let folder = clusters.folder.path().join("members");
+    fs::create_dir(&folder).unwrap();
+    fs::copy(clusters.file("m1"), folder.join("m1.kubeconfig")).unwrap();
+    clusters.pin("m1", 1);
+    let remove = format!("member remove m1 --members-dir={}", folder.display());
+    clusters.refuses(&remove, &["m1 is named by file", "m1.kubeconfig", "does not delete"]).await;
+    clusters.refuses("member remove m1", &["it was removed before"]).await;
+    clusters.refuses("member remove m9", &["there never was one"]).await;
+}
+
+#[tokio::test]
 async fn check_goes_from_the_kubeconfig_to_the_classes() {
     let clusters = Clusters::new(1);
     clusters.refuses("member check m0", &["FAILED", "no Secret in kosmos-csi names it"]).await;

@@ -153,11 +153,13 @@ async fn is_meant(flags: &Remove, record: &Host, identity: &str) -> anyhow::Resu
 
 async fn nothing(flags: &Remove, host: &Host) -> anyhow::Result<Report> {
     let name = &flags.name;
-    if let Some(folder) = &flags.members.members_dir
-        && folder.join(format!("{name}.kubeconfig")).exists()
-    {
-        let file = folder.join(format!("{name}.kubeconfig"));
-        return Ok(Report::new(format!("Member {name} is a file: remove {} there.\n", file.display()), false));
+    if let Some(definition) = connect::members(host, &flags.members).await?.get(name) {
+        let why = format!(
+            "Member {name} is named by {}, which this does not delete: delete it yourself, once `kosmos-csi get volumes --member {name}` lists \
+             none.\n",
+            definition.origin
+        );
+        return Ok(Report::new(why, false));
     }
     let pinned = pins::pins(host).await?.contains_key(name);
     let known = if pinned { "it was removed before; `member forget` forgets it" } else { "there never was one" };

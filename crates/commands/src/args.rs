@@ -115,8 +115,8 @@ pub struct Controller {
 /// Where the members are named.
 #[derive(Debug, clap::Args)]
 pub struct Members {
-    /// Folder of <name>.kubeconfig files, one per member; <name>.cordon closes a member to new volumes, and
-    /// <name>.virtual-node.kubeconfig is for running pods there
+    /// Folder of <name>.kubeconfig files, one per member; <name>.cordon closes a member to new volumes,
+    /// <name>.virtual-node.kubeconfig is for running pods there, and <name>.privileged-pods lets these ask for more than baseline
     #[arg(long, env = "KOSMOS_CSI_MEMBERS_DIR", value_name = "FOLDER")]
     pub members_dir: Option<PathBuf>,
 

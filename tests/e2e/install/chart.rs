@@ -156,6 +156,16 @@ fn sidecars_have_room_for_as_many_volumes_as_are_expected() {
 }
 
 #[test]
+fn replica_that_is_not_ready_keeps_no_node_from_being_drained() {
+    let objects = objects(&rendered(&["image.tag=0.1.0"]).unwrap()).unwrap();
+    let budgets: Vec<&Value> = objects.iter().filter(|object| object["kind"] == "PodDisruptionBudget").collect();
+    assert_eq!(budgets.len(), 2);
+    for budget in budgets {
+        assert_eq!(budget["spec"]["unhealthyPodEvictionPolicy"], "AlwaysAllow", "{budget:#}");
+    }
+}
+
+#[test]
 fn each_sidecar_takes_the_place_of_one_that_is_gone_in_the_same_time() {
     let text = rendered(&["sidecars.snapshotter.enabled=true"]).unwrap();
     for flag in [

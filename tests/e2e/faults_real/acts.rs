@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{
     Api, ResourceExt,
@@ -69,7 +69,11 @@ impl World<'_> {
             How::NewAuthority | How::TokenEnds => self.way()?.give_credentials(self.rig, self.between()?).await?,
             How::Paused(who) => self.signal(who, Signal::SIGCONT).await?,
             How::Killed(Who::Ours(name)) if name != CONTROLLER => self.rig.driver.begin_again(name).await?,
-            How::Dropped(link) => self.drop_packets("--delete", link).await?,
+            How::Dropped(link) => {
+                let dropped = self.has_dropped(link).await;
+                self.drop_packets("--delete", link).await?;
+                dropped?;
+            }
             How::Full(disk) => disk::empty(self.leaf.cluster, &self.rig.fleet, disk).await?,
             How::PowerOff => {
                 self.leaf.cluster.power_on().await?;
@@ -115,20 +119,35 @@ impl World<'_> {
 
     /// A rule of one direction is inserted or deleted.
     async fn drop_packets(&self, change: &str, link: Link) -> Result<()> {
-        let member = self.leaf.cluster;
+        let (chain, end, port) = self.direction(link)?;
+        let rule = ["--wait", change, chain, "--protocol", "tcp", end, &port, "--jump", "DROP"];
+        self.iptables(link, &rule).await.map(drop)
+    }
+
+    /// Of a rule that no packet has met nothing is seen.
+    async fn has_dropped(&self, link: Link) -> Result<()> {
+        let (chain, ..) = self.direction(link)?;
+        let rules = self.iptables(link, &["--wait", "--list-rules", chain, "--verbose"]).await?;
+        ensure!(packets_dropped(&rules) > 0, "no packet was dropped by {rules}");
+        Ok(())
+    }
+
+    /// The chain through which packets of a link come, and by which end and port they are known.
+    fn direction(&self, link: Link) -> Result<(&'static str, &'static str, String)> {
         let (chain, end, port) = match link {
             Link::ToMember => ("INPUT", "--dport", self.between()?.port()),
             Link::FromMember => ("INPUT", "--sport", self.between()?.port()),
-            Link::FromNode => ("OUTPUT", "--dport", member.api_port()),
-            Link::ToNode => ("INPUT", "--sport", member.api_port()),
+            Link::FromNode => ("OUTPUT", "--dport", self.leaf.cluster.api_port()),
+            Link::ToNode => ("INPUT", "--sport", self.leaf.cluster.api_port()),
         };
-        let port = port.to_string();
-        let rule = ["--wait", change, chain, "--protocol", "tcp", end, &port, "--jump", "DROP"];
-        let changed = match link {
-            Link::ToMember | Link::FromMember => self.rig.fleet.exec("iptables", &rule).await,
-            Link::FromNode | Link::ToNode => member.node_exec("iptables", &rule).await,
-        };
-        changed.map(drop)
+        Ok((chain, end, port.to_string()))
+    }
+
+    async fn iptables(&self, link: Link, arguments: &[&str]) -> Result<String> {
+        match link {
+            Link::ToMember | Link::FromMember => self.rig.fleet.exec("iptables", arguments).await,
+            Link::FromNode | Link::ToNode => self.leaf.cluster.node_exec("iptables", arguments).await,
+        }
     }
 
     /// The member goes back behind the binding of a claim. Whoever watched it before and was not begun again, as its sidecars and its kubelet,
@@ -197,6 +216,30 @@ async fn writes_beyond(cluster: &Cluster, version: u64) -> Result<u64> {
         last = written.resource_version().context("what is written has a version")?.parse()?;
         if last > version {
             return Ok(last);
+        }
+    }
+}
+
+/// By all rules that drop, each of which says with `-c` how many packets and bytes that were.
+fn packets_dropped(rules: &str) -> u64 {
+    let drops = rules.lines().filter(|rule| rule.ends_with("-j DROP"));
+    drops.filter_map(|rule| rule.split_once(" -c ")?.1.split(' ').next()?.parse::<u64>().ok()).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn packets_that_rules_have_dropped_are_counted_and_no_others() {
+        let of_ours = "-A INPUT -p tcp -m tcp --dport 20143 -c 12 912 -j DROP\n";
+        let of_others = "-P INPUT ACCEPT -c 70 5000\n-A INPUT -c 3 180 -j KUBE-FIREWALL\n";
+        for (rules, packets) in [
+            (format!("{of_others}{of_ours}"), 12),
+            (of_ours.replace("-c 12 912", "-c 0 0"), 0),
+            (of_others.to_owned(), 0),
+        ] {
+            assert_eq!(packets_dropped(&rules), packets, "{rules}");
         }
     }
 }

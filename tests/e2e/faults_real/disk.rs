@@ -80,10 +80,11 @@ pub async fn empty(member: &Cluster, fleet: &Fleet, disk: Disk) -> Result<()> {
         Disk::Etcd => {
             let file = member.folder().join(ETCD).join(FILLER).display().to_string();
             fleet.exec("rm", &["-f", &file]).await?;
-            member.revive()?;
             let maps: Api<ConfigMap> = Api::default_namespaced(member.client().await?);
             let fillers = ListParams::default().labels(&format!("app={FILLER}"));
             wait_for("the member can be written to again", SERVED_AGAIN, || async {
+                // What has met the full disk may end after it was emptied.
+                member.revive()?;
                 maps.delete_collection(&DeleteParams::default(), &fillers).await?;
                 Ok(Some(()))
             })

@@ -44,7 +44,7 @@ const CHANGES: &[&str] = &["DELETE", "PATCH", "PUT"];
 const HELD: Duration = Duration::from_secs(8);
 /// Of movers and what is theirs, and the lines to them.
 const OF_MOVERS: &str = "*/namespaces/kosmos-csi-movers/*";
-const LINES: &str = "*/portforward";
+const LINES: &str = "*/namespaces/kosmos-csi-movers/*/portforward";
 const VOLUMES: &str = "*/persistentvolumes";
 /// Less than the two ends of a copy say before they know each other.
 const HANDSHAKE: u64 = 512;

@@ -26,7 +26,8 @@ pub struct MemberStorage {
 }
 
 impl MemberStorage {
-    /// Where the node was without power: the driver has ended, and with it its sidecars.
+    /// Where the node was without power: the driver has ended, and its sidecars end as well, one that was not needed meanwhile only with its
+    /// next call.
     pub async fn begin_again(&mut self, cluster: &Cluster) -> Result<()> {
         let socket = cluster.member_driver_folder().join("csi.sock");
         std::fs::remove_file(&socket).with_context(|| format!("remove {}", socket.display()))?;
@@ -34,9 +35,9 @@ impl MemberStorage {
         wait_for("the member's storage driver listens", PATIENCE, || async { Ok(socket.exists().then_some(())) })
             .await?;
         for sidecar in &mut self.sidecars {
-            if !sidecar.is_running()? {
-                sidecar.start_again()?;
-            }
+            sidecar.kill()?;
+            sidecar.wait(PATIENCE).await?;
+            sidecar.start_again()?;
         }
         Ok(())
     }

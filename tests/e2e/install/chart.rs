@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::helm::{CHART, checkout, helm, objects, render_manifests, rendered};
 
-const EVERYTHING: [&str; 9] = [
+pub const EVERYTHING: [&str; 9] = [
     "namespace.create=true",
     "sidecars.snapshotter.enabled=true",
     "node.enabled=true,node.members[0].name=cluster38",

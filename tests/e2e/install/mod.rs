@@ -9,6 +9,7 @@ mod demo;
 mod examples;
 pub mod helm;
 mod moves;
+mod placement;
 mod program;
 pub mod readme;
 pub mod release;

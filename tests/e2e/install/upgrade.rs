@@ -66,7 +66,8 @@ pub async fn nobody_notices_an_upgrade_and_a_rollback(fleet: &Fleet) -> Result<(
 
 /// Of controller, agent and plugin.
 async fn of_release(host: &Cluster) -> Result<Vec<String>> {
-    let ours = "app.kubernetes.io/name=kosmos-csi";
+    // The pod of `helm test` stays for its log.
+    let ours = "app.kubernetes.io/name=kosmos-csi,app.kubernetes.io/component!=test";
     let uids = host.kubectl(&["get", "pods", "-A", "-l", ours, "-o", "jsonpath={.items[*].metadata.uid}"]).await?;
     Ok(uids.split_whitespace().map(str::to_owned).collect())
 }

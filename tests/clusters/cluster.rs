@@ -322,7 +322,8 @@ impl Cluster {
         bail!(Hopeless(format!("{process} of {} has ended; its log's end:\n{end}", self.name)))
     }
 
-    pub(super) fn pid(&self, process: &str) -> Result<i32> {
+    /// Its number on the machine.
+    pub fn pid(&self, process: &str) -> Result<i32> {
         let processes = self.processes();
         let process = processes.get(process).with_context(|| format!("{} has no {process}", self.name))?;
         Ok(process.pid())

@@ -94,6 +94,10 @@ build_before() {
     commit=$(git rev-parse --verify "${BEFORE:-$(before)}^{commit}") || return
     export KOSMOS_CSI_BEFORE=$folder/kosmos-csi-$commit
     echo "the version before is $(git log -1 --format='%h, %s' "$commit")"
+    if git diff --quiet "$commit" -- Cargo.lock crates proto src ':(exclude)crates/dev' ':(exclude)crates/simulate'; then
+        echo "no version before: the program of $commit is the one of now" >&2
+        return 1
+    fi
     if ! [ -e "$KOSMOS_CSI_BEFORE" ]; then
         rm -rf "$folder/source" && mkdir -p "$folder/source" && git archive "$commit" | tar -x -C "$folder/source" &&
             (cd "$folder/source" && CARGO_TARGET_DIR=$folder/target $cargo build --bin kosmos-csi --no-default-features) &&

@@ -1,6 +1,10 @@
 //! How a fault begins, and how it ends.
 
-use std::time::{Duration, Instant};
+use std::{
+    fs,
+    path::PathBuf,
+    time::{Duration, Instant},
+};
 
 use anyhow::{Context, Result, ensure};
 use k8s_openapi::api::core::v1::ConfigMap;
@@ -39,8 +43,8 @@ impl World<'_> {
             How::Request(rule) => return Ok(self.between()?.play(&[rule])),
             How::NewAuthority => self.between()?.replace_certificate()?,
             How::TokenEnds => self.way()?.end_token(self.rig, self.between()?).await?,
-            How::Paused(who) => self.signal(who, Signal::SIGSTOP).await?,
-            How::Killed(who) => self.signal(who, Signal::SIGKILL).await?,
+            How::Paused(who) => self.strike(who, Signal::SIGSTOP).await?,
+            How::Killed(who) => self.strike(who, Signal::SIGKILL).await?,
             How::Dropped(link) => self.drop_packets("--insert", link).await?,
             How::Full(disk) => disk::fill(self.leaf.cluster, &self.rig.fleet, disk).await?,
             How::PowerOff => self.leaf.cluster.power_off().await?,
@@ -99,6 +103,35 @@ impl World<'_> {
         }
         self.rig.driver.ensure(&self.rig.fleet).await?;
         Ok(over)
+    }
+
+    /// A signal is no fault where it meets nobody: who has ended already is sent none, and nothing is said of that.
+    async fn strike(&self, who: Who, signal: Signal) -> Result<()> {
+        let stat = PathBuf::from(format!("/proc/{}/stat", self.number_of(who).await?));
+        let now = || fs::read_to_string(&stat).ok().as_deref().and_then(state);
+        let before = now();
+        ensure!(is_at_work(before), "{who:?} is not at work before it gets {signal}: {before:?}");
+        self.signal(who, signal).await?;
+        wait_for(&format!("{signal} meets {who:?}"), PATIENCE, || async {
+            let is_met = if signal == Signal::SIGSTOP { now() == Some('T') } else { !is_at_work(now()) };
+            Ok(is_met.then_some(()))
+        })
+        .await
+    }
+
+    /// As the machine counts.
+    async fn number_of(&self, who: Who) -> Result<i32> {
+        let fleet = &self.rig.fleet;
+        match who {
+            Who::Host(process) => fleet.host().pid(process),
+            Who::Member(process) => fleet.member(MEMBER).pid(process),
+            Who::Ours(process) => {
+                let found = self.rig.driver.pids().await.into_iter().find(|(name, _)| name == process);
+                found.map(|(_, number)| number).with_context(|| format!("the driver has no process {process}"))
+            }
+            Who::Agent => Ok(self.pods.as_ref().context("there is no agent")?.agent.lock().await.pid()),
+            Who::NodePlugin => self.real_node()?.node.lock().await.plugin_pid().context("the node plugin does not run"),
+        }
     }
 
     async fn signal(&self, who: Who, signal: Signal) -> Result<()> {
@@ -220,6 +253,16 @@ async fn writes_beyond(cluster: &Cluster, version: u64) -> Result<u64> {
     }
 }
 
+/// The letter in `/proc/…/stat`. The name before it may hold anything.
+fn state(stat: &str) -> Option<char> {
+    stat.rsplit(')').next()?.trim_start().chars().next()
+}
+
+/// Neither gone nor about to be, and not standing still.
+fn is_at_work(state: Option<char>) -> bool {
+    state.is_some_and(|state| !"TtZX".contains(state))
+}
+
 /// By all rules that drop, each of which says with `-c` how many packets and bytes that were.
 fn packets_dropped(rules: &str) -> u64 {
     let drops = rules.lines().filter(|rule| rule.ends_with("-j DROP"));
@@ -229,6 +272,19 @@ fn packets_dropped(rules: &str) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn who_stands_still_or_has_ended_is_not_at_work() {
+        for (stat, at_work) in [
+            ("7 (etcd) S 1 7", true),
+            ("7 (a) R) D 1", true),
+            ("7 (etcd) T 1", false),
+            ("7 (etcd) Z 1", false),
+            ("", false),
+        ] {
+            assert_eq!(is_at_work(state(stat)), at_work, "{stat}");
+        }
+    }
 
     #[test]
     fn packets_that_rules_have_dropped_are_counted_and_no_others() {

@@ -14,6 +14,7 @@ mod program;
 pub mod readme;
 pub mod release;
 mod rights;
+mod slips;
 mod story;
 mod ui;
 mod upgrade;

@@ -1,0 +1,37 @@
+//! Slips in values that go into the objects as they are. The API server leaves out what it does not know, and says so in a warning at most.
+
+use super::helm::rendered;
+
+#[test]
+fn slip_in_what_is_handed_on_to_kubernetes_is_refused_by_its_name() {
+    for (setting, words) in [
+        ("controller.resources.limit.memory=1Gi", "controller/resources"),
+        ("sidecars.resizer.resources.requests.memory[0]=1Gi", "sidecars/resizer/resources/requests/memory"),
+        ("node.resources.cpu=1", "node/resources"),
+        ("virtualNode.tolerations[0].opperator=Exists", "virtualNode/tolerations/0"),
+        ("node.tolerations[0].effect=NoRun", "node/tolerations/0/effect"),
+        ("controller.affinity.podAntiafinity.a=b", "controller/affinity"),
+        ("networkPolicy.metricsFrom[0].namespaceSelecter.matchLabels.a=b", "networkPolicy/metricsFrom/0"),
+        ("networkPolicy.egressTo[0].cidr=10.0.0.0/8", "networkPolicy/egressTo/0"),
+    ] {
+        let refusal = rendered(&[setting]).err().unwrap_or_else(|| panic!("{setting} is accepted"));
+        assert!(format!("{refusal:#}").contains(words), "{setting}: {refusal:#}");
+    }
+}
+
+#[test]
+fn whatever_kubernetes_takes_there_is_handed_on() {
+    for setting in [
+        "controller.resources.limits=null",
+        "controller.resources.limits.memory=null,controller.resources.limits.cpu=2",
+        "virtualNode.resources.requests.cpu=0.5",
+        "controller.tolerations[0].operator=Exists,controller.tolerations[0].effect=NoExecute,controller.tolerations[0].tolerationSeconds=300",
+        "controller.affinity=null",
+        "controller.affinity.nodeAffinity=null",
+        "controller.affinity.podAntiAffinity.requiredDuringSchedulingIgnoredDuringExecution[0].topologyKey=zone",
+        "networkPolicy.metricsFrom[0].podSelector.matchLabels.a=b,networkPolicy.metricsFrom[0].namespaceSelector.matchLabels.c=d",
+        "networkPolicy.egressTo[0].ipBlock.cidr=10.0.0.0/8,networkPolicy.egressTo[0].ipBlock.except={10.1.0.0/16}",
+    ] {
+        rendered(&[setting]).unwrap();
+    }
+}

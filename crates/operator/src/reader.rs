@@ -60,6 +60,7 @@ mod tests {
         // By that label the agent would take it for a copy of a pod of its host.
         assert!(template["metadata"]["labels"].get("kosmos.csi.io/host").is_none());
         assert_eq!(template["spec"]["serviceAccountName"], *name);
+        assert_eq!(template["spec"]["nodeSelector"], json!({"kubernetes.io/os": "linux"}), "the image is for these");
         assert_eq!(template["spec"]["containers"][0]["args"], json!(["volume-stats", format!("--host={HOST}")]));
         assert_eq!(deployment(None)["spec"]["template"]["spec"]["containers"][0]["args"], json!(["volume-stats"]));
     }

@@ -33,6 +33,8 @@ const OF: &str = "kosmos.csi.io/move";
 const ATTEMPT: &str = "kosmos.csi.io/attempt";
 /// The name in both certificates, as the mover has it.
 const NAME: &str = "mover";
+/// Of a node: the system that it runs.
+const OS: &str = "kubernetes.io/os";
 /// What a pod of root needs for files of anybody's, within the level `baseline`.
 const READS: [&str; 2] = ["DAC_OVERRIDE", "FOWNER"];
 const WRITES: [&str; 4] = ["CHOWN", "FSETID", "SETFCAP", "MKNOD"];
@@ -183,6 +185,7 @@ impl WantedMover<'_> {
         let spec = PodSpec {
             containers: vec![self.container()],
             volumes: Some(volumes),
+            node_selector: Some([(OS.to_owned(), "linux".to_owned())].into()),
             tolerations: self.is_on_one_node.then(|| vec![anything]),
             restart_policy: Some("Never".to_owned()),
             automount_service_account_token: Some(false),
@@ -304,6 +307,31 @@ fn state(pod: &Pod) -> State {
                 conditions.iter().find(|one| one.status == "False").and_then(|one| one.message.clone())
             };
             State::Starting(why.or_else(unplaced).unwrap_or_default())
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn movers_run_on_nodes_of_linux_alone_whatever_taints_they_tolerate() {
+        let (host, claim) = (HostId("host".to_owned()), PersistentVolumeClaim::default());
+        for is_on_one_node in [false, true] {
+            let wanted = WantedMover {
+                role: Role::Send,
+                of: "m",
+                attempt: 1,
+                hash: VolumeHash::new(&host, "pvc-1"),
+                claim: &claim,
+                image: "mover",
+                must_be_empty: false,
+                is_on_one_node,
+            };
+            let spec = wanted.pod(&host).spec.unwrap();
+            assert_eq!(spec.node_selector.unwrap()[OS], "linux");
+            assert_eq!(spec.tolerations.is_some(), is_on_one_node);
         }
     }
 }

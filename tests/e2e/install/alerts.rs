@@ -40,8 +40,13 @@ kosmos_csi_moves_longest_stall_seconds{component="controller"} 0+60x9 0x90
 "#;
 
 /// Series in place of those of the same name and labels above, and the alerts that fire in the end.
-const SITUATIONS: [(&str, &[&str], &[&str]); 19] = [
+const SITUATIONS: [(&str, &[&str], &[&str]); 20] = [
     ("all is well", &[], &[]),
+    (
+        "the controller is gone, and the agent is scraped",
+        &[r#"kosmos_csi_rpc_started_total{method="CreateVolume",component="controller"} 0+600x60"#],
+        &["KosmosCsiDown"],
+    ),
     (
         "a member does not answer the agent",
         &[r#"kosmos_csi_member_state{member="a",state="unreachable",component="virtual-node"} 1x90"#],

@@ -34,6 +34,8 @@ impl<'a> Host<'a> {
     async fn start(rig: &'a Rig) -> Result<Self> {
         rig.remove_nodes().await?;
         agent::install(rig.fleet.host()).await?;
+        // A member that the host knows already gets what it had: here volumes alone, as the rig has joined it.
+        rig.leave(MEMBER).await?;
         let mut host = Self { rig, agent: None, driver: None };
         host.joins(&[]).await?;
         host.agent = Some(host.starts_agent().await?);

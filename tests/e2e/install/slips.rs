@@ -35,3 +35,12 @@ fn whatever_kubernetes_takes_there_is_handed_on() {
         rendered(&[setting]).unwrap();
     }
 }
+
+/// Each virtual node that tells what its pods use has a port of its own, after that of the kubelet endpoint.
+#[test]
+fn ports_of_virtual_nodes_end_where_ports_do() {
+    let with = |port: &str| rendered(&[&format!("virtualNode.kubelet.nodePorts=1000,virtualNode.kubelet.port={port}")]);
+    with("64535").unwrap();
+    let refusal = with("64536").unwrap_err();
+    assert!(format!("{refusal:#}").contains("virtualNode.kubelet.nodePorts is too large"), "{refusal:#}");
+}

@@ -9,7 +9,7 @@ use serde_json::json;
 use tokio::time::sleep;
 
 use super::{
-    MOVED, NAMESPACE, POD, ask, begin, claim, end, nothing_is_lost, other_than, running, said, waits_for_pods, writer,
+    MOVED, NAMESPACE, POD, ask, begin, claim, end, nothing_is_lost, other_than, running, stops, waits_for_pods, writer,
 };
 use crate::clusters::{Cluster, Fleet, wait_for};
 
@@ -80,13 +80,12 @@ async fn sum_of(host: &Cluster) -> Result<String> {
     host.kubectl(&["-n", NAMESPACE, "exec", POD, "--", "sh", "-c", sum]).await
 }
 
-/// How many lines were acknowledged before the pod was told to go.
+/// How many lines were acknowledged before the pod was gone.
 async fn trip(fleet: &Fleet, name: &str, (from, to): (&str, &str), outage: Option<Outage>) -> Result<usize> {
     let host = fleet.host();
     ask(host, name, to).await?;
     waits_for_pods(host, name).await?;
-    let (acknowledged, began) = (said(host).await?, Instant::now());
-    host.kubectl(&["-n", NAMESPACE, "delete", "pod", POD, "--timeout=60s"]).await?;
+    let (acknowledged, began) = stops(host).await?;
     let runs = async { running(host, Some(to)).await.map(|_| began.elapsed()) };
     // An attempt that a fault ends is not what is measured.
     let rates = async { if outage.is_none() { rates(host, name, fleet.member(to)).await.map(Some) } else { Ok(None) } };

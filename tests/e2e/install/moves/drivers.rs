@@ -11,18 +11,18 @@ use kube::Api;
 use serde_json::json;
 
 use super::{
-    CLAIM, MOVED, NAMESPACE, POD, ask, begin,
+    CLAIM, MOVED, NAMESPACE, ask, begin,
     big::reached,
     claim, end,
     many::{claim_of, ended, pod},
-    nothing_is_lost, other_than, photograph, running, said,
+    nothing_is_lost, other_than, photograph, running, said, stops,
     told::Told,
     waits_for_pods, writer,
 };
 use crate::{
     clusters::{AuditEntry, AuditMark, Cluster, Fleet, member_driver::DRIVER, wait_for},
     install::{release::PATIENCE, volumes::GROWING},
-    lost::lost_while,
+    lost::{MOST, lost_while},
 };
 
 const CLASS: &str = "two-drivers";
@@ -45,6 +45,7 @@ pub async fn storage_of_two_drivers(fleet: &Fleet) -> Result<()> {
     let mut at = running(host, None).await?;
     let (before, told) = (claim(host).await?, Told::begin(fleet).await?);
     is_held(fleet, &at).await?;
+    let mut times_lost = 0;
     for number in 1..=TRIPS {
         let (name, to) = (format!("drivers-{number}"), other_than(&at));
         wait_for("it writes", PATIENCE, || async { Ok((said(host).await? > 0).then_some(())) }).await?;
@@ -58,12 +59,15 @@ pub async fn storage_of_two_drivers(fleet: &Fleet) -> Result<()> {
             down.as_secs_f64()
         );
         ensure!(claim(host).await? == before, "the claim was {before:?}");
+        ensure!(lost.iter().all(|time| *time <= MOST), "its claim was lost for {lost:?}");
+        times_lost += lost.len();
         is_held(fleet, to).await?;
         if let Some(acknowledged) = photographed {
             is_restored(host, acknowledged).await?;
         }
         to.clone_into(&mut at);
     }
+    ensure!(times_lost > 0, "nobody has seen that its claim was lost");
     told.nobody_deletes_it(host).await?;
     end(fleet, TRIPS, None).await?;
     told.has_seen_the_end(host).await?;
@@ -84,8 +88,7 @@ async fn goes(fleet: &Fleet, name: &str, to: &str) -> Result<Duration> {
     let (since, asked) = (marks(fleet).await?, Instant::now());
     ask(host, name, to).await?;
     waits_for_pods(host, name).await?;
-    let (acknowledged, began) = (said(host).await?, Instant::now());
-    host.kubectl(&["-n", NAMESPACE, "delete", "pod", POD, "--timeout=60s"]).await?;
+    let (acknowledged, began) = stops(host).await?;
     running(host, Some(to)).await?;
     let down = began.elapsed();
     reached(host, name, Phase::Succeeded).await?;

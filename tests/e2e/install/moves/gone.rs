@@ -6,7 +6,7 @@ use domain::volume::moving::Phase;
 
 use super::{
     ATTRIBUTES, CLAIM, MOVED, NAMESPACE, POD, PROGRAM, begin, big::reached, discard_all, kept, nothing_is_lost, object,
-    other_than, running, said, waits_for_pods, writer,
+    other_than, running, said, stops, waits_for_pods, writer,
 };
 use crate::{
     clusters::{Cluster, Fleet, wait_for},
@@ -26,8 +26,7 @@ pub async fn member_that_is_gone_for_good_ends_a_move(fleet: &Fleet) -> Result<(
     manual["spec"]["cutover"] = "Manual".into();
     host.apply(&manual.to_string()).await?;
     waits_for_pods(host, NAME).await?;
-    let acknowledged = said(host).await?;
-    host.kubectl(&["-n", NAMESPACE, "delete", "pod", POD, "--timeout=60s"]).await?;
+    let (acknowledged, _) = stops(host).await?;
     reached(host, NAME, Phase::Ready).await?;
     member.stop_api_server().await?;
     let ended = ends(fleet, &from, to).await;

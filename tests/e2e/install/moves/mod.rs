@@ -15,9 +15,10 @@ mod users;
 
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, anyhow, bail, ensure};
 use kube::Api;
 use serde_json::{Value, json};
+use tokio::time::{sleep, timeout};
 
 use super::{examples, release::PATIENCE, volumes::until};
 use crate::{
@@ -53,6 +54,8 @@ const MOST_TRIPS: usize = 40;
 /// Of Pod Security (label).
 const LEVEL: &str = "pod-security.kubernetes.io/enforce";
 const MOVED: Duration = Duration::from_mins(5);
+/// What it takes until the log of a pod is followed, and until its end is heard.
+const HEARD: Duration = Duration::from_secs(2);
 
 /// A snapshot of a claim, once it can be used.
 async fn photograph(host: &Cluster, claim: &str, name: &str) -> Result<()> {
@@ -233,8 +236,34 @@ async fn said(host: &Cluster) -> Result<usize> {
     Ok(said.trim().parse().unwrap_or_default())
 }
 
+/// Up to which number it has said so when it ends, and when it was told to go: what it writes until then is copied last.
+async fn stops(host: &Cluster) -> Result<(usize, Instant)> {
+    let before = said(host).await?;
+    let logs = ["-n", NAMESPACE, "logs", POD, "--follow", "--tail=1"];
+    let delete = ["-n", NAMESPACE, "delete", "pod", POD, "--timeout=60s"];
+    let mut heard = Box::pin(host.kubectl(&logs));
+    let mut gone = Box::pin(async {
+        sleep(HEARD).await;
+        let began = Instant::now();
+        host.kubectl(&delete).await.map(|_| began)
+    });
+    let (heard, began) = tokio::select! {
+        heard = &mut heard => (heard, gone.await?),
+        began = &mut gone => (timeout(HEARD, heard).await.unwrap_or_else(|_| Err(anyhow!("it goes on"))), began?),
+    };
+    let last = match heard {
+        Ok(words) => words.lines().next_back().and_then(|line| line.trim().parse().ok()).unwrap_or(before),
+        Err(error) => {
+            eprintln!("  the log of {POD} was not followed to its end, and counts up to {before}: {error:#}");
+            before
+        }
+    };
+    Ok((last.max(before), began))
+}
+
 /// Each number is there once, up to the one that was acknowledged at least.
 async fn nothing_is_lost(host: &Cluster, acknowledged: usize) -> Result<()> {
+    ensure!(acknowledged > 0, "nobody has heard the pod acknowledge a number");
     let read = host.kubectl(&["-n", NAMESPACE, "exec", POD, "--", "cat", "/data/log"]).await?;
     let lines = read.lines().map(|line| line.parse().with_context(|| format!("line {line:?}")));
     let lines: Vec<usize> = lines.collect::<Result<_>>()?;
@@ -243,7 +272,7 @@ async fn nothing_is_lost(host: &Cluster, acknowledged: usize) -> Result<()> {
     Ok(())
 }
 
-/// What was acknowledged before the pod was told to go, and when that was.
+/// What was acknowledged before the pod was gone, and when it was told to go.
 async fn moved(fleet: &Fleet, user: &str, name: &str, to: &str) -> Result<(usize, Instant)> {
     let host = fleet.host();
     let (claim, to, name_it) = (format!("{NAMESPACE}/{CLAIM}"), format!("--to={to}"), format!("--name={name}"));
@@ -252,9 +281,7 @@ async fn moved(fleet: &Fleet, user: &str, name: &str, to: &str) -> Result<(usize
     words.extend((name == FIRST).then_some("--delete-source-after=0s"));
     let pod = async {
         waits_for_pods(host, name).await?;
-        let (acknowledged, began) = (said(host).await?, Instant::now());
-        host.kubectl(&["-n", NAMESPACE, "delete", "pod", POD, "--timeout=60s"]).await?;
-        Ok((acknowledged, began))
+        stops(host).await
     };
     let (told, before) = tokio::try_join!(fleet.exec(PROGRAM, &words), pod)?;
     ensure!(told.contains(&format!("The volume of claim {claim} is in member")), "{told}");

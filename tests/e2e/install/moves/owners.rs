@@ -8,7 +8,7 @@ use serde_json::Value;
 use tokio::time::timeout;
 
 use super::{
-    CLAIM, MOVED, NAMESPACE, POD, PROGRAM, ask, begin, claim, end, nothing_is_lost, other_than, running, said,
+    CLAIM, MOVED, NAMESPACE, POD, PROGRAM, ask, begin, claim, end, nothing_is_lost, other_than, running, said, stops,
     waits_for_pods, writer,
 };
 use crate::{
@@ -59,8 +59,7 @@ async fn tried(fleet: &Fleet, from: &str, to: &Cluster, storage: &Storage) -> Re
     let (led_to, had) = (leads_to(host).await?, held(fleet).await?);
     ask(host, name, to.name()).await?;
     waits_for_pods(host, name).await?;
-    let acknowledged = said(host).await?;
-    host.kubectl(&["-n", NAMESPACE, "delete", "pod", POD, "--timeout=60s"]).await?;
+    let (acknowledged, _) = stops(host).await?;
     stalls(host, storage).await?;
     ensure!(leads_to(host).await? == led_to, "it was switched: {} and not {led_to}", leads_to(host).await?);
     call_off(fleet, storage).await?;

@@ -5,8 +5,12 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use domain::volume::moving::Phase;
 use futures::future::try_join_all;
+use kube::{
+    Api,
+    api::{ApiResource, DynamicObject, GroupVersionKind},
+};
 use serde_json::json;
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 
 use super::{
     MOVED, NAMESPACE, POD, ask, begin, claim, end, nothing_is_lost, other_than, running, stops, waits_for_pods, writer,
@@ -19,6 +23,7 @@ const FILES: u32 = 5_000;
 const YARD: &str = "kosmos-csi-movers";
 /// Longer than every lease, and than most retries.
 const AWAY: Duration = Duration::from_mins(1);
+const BETWEEN_LOOKS: Duration = Duration::from_millis(50);
 
 /// Whose API server goes away when the move has come to a phase, and until when.
 #[derive(Clone, Copy, Debug)]
@@ -116,9 +121,11 @@ async fn faulted(fleet: &Fleet, name: &str, (from, to): (&str, &str), outage: Op
         Some(Outage::Source(phase) | Outage::SourceUntilThePodRuns(phase)) => (fleet.member(from), phase),
         Some(Outage::Copy(phase)) => (fleet.member(to), phase),
     };
-    let reached = reached(host, name, phase).await?;
+    let seen = Box::pin(seen_in(host, name, phase)).await?;
     member.stop_api_server().await?;
-    eprintln!("{name}: the API server of {} goes away in {reached:?}", member.name());
+    // Whatever fails, it comes back.
+    let now = reached(host, name, phase).await;
+    eprintln!("{name}: the API server of {} goes away in {seen:?}, and it is {now:?} then", member.name());
     let ended = if matches!(outage, Some(Outage::SourceUntilThePodRuns(_))) {
         running(host, Some(to)).await.map(drop)
     } else {
@@ -126,7 +133,28 @@ async fn faulted(fleet: &Fleet, name: &str, (from, to): (&str, &str), outage: Op
         Ok(())
     };
     member.start_api_server().await?;
+    let now = now?;
+    ensure!(now < Phase::Succeeded, "it was over before that was away");
     ended
+}
+
+/// As soon as it has come to a phase, or past it, and carries something where it is to copy: some take less than a second.
+async fn seen_in(host: &Cluster, name: &str, wanted: Phase) -> Result<Phase> {
+    let kind = ApiResource::from_gvk(&GroupVersionKind::gvk("kosmos.csi.io", "v1alpha1", "VolumeMove"));
+    let moves: Api<DynamicObject> = Api::namespaced_with(host.client().await?, NAMESPACE, &kind);
+    let seen = async {
+        loop {
+            let status = moves.get(name).await?.data["status"].clone();
+            let phase: Option<Phase> = serde_json::from_value(status["phase"].clone()).ok();
+            let carries =
+                wanted != Phase::Copying || status["progress"]["bytes"].as_u64().is_some_and(|bytes| bytes > 0);
+            if let Some(phase) = phase.filter(|phase| carries && (wanted..=Phase::Succeeded).contains(phase)) {
+                return anyhow::Ok(phase);
+            }
+            sleep(BETWEEN_LOOKS).await;
+        }
+    };
+    timeout(MOVED, seen).await.with_context(|| format!("{name} does not come to {wanted:?}"))?
 }
 
 /// How long it was copied and judged.

@@ -5,6 +5,7 @@
 use std::{
     fs,
     io::Write,
+    net::TcpListener,
     os::unix::fs::FileExt,
     path::Path,
     process::{Child, Command, Stdio},
@@ -50,18 +51,20 @@ impl Drop for Daemon {
 }
 
 impl Daemon {
-    fn start(ground: &Ground, folder: &Path) -> Self {
+    /// With the port on which it serves.
+    fn start(ground: &Ground, folder: &Path) -> (Self, u16) {
+        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         let config = ground.path("rsyncd.conf");
         let text = "use chroot = no\nuid = 0\ngid = 0\n[copy]\nread only = false\npath = ";
         fs::write(&config, format!("{text}{}\n", folder.display())).unwrap();
-        let arguments = ["--daemon", "--no-detach", "--address=127.0.0.1", "--port=18730", "--config"];
+        let arguments = ["--daemon", "--no-detach", "--address=127.0.0.1", &format!("--port={port}"), "--config"];
         let mut child = Command::new("rsync").args(arguments).arg(&config).stdin(Stdio::null()).spawn().unwrap();
         let began = Instant::now();
-        while std::net::TcpStream::connect("127.0.0.1:18730").is_err() {
+        while std::net::TcpStream::connect(("127.0.0.1", port)).is_err() {
             assert!(child.try_wait().unwrap().is_none() && began.elapsed() < SERVES, "rsync does not serve");
             std::thread::yield_now();
         }
-        Self(child)
+        (Self(child), port)
     }
 }
 
@@ -91,13 +94,15 @@ fn small(folder: &Path) -> u64 {
 fn plain(ground: &Ground) -> Duration {
     let to = ground.path("plain");
     fs::create_dir(&to).unwrap();
-    let _daemon = Daemon::start(ground, &to);
+    let (_daemon, port) = Daemon::start(ground, &to);
     let began = Instant::now();
     let flags = ["-aHAXXS", "--numeric-ids", "--delete", "--whole-file", "--inplace"];
     let from = format!("{}/", ground.path("source").display());
-    let copied = Command::new("rsync").args(flags).args([&from, "rsync://127.0.0.1:18730/copy/"]).status().unwrap();
+    let copied =
+        Command::new("rsync").args(flags).args([from, format!("rsync://127.0.0.1:{port}/copy/")]).status().unwrap();
     assert!(copied.success());
     let took = began.elapsed();
+    assert_eq!(left_to_do(&ground.path("source"), &to), "", "plain rsync has copied elsewhere");
     fs::remove_dir_all(to).unwrap();
     took
 }

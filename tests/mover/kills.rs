@@ -11,7 +11,7 @@ use nix::{
 use crate::{
     ends::{Ended, Ground, join, started_by},
     tree::grow,
-    trees::rsync::left_to_do,
+    trees::{ground::is_thorough, rsync::left_to_do},
 };
 
 /// For whoever is left to come to an end, where he does.
@@ -20,7 +20,7 @@ const AGAIN: Duration = Duration::from_millis(2);
 
 /// More of them where there is time.
 fn rounds() -> usize {
-    if std::env::var_os("KOSMOS_CSI_THOROUGH").is_some() { 300 } else { 10 }
+    if is_thorough() { 300 } else { 10 }
 }
 
 /// Who is killed: an end, something that one of them has started, or who joins them.
@@ -106,5 +106,7 @@ async fn copy_is_one_wherever_an_end_its_rsync_or_the_line_is_killed() {
         }
     }
     println!("figure: {} copies with kills: {kills:?}", rounds());
-    assert!(kills.iter().all(|(victim, killed)| *victim == Victim::End || *killed > 0), "{kills:?}");
+    // Of a few, an end may be none: a copy is soon over.
+    let is_met = |(victim, killed): &(Victim, usize)| *killed > 0 || *victim == Victim::End && !is_thorough();
+    assert!(kills.iter().all(is_met), "{kills:?}");
 }

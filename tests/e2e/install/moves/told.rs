@@ -1,4 +1,4 @@
-//! What trips there and back have told, and to whom: the keys of movers are in their Secrets and nowhere else, nothing was denied in the
+//! What trips there and back have told, and to whom: the keys of movers are nowhere once their Secrets have gone, nothing was denied in the
 //! members, and nobody was told to delete the volume that moved.
 
 use std::{
@@ -116,12 +116,13 @@ impl Told {
         self.keys.iter().flatten().any(|words| text.contains(words))
     }
 
-    /// All objects but Secrets, among them events; logs of pods; and what the API server was asked.
+    /// All objects, among them events, and Secrets, as those of movers have gone with them; logs of pods; and what the API server was asked.
     async fn keys_in(&self, cluster: &Cluster) -> Result<Vec<String>> {
         let kinds = cluster.kubectl(&["api-resources", "--verbs=list", "-o", "name"]).await?;
-        let is_read = |kind: &&str| *kind != "secrets" && !kind.ends_with(".metrics.k8s.io");
+        let is_read = |kind: &&str| !kind.ends_with(".metrics.k8s.io");
         let kinds: Vec<&str> = kinds.lines().filter(is_read).collect();
-        ensure!(kinds.contains(&"events") && kinds.contains(&"pods"), "{} has {kinds:?}", cluster.name());
+        let are_all = ["events", "pods", "secrets"].iter().all(|kind| kinds.contains(kind));
+        ensure!(are_all, "{} has {kinds:?}", cluster.name());
         let objects = cluster.kubectl(&["get", &kinds.join(","), "--all-namespaces", "-o", "json"]).await?;
         let asked = fs::read_to_string(cluster.folder().join("audit.log")).context("read the audit log")?;
         let texts = [("objects", objects), ("audit log", asked)];

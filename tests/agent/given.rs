@@ -276,6 +276,98 @@ fn pod_runs_without_what_is_optional_and_called_like_what_agents_make_for_themse
     });
 }
 
+/// As a kubelet fills the volumes of a pod that runs, and empties them.
+#[test]
+fn what_is_optional_comes_to_a_pod_that_runs_when_the_host_has_it_and_goes_with_it() {
+    story(1, async {
+        let world = standing(1).await;
+        give_secrets(&world, "true");
+        let map = json!({"name": "maybe", "optional": true});
+        let volumes =
+            json!([{"name": "a", "configMap": map}, {"name": "b", "projected": {"sources": [{"secret": map}]}}]);
+        let containers = json!([{"name": "c", "image": "i:1", "envFrom": [{"configMapRef": map}]}]);
+        let spec = json!({"nodeName": NODE, "containers": containers, "volumes": volumes,
+            "imagePullSecrets": [{"name": "registry"}], "automountServiceAccountToken": false});
+        world.host.create("pods", json!({"metadata": {"namespace": SHOP, "name": "web"}, "spec": spec})).unwrap();
+        until("it runs", || world.phase("web") == "Running").await;
+        let copy = world.copy("web").unwrap();
+        let places =
+            ["volumes/0/configMap", "volumes/1/projected/sources/0/secret", "containers/0/envFrom/0/configMapRef"];
+        for place in places {
+            assert_eq!(text(&copy, &format!("/spec/{place}/name")), "maybe", "{copy}");
+        }
+        assert!(world.member.get("secrets", SHOP, "registry").is_none(), "nothing is read of it");
+        let there = |kind: &str| world.member.get(kind, SHOP, "maybe");
+        for kind in ["configmaps", "secrets"] {
+            assert_eq!(there(kind).unwrap().get("data"), None, "{kind}");
+            let object = json!({"metadata": {"namespace": SHOP, "name": "maybe"}, "data": {"a": "YQ=="}});
+            world.host.create(kind, object).unwrap();
+            until("it has come", || there(kind).is_some_and(|one| one["data"]["a"] == "YQ==")).await;
+            world.host.delete(kind, SHOP, "maybe").unwrap();
+            until("it has gone", || there(kind).is_some_and(|one| one.get("data").is_none())).await;
+        }
+        world.host.delete("pods", SHOP, "web").unwrap();
+        sleep(Duration::from_mins(5)).await;
+        assert!(["configmaps", "secrets"].into_iter().all(|kind| there(kind).is_none()), "it is left in the member");
+    });
+}
+
+/// A pod that mounts the ConfigMap `settings` where that is there.
+fn run_with_optional(world: &World, pod: &str) {
+    let volumes = json!([{"name": "v", "configMap": {"name": "settings", "optional": true}}]);
+    let spec = json!({"nodeName": NODE, "containers": [{"name": "c", "image": "i:1"}], "volumes": volumes,
+        "automountServiceAccountToken": false});
+    world.host.create("pods", json!({"metadata": {"namespace": SHOP, "name": pod}, "spec": spec})).unwrap();
+}
+
+#[test]
+fn pods_that_come_at_once_and_can_do_without_the_same_object_are_all_given_it_when_it_comes() {
+    story(1, async {
+        let world = standing(1).await;
+        let pods = ["a", "b", "c", "d"];
+        for pod in pods {
+            run_with_optional(&world, pod);
+        }
+        until("all run", || pods.iter().all(|pod| world.phase(pod) == "Running")).await;
+        for pod in pods {
+            let copy = world.copy(pod).unwrap();
+            assert_eq!(text(&copy, "/spec/volumes/0/configMap/name"), "settings", "{copy}");
+        }
+    });
+}
+
+#[test]
+fn what_is_optional_and_not_in_the_host_is_nothing_of_somebody_elses_of_that_name_in_the_member() {
+    story(1, async {
+        let world = standing(1).await;
+        world.open_namespace(SHOP);
+        let theirs = of_another_host(&world, "settings");
+        run_with_optional(&world, "maybe");
+        until("it runs", || world.phase("maybe") == "Running").await;
+        let spec = world.copy("maybe").unwrap()["spec"].to_string();
+        assert!(!spec.contains("settings"), "{spec}");
+        sleep(Duration::from_mins(5)).await;
+        assert_eq!(world.member.get("configmaps", SHOP, "settings"), Some(theirs));
+    });
+}
+
+/// A kubelet leaves a pod what it was given.
+#[test]
+fn what_a_pod_that_runs_needs_stays_when_the_host_has_it_no_more_also_where_another_one_can_do_without() {
+    story(1, async {
+        let world = standing(1).await;
+        run_with_settings(&world, SHOP);
+        run_with_optional(&world, "maybe");
+        until("both run", || ["web", "maybe"].iter().all(|pod| world.phase(pod) == "Running")).await;
+        world.host.delete("configmaps", SHOP, "settings").unwrap();
+        sleep(Duration::from_mins(5)).await;
+        assert_eq!(settings(&world, SHOP), "1");
+        world.host.delete("pods", SHOP, "web").unwrap();
+        until("nobody needs it", || settings(&world, SHOP).is_null()).await;
+        assert!(world.member.get("configmaps", SHOP, "settings").is_some());
+    });
+}
+
 /// The member would put a token of an account there into it.
 #[test]
 fn pod_runs_without_an_optional_secret_for_a_token_and_an_event_says_so() {

@@ -25,6 +25,8 @@ use domain::volume::{DRIVER, id::is_subdomain};
 
 /// On a copy: the object of the host, and its version, that it is a copy of.
 const VERSION: &str = "kosmos.csi.io/version";
+/// In its place: the host has no such object, and who can do without finds nothing in this one.
+const NONE: &str = "none";
 /// In bytes, of what a copy says of itself: a UID and a version.
 const LONGEST_NOTE: usize = 200;
 /// A Secret of this type is given a token by the cluster that it is in, of the account there that it names.
@@ -61,10 +63,11 @@ impl Pods<'_> {
     pub(super) async fn sync_for(&self, pod: &Value) -> kube::Result<Result<Synced, PodRejection>> {
         let namespace = text(pod, "/metadata/namespace");
         let (wanted, tokens) = (named(&pod["spec"]), tokens(&pod["spec"]));
+        let pulling = || items(pod, "/spec/imagePullSecrets");
         let wants_secret = wanted.keys().find(|(kind, _)| *kind == Kind::Secret);
         let open = (wants_secret.is_some() || !tokens.is_empty()) && self.is_open(namespace).await?;
         if let Some((_, name)) = wants_secret.filter(|_| !open)
-            && (wanted.iter().any(|((kind, _), needed)| *kind == Kind::Secret && *needed) || pulls(pod))
+            && (wanted.iter().any(|((kind, _), needed)| *kind == Kind::Secret && *needed) || pulling().next().is_some())
         {
             let message = format!(
                 "it names Secret {name}, and the Secrets of namespace {namespace} are not given to members: label the \
@@ -81,7 +84,15 @@ impl Pods<'_> {
             };
             match synced {
                 Ok(true) => {}
-                Ok(false) if !needed => kept.left_out.push(name),
+                Ok(false) if !needed => {
+                    let is_read = name.0 == Kind::ConfigMap || open && pulling().all(|one| one["name"] != name.1);
+                    // What is left there of one that the host has no more is emptied by the next look.
+                    let put = || self.put(name.0, namespace, &name.1, self.empty_one(&name.1, namespace), |_| true);
+                    // Another pod may just have put it there.
+                    if !is_read || put().await?.is_err() && put().await?.is_err() {
+                        kept.left_out.push(name);
+                    }
+                }
                 Err(why) if !needed && why.reason == NOT_GIVEN => kept.leave_out(name, &why),
                 Ok(false) => {
                     let message = format!("{} {} is not there", name.0, in_host(&name.1, &self.host.id.0));
@@ -137,6 +148,20 @@ impl Pods<'_> {
             }
         }
         self.put(*kind, namespace, name, wanted, is_current).await.map(|put| put.map(|()| true))
+    }
+
+    /// Takes out what the host has no more, as a kubelet does where nobody needs it.
+    pub(super) async fn empty(&self, (kind, name): &Name, namespace: &str) -> kube::Result<Result<(), PodRejection>> {
+        let mut wanted = self.empty_one(name, namespace);
+        if *kind == Kind::Secret {
+            // One of another type has to have something in it.
+            wanted["type"] = json!("Opaque");
+        }
+        self.put(*kind, namespace, name, wanted, is_empty).await
+    }
+
+    fn empty_one(&self, name: &str, namespace: &str) -> Value {
+        self.marked(name, namespace, &json!({VERSION: NONE}))
     }
 
     /// Makes an object in the member, or brings it up to date. One that is not ours is left alone.
@@ -273,8 +298,8 @@ pub(super) fn seen(object: &Value) -> Value {
     }})
 }
 
-fn pulls(pod: &Value) -> bool {
-    items(pod, "/spec/imagePullSecrets").next().is_some()
+pub(super) fn is_empty(there: &Value) -> bool {
+    mark(there, "annotations", VERSION) == NONE
 }
 
 fn in_host<'a>(name: &'a str, host: &str) -> &'a str {

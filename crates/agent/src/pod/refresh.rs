@@ -21,9 +21,10 @@ use super::{
     },
     Pods,
     account_tokens::{self, RENEW_AT, is_due},
-    config_sync::{FORMER_MARK, seen},
-    names::{Kind, token_secret, tokens},
+    config_sync::{FORMER_MARK, is_empty, rewritten, seen},
+    names::{Kind, named, token_secret, tokens},
     refusal::refusal,
+    rejection::PodRejection,
     removal::with_uid,
     unkept::{Failures, Silent, Unkept},
     wanted::{SyncedObject, things, to_have},
@@ -316,10 +317,11 @@ impl Pods<'_> {
     /// Why it could not be. `there`: none where somebody in the member has removed it. `pod`: one of the host's that names it.
     async fn refresh(
         &self,
-        (kind, place): &SyncedObject,
+        thing: &SyncedObject,
         there: Option<&Value>,
         (pod_place, pod): &(Place, Arc<HostPod>),
     ) -> kube::Result<Option<String>> {
+        let (kind, place) = thing;
         let of_tokens = *kind == Kind::Secret && token_secret(pod.uid()) == place.name;
         let is_another = |there: &Value| mark(there, "annotations", RENEW_AT).is_empty() == of_tokens;
         if there.is_some_and(|there| is_another(there) || of_tokens && !is_due(there)) {
@@ -329,9 +331,30 @@ impl Pods<'_> {
             let pod = HostPod::read(pod, pod_place);
             account_tokens::sync(self, &pod, &tokens(&pod["spec"])).await?
         } else {
-            self.sync_one(&(*kind, place.name.clone()), &place.namespace, there).await?.map(drop)
+            self.keep_one(thing, there).await?
         };
         Ok(kept.err().map(|why| why.message))
+    }
+
+    async fn keep_one(&self, thing: &SyncedObject, there: Option<&Value>) -> kube::Result<Result<(), PodRejection>> {
+        let (kind, place) = thing;
+        let name = (*kind, place.name.clone());
+        match self.sync_one(&name, &place.namespace, there).await? {
+            Ok(false) if !there.is_some_and(is_empty) && self.is_needed(thing) == Some(false) => {
+                self.empty(&name, &place.namespace).await
+            }
+            synced => Ok(synced.map(drop)),
+        }
+    }
+
+    /// Whether a pod of the host that runs there cannot do without it; none where no such pod names it.
+    fn is_needed(&self, (kind, place): &SyncedObject) -> Option<bool> {
+        let name = (*kind, place.name.clone());
+        let near = self.view.kept_pods_for(&self.member.name).into_iter();
+        let near = near.filter(|(at, kept)| at.namespace == place.namespace && !kept.is_over());
+        let run = near.map(|(at, kept)| HostPod::read(&kept, &at)).filter(|pod| self.runs(pod));
+        let needs = run.filter_map(|pod| named(&rewritten(&pod, true, &self.host.id.0)).get(&name).copied());
+        needs.reduce(|any, one| any || one)
     }
 }
 

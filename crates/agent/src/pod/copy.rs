@@ -36,6 +36,8 @@ const HOSTS_OWN: [&str; 15] = [
     "readinessGates",
     "ephemeralContainers",
 ];
+/// The one label of a pod that its copy has otherwise.
+const MANAGER: &str = "metadata.labels['app.kubernetes.io/managed-by']";
 /// Decided in the host, and no node of a member has it.
 const TOPOLOGY: &str = "topology.kosmos.csi.io/";
 
@@ -94,6 +96,7 @@ fn spec(pod: &Value, made: &Made<'_>) -> Value {
     }
     for volume in list_mut(&mut spec, "volumes") {
         mount(volume, made.claims);
+        say_in_files(volume);
     }
     made.given.rewrite(&mut spec);
     for list in ["initContainers", "containers"] {
@@ -165,9 +168,28 @@ fn say(variable: &mut Value, pod: &Value) {
         "spec.nodeName" => &pod["spec"]["nodeName"],
         "spec.serviceAccountName" => &pod["spec"]["serviceAccountName"],
         "metadata.uid" => &pod["metadata"]["uid"],
+        MANAGER => &pod["metadata"]["labels"][MANAGED_BY],
         _ => return,
     };
     *variable = json!({"name": variable["name"], "value": value});
+}
+
+fn say_in_files(volume: &mut Value) {
+    if let Some(files) = volume.get_mut("downwardAPI") {
+        list_mut(files, "items").for_each(say_in_file);
+    }
+    if let Some(projected) = volume.get_mut("projected") {
+        for files in list_mut(projected, "sources").filter_map(|source| source.get_mut("downwardAPI")) {
+            list_mut(files, "items").for_each(say_in_file);
+        }
+    }
+}
+
+/// A file says no text that is written into the pod, but what the copy notes of its pod.
+fn say_in_file(file: &mut Value) {
+    if text(file, "/fieldRef/fieldPath") == "metadata.uid" {
+        file["fieldRef"]["fieldPath"] = json!(format!("metadata.annotations['{COPY_OF}']"));
+    }
 }
 
 fn show_host(container: &mut Value, (host, port): (&str, u16)) {
@@ -325,6 +347,32 @@ mod tests {
         let env =
             json!([{"name": "NODE", "value": "kosmos-m"}, {"name": "UID", "value": "u"}, field("IP", "status.podIP")]);
         assert_eq!(told["spec"]["containers"][0]["env"], env);
+    }
+
+    /// As Helm writes it on all that it installs.
+    #[test]
+    fn container_is_told_who_manages_the_hosts_pod_and_not_who_manages_its_copy() {
+        let told = |labels: &Value| {
+            let field = json!({"name": "BY", "valueFrom": {"fieldRef": {"fieldPath": MANAGER}}});
+            let mut container = json!({"env": [field]});
+            say_all(&mut container, &json!({"metadata": {"labels": labels}}));
+            container["env"][0]["value"].clone()
+        };
+        assert_eq!(MANAGER, format!("metadata.labels['{MANAGED_BY}']"));
+        assert_eq!(told(&json!({MANAGED_BY: "Helm"})), "Helm");
+        assert_eq!(told(&Value::Null), Value::Null);
+    }
+
+    #[test]
+    fn file_that_tells_of_a_pod_has_the_uid_of_the_hosts() {
+        let volumes = |uid: &str| {
+            let item = |path: &str| json!({"path": path, "fieldRef": {"fieldPath": path}});
+            let mut files = json!({"items": [item("metadata.uid"), item("metadata.name")]});
+            files["items"][0]["fieldRef"]["fieldPath"] = json!(uid);
+            json!([{"name": "a", "downwardAPI": files}, {"name": "b", "projected": {"sources": [{"downwardAPI": files}]}}])
+        };
+        let told = copied(&json!({"containers": [], "volumes": volumes("metadata.uid")}), false);
+        assert_eq!(told["spec"]["volumes"], volumes("metadata.annotations['kosmos.csi.io/pod-uid']"));
     }
 
     #[test]

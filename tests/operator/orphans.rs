@@ -124,6 +124,40 @@ async fn status_shows_all_of_it_on_one_screen_and_what_is_not_well() {
     assert!(json["kind"] == "StatusList" && ill.len() == 1 && ill[0]["state"] == "1 of 2 ready, k:0.1.0", "{json:#}");
 }
 
+/// As a leaf volume is kept for the host's volume of that name when its leaf claim has been let go.
+fn kept(clusters: &Clusters, name: &str, of: &str) {
+    let labels = json!({
+        "app.kubernetes.io/managed-by": "kosmos.csi.io", "kosmos.csi.io/host": identity(&clusters.host),
+        "kosmos.csi.io/volume": hash(clusters, of).to_string(),
+    });
+    let volume = json!({
+        "metadata": {"name": name, "labels": labels},
+        "spec": {
+            "accessModes": ["ReadWriteOnce"], "capacity": {"storage": "1Gi"}, "storageClassName": "fast",
+            "claimRef": {"namespace": "shop", "name": "db", "uid": GONE}, "persistentVolumeReclaimPolicy": "Retain",
+            "csi": {"driver": "x.io", "volumeHandle": name},
+        },
+    });
+    clusters.members[0].create(VOLUMES, volume).unwrap();
+}
+
+/// It says that what is nobody's may be removed, with the storage behind it.
+#[tokio::test]
+async fn doctor_does_not_call_nobodys_the_data_that_a_claim_of_a_restored_host_waits_for() {
+    let clusters = Clusters::new(1);
+    clusters.join().await;
+    complete(&clusters);
+    let _ = clusters.host.create("namespaces", json!({"metadata": {"name": "shop"}}));
+    let claim = json!({"metadata": {"name": "db", "namespace": "shop"}, "spec": {"storageClassName": "fast",
+        "accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}});
+    let claim = clusters.host.create(CLAIMS, claim).unwrap();
+    kept(&clusters, "pv-db", &format!("pvc-{}", text(&claim, "/metadata/uid")));
+    let told = clusters.does(&format!("doctor {NOW}")).await;
+    assert!(told.contains("Nothing is wrong"), "{told}");
+    kept(&clusters, "pv-other", &format!("pvc-{GONE}"));
+    clusters.refuses(&format!("doctor {NOW}"), &["kept:m0/pv-other"]).await;
+}
+
 #[tokio::test]
 async fn doctor_tells_of_everything_that_has_lost_its_other_half() {
     let clusters = Clusters::new(1);

@@ -14,6 +14,8 @@ pub struct HostSide {
     pub volumes: Vec<HostVolume>,
     /// UIDs of claims that have no volume: not yet, or not any more.
     pub claims: BTreeSet<String>,
+    /// What leaf volumes say of which such a claim may get the data, as where the host was restored from a backup.
+    pub awaited: BTreeSet<VolumeHash>,
     pub snapshots: HostSnapshots,
     /// Of second names of members: the name that is on record, and serves.
     pub aliases: BTreeMap<String, String>,
@@ -274,7 +276,8 @@ impl<'a> Here<'a> {
             let has_claim = self.claim_uids.contains(kept.claim_uid.as_str())
                 || near.into_iter().any(|leaf| leaf.hash == kept.hash);
             let has_user = self.users_of(kept.hash).next().is_some() || self.host.may_use(kept.hash);
-            if has_claim || kept.moving || has_user {
+            let is_awaited = self.host.awaited.contains(&kept.hash);
+            if has_claim || kept.moving || has_user || is_awaited {
                 continue;
             }
             if kept.age < self.older_than {

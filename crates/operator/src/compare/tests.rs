@@ -147,6 +147,14 @@ fn retained_volume_that_nobody_knows_is_told() {
 }
 
 #[test]
+fn retained_volume_whose_data_a_claim_of_the_host_waits_for_is_not_told_as_nobodys() {
+    let retained = |of: &str| member(vec![], vec![LeafVolume { hash: hash(of), ..kept("pv-9", "gone") }]);
+    let waiting = || HostSide { awaited: BTreeSet::from([hash("pvc-9")]), ..host(vec![]) };
+    assert_eq!(names(&waiting(), retained("pvc-9")), [""; 0]);
+    assert_eq!(names(&waiting(), retained("pvc-8")), ["kept:m/pv-9"], "another one's");
+}
+
+#[test]
 fn only_what_both_looks_have_found_of_one_object_counts() {
     let finding =
         |name: &str, uid: &str| Finding { name: name.to_owned(), uid: uid.to_owned(), message: String::new() };

@@ -21,7 +21,7 @@ use super::{
 };
 use crate::args::operator::MembersAccess;
 use cluster::{Dial, lease};
-use domain::volume::{DRIVER, HostId, LeafPlace, VolumeId, moving::MoveMark, quantity};
+use domain::volume::{DRIVER, HostId, LeafPlace, VolumeHash, VolumeId, moving::MoveMark, quantity};
 use host::{Host, volume::HostVolume as Summary};
 use leaf::{
     MemberClient,
@@ -157,11 +157,13 @@ async fn host_side(
         volume.is_some_and(|volume| names.contains(volume))
     };
     let claims = host_claims(host).await?.into_iter().filter(|claim| !has_volume(claim));
+    let claims: BTreeSet<String> = claims.filter_map(|claim| claim.metadata.uid).collect();
     let volumes: Vec<HostVolume> = all.iter().filter_map(host_volume).collect();
     let members = volumes.iter().filter_map(|volume| Some(VolumeId::parse(&volume.handle)?.member));
     let unknown = members.filter(|name| !pins.contains_key(name) && !aliases.contains_key(name)).collect();
     Ok(HostSide {
-        claims: claims.filter_map(|claim| claim.metadata.uid).collect(),
+        awaited: claims.iter().map(|uid| VolumeHash::new(&host.id, &format!("pvc-{uid}"))).collect(),
+        claims,
         volumes,
         snapshots: snapshots::of_host(host).await,
         aliases,

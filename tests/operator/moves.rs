@@ -3,7 +3,10 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use simulate::text;
+use simulate::{
+    faults::{Action, Verb},
+    text,
+};
 use tokio::time::sleep;
 
 use crate::{
@@ -46,6 +49,24 @@ async fn then(phases: &[&str], mut each: impl FnMut(&str)) {
         sleep(Duration::from_millis(1500)).await;
         each(phase);
     }
+}
+
+/// Where its volume leads was read before that, or while it was made again.
+#[tokio::test]
+async fn backup_says_that_a_move_was_under_way_also_where_it_ends_while_volumes_are_read() {
+    let clusters = moving();
+    clusters.does("volume move shop/db --to=m1 --no-wait").await;
+    is_in(&clusters, "db-to-m1", "Finishing");
+    let host = clusters.host.clone();
+    clusters.host.faults().set(move |asked| {
+        if asked.verb == Verb::List && asked.resource == CLAIMS {
+            host.change(MOVES, "shop", "db-to-m1", |of| of["status"]["phase"] = json!("Succeeded")).unwrap();
+        }
+        Action::Pass
+    });
+    let told = clusters.does("host backup --output=$backup").await;
+    assert_eq!(of(&clusters, "db-to-m1")["status"]["phase"], "Succeeded");
+    assert!(told.contains("Moves under way: 1. Make another one once they have ended"), "{told}");
 }
 
 #[tokio::test(start_paused = true)]

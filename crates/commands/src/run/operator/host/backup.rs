@@ -44,7 +44,9 @@ async fn write(
     file: &mut File,
 ) -> anyhow::Result<String> {
     let host = connect::host(&flags.host, dial).await?;
+    let mut moving = under_way(&host).await?;
     let seen = patiently("reading the host's volumes", look(&host)).await?;
+    moving.append(&mut under_way(&host).await?);
     let members = pins::pins(&host).await?;
     let (backup, left_out) = Backup::new(format!("{now:.0}"), host.id.0.clone(), members, &seen);
     if backup.members.is_empty() && !seen.volumes.is_empty() {
@@ -58,11 +60,9 @@ async fn write(
         .and_then(|()| file.sync_all())
         .with_context(|| format!("write {}", path.display()))?;
     let left_out: String = left_out.iter().flat_map(|why| ["Left out: ", why, ".\n"]).collect();
-    let moving = volume::under_way(&host.client, None).await?.len();
-    let moving = if moving == 0 {
-        String::new()
-    } else {
-        format!("Moves under way: {moving}. Make another one once they have ended.\n")
+    let moving = match moving.len() {
+        0 => String::new(),
+        some => format!("Moves under way: {some}. Make another one once they have ended.\n"),
     };
     Ok(format!(
         "{left_out}{moving}{}: what leads to the volumes of host {}. Volumes: {}, snapshots: {}, members: {}. No Secret is in it; keep it \
@@ -73,6 +73,12 @@ async fn write(
         backup.snapshots.len(),
         backup.members.len(),
     ))
+}
+
+/// By their UIDs. One that ends while the volumes are read has had its volume lead to either member by then, or be made again just then.
+async fn under_way(host: &Host) -> anyhow::Result<BTreeSet<String>> {
+    let moves = volume::under_way(&host.client, None).await?;
+    Ok(moves.into_iter().filter_map(|of| of.metadata.uid).collect())
 }
 
 /// Volumes before claims: what is bound meanwhile is not in it, and nothing is taken for unbound.

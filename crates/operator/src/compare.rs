@@ -14,7 +14,7 @@ pub struct HostSide {
     pub volumes: Vec<HostVolume>,
     /// UIDs of claims that have no volume: not yet, or not any more.
     pub claims: BTreeSet<String>,
-    /// What leaf volumes say of which such a claim may get the data, as where the host was restored from a backup.
+    /// Of which volumes these claims may get the data that is there, as where the host was restored from a backup.
     pub awaited: BTreeSet<VolumeHash>,
     pub snapshots: HostSnapshots,
     /// Of second names of members: the name that is on record, and serves.

@@ -271,6 +271,42 @@ async fn what_is_used_or_not_of_a_move_or_not_ours_is_never_given_up() {
     assert_eq!(policy(&clusters, "pv-e"), "Retain");
 }
 
+/// The host's volume of claim db, by such a name of its member, and with a leaf volume where it says one.
+fn leads_to(clusters: &Clusters, member: &str, leaf_volume: Option<&str>) {
+    let volume = json!({
+        "metadata": {"name": "pvc-db"},
+        "spec": {"accessModes": ["ReadWriteOnce"], "capacity": {"storage": "1Gi"}, "persistentVolumeReclaimPolicy": "Retain",
+            "csi": {"driver": "kosmos.csi.io", "volumeHandle": "x"}},
+    });
+    let _ = clusters.host.create(VOLUMES, volume);
+    let told = leaf_volume.map_or_else(|| json!({}), |told| json!({"leafClaimUID": "c", "leafVolume": told}));
+    let leads = |volume: &mut Value| {
+        volume["spec"]["csi"]["volumeHandle"] = json!(format!("{member}/shop/db/0123456789abcdef"));
+        volume["spec"]["csi"]["volumeAttributes"] = told;
+    };
+    clusters.host.change(VOLUMES, "", "pvc-db", leads).unwrap();
+}
+
+/// The host was restored from a backup of before the move: what was kept is all that its volume leads to.
+#[tokio::test(start_paused = true)]
+async fn source_to_which_the_volume_of_a_restored_host_leads_is_not_given_up() {
+    let clusters = moving();
+    clusters.join().await;
+    clusters.pin("m0", 0);
+    kept(&clusters, "db");
+    let said =
+        ["volume pvc-db of the host leads to it", "restored from a backup", "handle m1/shop/db/0123456789abcdef"];
+    for (member, leaf_volume) in [("m0", Some("pv-db")), ("m0", None), ("a-second-name", Some("pv-db"))] {
+        leads_to(&clusters, member, leaf_volume);
+        clusters.refuses("volume discard m0/pv-db --data-will-be-lost", &said).await;
+        assert_eq!(policy(&clusters, "pv-db"), "Retain", "{member} {leaf_volume:?}");
+    }
+    // It has moved away and back.
+    leads_to(&clusters, "m0", Some("pv-of-now"));
+    clusters.does("volume discard m0/pv-db --data-will-be-lost").await;
+    assert_eq!(policy(&clusters, "pv-db"), "Delete");
+}
+
 /// Between m0 and m1, as far as that; and how the source was.
 fn has_moved(clusters: &Clusters, claim: &str, phase: &str) {
     let name = format!("{claim}-to-m1");

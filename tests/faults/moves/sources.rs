@@ -279,6 +279,21 @@ fn source_is_kept_where_the_leaf_has_another_volume_than_the_one_that_was_given_
     });
 }
 
+/// As somebody has it who makes the host's volumes from a backup of before the move, and leaves the move.
+#[test]
+fn source_is_kept_where_the_volume_of_the_host_leads_to_it_again() {
+    virtual_time::run(1, async {
+        let story = moved(&json!({})).await;
+        let of = story.bench.host.get(MOVES, SHOP, "to").unwrap();
+        let leads_back = |volume: &mut Value| {
+            volume["spec"]["csi"]["volumeHandle"] = of["status"]["from"]["handle"].clone();
+            volume["spec"]["csi"]["volumeAttributes"]["leafVolume"] = of["status"]["source"]["name"].clone();
+        };
+        story.bench.host.change(VOLUMES, "", story.caller.volume(), leads_back).unwrap();
+        is_kept_and_says(&story, "is not whole").await;
+    });
+}
+
 #[test]
 fn source_is_kept_where_the_claim_was_deleted_and_its_volume_is_there_still() {
     virtual_time::run(1, async {

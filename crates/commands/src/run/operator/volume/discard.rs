@@ -1,5 +1,7 @@
 //! What moves have kept in the members they moved from: listed, and one of these given up with its data.
 
+use std::{collections::BTreeMap, iter};
+
 use anyhow::{Context, anyhow, bail};
 use k8s_openapi::api::core::v1::PersistentVolume;
 use kube::ResourceExt;
@@ -8,15 +10,21 @@ use super::Report;
 use crate::{
     args::operator::{Discard, Place},
     run::operator::{
-        connect::{self, now},
+        connect::{self, Known, now},
         look::age,
         print::patiently,
     },
 };
 use cluster::Dial;
-use domain::error::Error;
+use domain::{
+    error::Error,
+    volume::{VolumeHash, VolumeId},
+};
 use host::Host;
-use leaf::{moving::kept, ownership::MOVED_TO};
+use leaf::{
+    moving::kept,
+    ownership::{MOVED, MOVED_TO},
+};
 use operator::{kubeconfig::span, table::Table};
 
 pub(super) async fn discard(flags: &Discard, dial: &Dial) -> anyhow::Result<Report> {
@@ -64,16 +72,45 @@ async fn give_up(flags: &Discard, host: &Host, member: &str, name: &str, dial: &
     let definition = named.get(member).with_context(|| {
         format!("no member is called {member}: `kosmos-csi get members` lists those that there are")
     })?;
-    let known = connect::known(host, member, definition, &host::pins::pins(host).await?, dial).await;
+    let pins = host::pins::pins(host).await?;
+    let known = connect::known(host, member, definition, &pins, dial).await;
     let known = known.map_err(|why| anyhow!("member {member}: {why}"))?;
     let Some(volume) = kept::read(&known.leaf, name).await? else { bail!("member {member} has no volume {name}") };
-    let given_up =
-        if kept::is_given_up(&known.leaf, &volume) { Ok(()) } else { kept::give_up(&known.leaf, &volume).await };
-    match given_up {
-        Err(Error::Refused(why)) => return Ok(Report::new(format!("Nothing is discarded: {why}.\n"), false)),
-        given_up => given_up?,
+    if !kept::is_given_up(&known.leaf, &volume) {
+        let refused = |why: String| Ok(Report::new(format!("Nothing is discarded: {why}.\n"), false));
+        if let Some(why) = led_to(host, &known, &pins, &volume).await? {
+            return refused(why);
+        }
+        match kept::give_up(&known.leaf, &volume).await {
+            Err(Error::Refused(why)) => return refused(why),
+            given_up => given_up?,
+        }
     }
     Ok(Report::well(format!(
         "Volume {name} of member {member} has the policy Delete now: the member's provisioner removes it with its data.\n"
     )))
+}
+
+/// Which volume of the host leads to it again, and not to another leaf volume, as one that has moved away and back.
+async fn led_to(
+    host: &Host,
+    known: &Known,
+    pins: &BTreeMap<String, String>,
+    volume: &PersistentVolume,
+) -> anyhow::Result<Option<String>> {
+    let Some(hash) = volume.labels().get(MOVED).and_then(|of| VolumeHash::parse(of)) else { return Ok(None) };
+    let name = volume.name_any();
+    // A name that is not on record may be a second one of this member.
+    let is_here = |id: &VolumeId| id.names(hash) && pins.get(&id.member).is_none_or(|pin| *pin == known.identity);
+    let leading = host::volume::all_leading(host, is_here).await?;
+    let is_it = |leaf: host::volume::GivenOutDigest| !leaf.is_another(iter::empty::<&str>(), Some(&name));
+    let leading = leading.into_iter().find(|one| one.leaf.is_none_or(is_it));
+    let to = volume.annotations().get(MOVED_TO).map(String::as_str).unwrap_or_default();
+    Ok(leading.map(|leading| {
+        format!(
+            "volume {} of the host leads to it (handle {}), as where the host was restored from a backup of before the move. Have the host's \
+             volume lead to where the move has brought its data first, which is handle {to}",
+            leading.name, leading.handle
+        )
+    }))
 }

@@ -8,6 +8,7 @@ use std::{
     time::Duration,
 };
 
+use domain::volume::{HostId, VolumeHash};
 use serde_json::{Value, json};
 use simulate::{
     faults::{Action, Asked, Verb},
@@ -26,6 +27,7 @@ use crate::{
     bench::{Bench, SHOP},
     caller::Caller,
     late::delay_next,
+    shared::has_alias,
     virtual_time,
 };
 
@@ -231,6 +233,27 @@ fn attachment_of_a_leaf_without_any_record_stays_while_the_host_uses_the_volume(
         assert!(member.get("persistentvolumeclaims", SHOP, "data").is_none());
         assert_eq!(only(&bench)["metadata"].get("deletionTimestamp"), None);
     });
+}
+
+/// Its administrator has made the host's volume again since, and has written what leads there too.
+#[test]
+fn attachment_of_a_leaf_without_any_record_stays_while_the_host_uses_the_volume_by_another_handle() {
+    for is_hashed in [false, true] {
+        virtual_time::run(1, async {
+            let (bench, caller, _attacher) = attached().await;
+            has_alias(&bench).await;
+            publish(&bench, &caller, "real/n1").await.unwrap();
+            forget_leaf(&bench, &caller);
+            let hash = VolumeHash::new(&HostId(bench.host_id()), caller.volume());
+            let named = caller.handle().unwrap().replacen("m0/", "alias/", 1);
+            let other = if is_hashed { format!("m0///{hash}") } else { named };
+            let rename = |volume: &mut Value| volume["spec"]["csi"]["volumeHandle"] = json!(other);
+            bench.host.change("persistentvolumes", "", caller.volume(), rename).unwrap();
+            goes_by_force(&bench);
+            sleep(SURE).await;
+            assert_eq!(only(&bench)["metadata"].get("deletionTimestamp"), None, "{}", bench.guard.trace().join("\n"));
+        });
+    }
 }
 
 /// The host's volume stays until its claim, and with that the pod on the node, has gone.

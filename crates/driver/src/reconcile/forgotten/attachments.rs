@@ -10,6 +10,7 @@ use domain::{
     volume::{VolumeHash, VolumeId, published::Attachment},
 };
 use leaf::{MemberClient, attachment::LeafAttachment};
+use member::registry::serving;
 
 pub(super) async fn withdraw(reconciler: &Reconciler, leaf: &MemberClient, waiting: &mut Waiting) {
     let all = match leaf::attachment::ours(leaf).await {
@@ -63,10 +64,14 @@ async fn is_wanted(
     };
     match record {
         Some(named) => Ok(named),
-        None => Ok(host::volume::all_with(&reconciler.host, &one.handle)
-            .await?
-            .iter()
-            .any(|volume| !volume.is_to_be_reclaimed())),
+        None => {
+            let members = reconciler.members.all()?;
+            // Under another name of its member, or by the hash alone, people write other handles for the same leaf.
+            let is_same = |id: &VolumeId| serving(&members, &id.member) == leaf.member && id.names(hash);
+            let leads_there = |id: &VolumeId| id.to_string() == one.handle || is_same(id);
+            let volumes = host::volume::all_leading(&reconciler.host, leads_there).await?;
+            Ok(volumes.iter().any(|volume| !volume.is_to_be_reclaimed()))
+        }
     }
 }
 

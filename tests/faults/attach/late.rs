@@ -247,11 +247,13 @@ fn attachment_of_a_leaf_without_any_record_stays_while_the_host_uses_the_volume_
             let hash = VolumeHash::new(&HostId(bench.host_id()), caller.volume());
             let named = caller.handle().unwrap().replacen("m0/", "alias/", 1);
             let other = if is_hashed { format!("m0///{hash}") } else { named };
-            let rename = |volume: &mut Value| volume["spec"]["csi"]["volumeHandle"] = json!(other);
+            let rename = |volume: &mut Value| volume["spec"]["csi"]["volumeHandle"] = json!(&other);
             bench.host.change("persistentvolumes", "", caller.volume(), rename).unwrap();
             goes_by_force(&bench);
             sleep(SURE).await;
             assert_eq!(only(&bench)["metadata"].get("deletionTimestamp"), None, "{}", bench.guard.trace().join("\n"));
+            unpublish(&bench, &other, "real/n1").await.unwrap();
+            assert!(bench.members[0].list(ATTACHMENTS).is_empty(), "it was called detached");
         });
     }
 }

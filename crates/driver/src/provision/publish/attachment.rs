@@ -174,13 +174,26 @@ pub(super) async fn detach_all(
         ours => ours?,
     };
     let handle = id.to_string();
-    let wanted =
-        |one: &LeafAttachment| one.hash.is_some() && one.handle == handle && (node.is_empty() || one.node == node);
+    let wanted = |one: &LeafAttachment| {
+        one.hash.is_some()
+            && (one.handle == handle || is_of_same_leaf(one, id))
+            && (node.is_empty() || one.node == node)
+    };
     for attachment in ours.into_iter().filter(wanted) {
         tracing::info!(member = %leaf.member, volume = %id, attachment = attachment.name, "the volume is detached without a record of its node");
         end(leaf, Some(attachment), deadline).await?;
     }
     Ok(())
+}
+
+/// It was made by another handle of that leaf, as people write them: with a second name of the member, or with the hash alone.
+fn is_of_same_leaf(one: &LeafAttachment, id: &VolumeId) -> bool {
+    let (Some(hash), Some(other)) = (one.hash, VolumeId::parse(&one.handle)) else { return false };
+    let is_there = match (other.place(), id.place()) {
+        (Some(other), Some(place)) => other == place,
+        _ => true,
+    };
+    is_there && other.names(hash) && id.names(hash)
 }
 
 async fn end(leaf: &MemberClient, mut seen: Option<LeafAttachment>, deadline: &Deadline) -> Result<()> {

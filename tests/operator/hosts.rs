@@ -532,6 +532,20 @@ async fn host_that_is_one_already_or_means_other_clusters_is_given_nothing() {
     clusters.refuses("host adopt $other", &["has taken over the volumes of host", THIRD]).await;
 }
 
+/// It would bring back what people had deleted before the newer one was made, and that one then what they have deleted since.
+#[tokio::test]
+async fn backup_that_is_older_than_the_one_of_which_all_was_made_is_refused_with_what_to_do() {
+    let (clusters, _) = lost().await;
+    let mut older = backup(&clusters);
+    older["made"] = json!("2020-01-01T00:00:00Z");
+    fs::write(clusters.file("older"), older.to_string()).unwrap();
+    said(&clusters, "host adopt $backup").await;
+    delete(&clusters, CLAIMS, "shop", "db");
+    delete(&clusters, VOLUMES, "", "pvc-db");
+    clusters.refuses("host adopt $older", &["2020-01-01T00:00:00Z", "is older", "kosmos.csi.io/adopted"]).await;
+    assert!(clusters.host.get(VOLUMES, "", "pvc-db").is_none());
+}
+
 #[tokio::test]
 async fn what_people_have_made_meanwhile_stays_and_is_named() {
     let (clusters, former) = lost().await;

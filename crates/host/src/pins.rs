@@ -114,11 +114,11 @@ pub(super) async fn read(client: &Client, namespace: &str) -> Result<Option<Conf
         .map_err(|error| unread(&format!("get config map {namespace}/{CONFIG_MAP}"), &error))
 }
 
-/// Whether all that a backup of that time holds was made here once.
-pub async fn adopted_by(host: &Host, made: &str) -> Result<bool> {
-    let map = read_pins(host).await?;
-    let said = |key: &str| map.as_ref().and_then(|map| map.annotations().get(key)).map(String::as_str);
-    Ok(said(BACKUP) == Some(made) && said(BY_CLUSTER) == Some(&host.cluster))
+/// Of when the backup was of which all was made here last.
+pub async fn adopted(host: &Host) -> Result<Option<String>> {
+    let Some(map) = read_pins(host).await? else { return Ok(None) };
+    let said = |key: &str| map.annotations().get(key).map(String::as_str);
+    Ok(said(BACKUP).filter(|_| said(BY_CLUSTER) == Some(&*host.cluster)).map(str::to_owned))
 }
 
 /// Whose volumes they are is said with it: a record that came from another cluster may say something else.

@@ -1,7 +1,7 @@
 //! `host adopt`: makes a backup's objects in this host, and has it be to its members who the former one was.
 
 use anyhow::{Context, anyhow, bail};
-use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::{api::apps::v1::Deployment, jiff::Timestamp};
 use kube::{
     Api, ResourceExt,
     api::{ListParams, Patch, PatchParams},
@@ -42,6 +42,16 @@ pub(in crate::run::operator) async fn adopt(flags: &AdoptHost, dial: &Dial) -> a
     let backup = Backup::parse(&text).map_err(misuse)?;
     let host = connect::host(&flags.members.host, dial).await?;
     free::may_be(flags, &host, &backup).await?;
+    let adopted = pins::adopted(&host).await?;
+    if let Some(adopted) = adopted.as_deref().filter(|adopted| is_older(&backup.made, adopted)) {
+        bail!(
+            "{} is of {}, which is older than the backup of which all was made here ({adopted}): it would bring back what people have deleted. \
+             If that is meant, take the annotation kosmos.csi.io/adopted off ConfigMap {}/kosmos-csi-members. Nothing was written",
+            flags.backup.display(),
+            backup.made,
+            host.namespace
+        );
+    }
     let records = records(flags, &host).await?;
     for record in &records {
         agrees(record, &backup).await?;
@@ -50,7 +60,8 @@ pub(in crate::run::operator) async fn adopt(flags: &AdoptHost, dial: &Dial) -> a
         // First: a volume of a member that nobody knows is let go at a word.
         pin(&records, &backup).await?;
     }
-    let (told, is_whole) = make(flags, &host, &backup).await?;
+    let is_made = adopted.is_some_and(|adopted| adopted == backup.made);
+    let (told, is_whole) = if is_made { made_before(&backup) } else { make(flags, &host, &backup).await };
     if flags.dry_run {
         return Ok(Report::new(told + "Nothing was written: this is a dry run.\n", is_whole));
     }
@@ -60,15 +71,22 @@ pub(in crate::run::operator) async fn adopt(flags: &AdoptHost, dial: &Dial) -> a
 }
 
 /// What is said of the objects, and whether all are there.
-async fn make(flags: &AdoptHost, host: &Host, backup: &Backup) -> anyhow::Result<(String, bool)> {
-    if pins::adopted_by(host, &backup.made).await? {
-        let told = "all was made before, and what somebody has deleted since stays so";
-        return Ok((format!("Of host {}, as of {}: {told}.\n", backup.host, backup.made), true));
-    }
+async fn make(flags: &AdoptHost, host: &Host, backup: &Backup) -> (String, bool) {
     let maker = Maker { client: &host.client, dry_run: flags.dry_run };
     let doing = format!("making {} volumes and {} snapshots", backup.volumes.len(), backup.snapshots.len());
     let made = patiently(&doing, maker.all(backup)).await;
-    Ok((told(backup, &made, flags.dry_run), made.left.is_empty()))
+    (told(backup, &made, flags.dry_run), made.left.is_empty())
+}
+
+fn made_before(backup: &Backup) -> (String, bool) {
+    let told = "all was made before, and what somebody has deleted since stays so";
+    (format!("Of host {}, as of {}: {told}.\n", backup.host, backup.made), true)
+}
+
+/// Of two times as backups have them.
+fn is_older(made: &str, other: &str) -> bool {
+    let read = |time: &str| time.parse::<Timestamp>().ok();
+    read(made).zip(read(other)).is_some_and(|(made, other)| made < other)
 }
 
 /// Last: whoever is started with it finds the volumes. What is said of that, and whether nothing is left to do.

@@ -85,7 +85,8 @@ pub fn remove_strays(bench: &Bench) {
     }
 }
 
-/// Leaf volumes that are kept without a claim, and that no volume of the host was given: `doctor` names them.
+/// Leaf volumes that are kept without a claim, and that no volume of the host was given: `doctor` names them, or a claim that waits for their
+/// data says where that is, of which the person wants nothing more.
 pub fn remove_kept(bench: &Bench) {
     let volumes = bench.host.list("persistentvolumes");
     for (at, member) in bench.members.iter().enumerate() {

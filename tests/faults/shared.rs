@@ -33,7 +33,10 @@ fn make_twin(bench: &Bench, of: &Caller) {
 }
 
 pub fn make_twin_called(bench: &Bench, of: &Caller, handle: &str) {
-    let mut twin = Value::clone(&bench.host.get(VOLUMES, "", of.volume()).unwrap());
+    make_twin_of(bench, Value::clone(&bench.host.get(VOLUMES, "", of.volume()).unwrap()), handle);
+}
+
+fn make_twin_of(bench: &Bench, mut twin: Value, handle: &str) {
     twin["metadata"] = json!({"name": TWIN});
     twin.as_object_mut().unwrap().remove("status");
     twin["spec"].as_object_mut().unwrap().remove("claimRef");
@@ -268,6 +271,36 @@ fn removal_for_one_volume_waits_for_the_other_one_also_where_the_leaders_watch_i
         assert!(refused.message().contains("PersistentVolume twin"), "{refused}");
         let claim = leaf(&bench, CLAIM).unwrap();
         assert!(claim["metadata"]["deletionTimestamp"].is_null(), "{claim}");
+        assert_eq!(bench.guard.wrong(), Vec::<String>::new());
+    });
+}
+
+/// It tells that the one is gone before it tells of the other one.
+#[test]
+fn leaf_is_not_let_go_from_under_a_volume_that_calls_its_member_otherwise_also_where_the_leaders_watch_is_behind() {
+    virtual_time::run(1, async {
+        let bench = Bench::new(1, 1, &fixture::steady(Duration::from_millis(100))).await;
+        bench.guard.set_fate(|_, at, asked| {
+            let is_watch = at == 0 && asked.verb == Verb::Watch && asked.resource == VOLUMES;
+            if is_watch { Action::Lag(Duration::from_secs(8)) } else { Action::Pass }
+        });
+        bench.start();
+        bench.serves().await;
+        has_alias(&bench).await;
+        let caller = provisioned(&bench, retained()).await;
+        sleep(Duration::from_secs(10)).await;
+        let was = Value::clone(&bench.host.get(VOLUMES, "", caller.volume()).unwrap());
+        release(&bench, &caller).await;
+        lock(&bench.guard.history).let_go(caller.volume());
+        bench.host.delete(VOLUMES, "", caller.volume()).unwrap();
+        sleep(Duration::from_secs(5)).await;
+        make_twin_of(&bench, was, &caller.handle().unwrap().replacen("m0/", "alias/", 1));
+        let is_bound = || phase(bench.host.get(VOLUMES, "", TWIN)) == "Bound";
+        until(&bench, SETTLED, "the other one has its claim", is_bound).await;
+        sleep(SETTLED).await;
+        let claim = leaf(&bench, CLAIM);
+        let stays = claim.is_some_and(|claim| claim["metadata"]["deletionTimestamp"].is_null());
+        assert!(stays, "{}", bench.guard.trace().join("\n"));
         assert_eq!(bench.guard.wrong(), Vec::<String>::new());
     });
 }

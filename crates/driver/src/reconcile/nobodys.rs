@@ -13,6 +13,7 @@ use super::{
     Reconciler,
     budget::Budget,
     repair::{LiveWish, Repair},
+    shared,
 };
 use domain::{
     error::Result,
@@ -110,6 +111,6 @@ impl Allowance {
             self.unlisted.insert(repair.hash());
             return Ok(false);
         }
-        Ok(!host::volume::uses(&reconciler.host, "", repair.handle()).await?)
+        Ok(!shared::is_led_to(reconciler, repair).await?)
     }
 }

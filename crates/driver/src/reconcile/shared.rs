@@ -44,6 +44,18 @@ pub(super) fn is_led_to_otherwise(reconciler: &Reconciler, repair: &Repair<'_>) 
     names.any(|name| reconciler.volumes.handles_for(name, repair.hash()).iter().any(|handle| leads_there(handle)))
 }
 
+/// By what the host says now: whether any handle leads to the leaf.
+pub(super) async fn is_led_to(reconciler: &Reconciler, repair: &Repair<'_>) -> Result<bool> {
+    let (members, row, own) = (reconciler.members.all()?, repair.row(), repair.id.place());
+    let of_claim = row.claim.as_ref().map(|claim| &claim.place);
+    let is_there = |place: LeafPlace| [own.as_ref(), of_claim].contains(&Some(&place));
+    let is_its_member = |id: &VolumeId| serving(&members, &id.member) == repair.leaf().member;
+    let leads_there = |id: &VolumeId| {
+        *id == repair.id || is_its_member(id) && id.names(repair.hash()) && id.place().is_none_or(is_there)
+    };
+    Ok(!host::volume::all_leading(&reconciler.host, leads_there).await?.is_empty())
+}
+
 /// What a volume of the host wants. Its leaf is not let go from under another one.
 pub(super) fn wish(reconciler: &Reconciler, repair: &Repair<'_>, volume: &HostVolume) -> Wish {
     match volume.wish() {

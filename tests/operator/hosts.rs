@@ -1,5 +1,7 @@
 //! A host whose cluster is lost: what it knew of its volumes is given to another cluster, which is the same host to its members.
 
+mod nodes;
+
 use std::fs;
 
 use domain::volume::{HostId, VolumeHash};

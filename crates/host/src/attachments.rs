@@ -42,11 +42,20 @@ pub async fn list(host: &Host) -> Result<Vec<Attached>> {
 
 /// Which volumes are, or are to be, on which nodes of this host, by the ids of these.
 #[derive(Debug)]
-pub struct WantedAttachments(BTreeSet<(String, String)>);
+pub struct WantedAttachments {
+    all: BTreeSet<(String, String)>,
+    /// Of nodes, by their names.
+    ids: BTreeMap<String, String>,
+}
 
 impl WantedAttachments {
     pub fn has(&self, volume: &str, node: &NodeId) -> bool {
-        self.0.contains(&(volume.to_owned(), node.to_string()))
+        self.all.contains(&(volume.to_owned(), node.to_string()))
+    }
+
+    /// Whether the node of this name has that id.
+    pub fn is_node(&self, name: &str, node: &NodeId) -> bool {
+        self.ids.get(name).is_some_and(|id| *id == node.to_string())
     }
 }
 
@@ -66,7 +75,8 @@ pub async fn wanted(host: &Host) -> Result<WantedAttachments> {
         NodeId::parse(&one.node_id).is_some_and(|node| one.name == name_of_former(host, &one.volume, &node))
     };
     let all = list(host).await?.into_iter().filter(|one| !is_of_former(one));
-    Ok(WantedAttachments(all.filter_map(|one| Some((one.volume.clone(), id(&one)?))).collect()))
+    let all = all.filter_map(|one| Some((one.volume.clone(), id(&one)?))).collect();
+    Ok(WantedAttachments { all, ids })
 }
 
 impl Attached {

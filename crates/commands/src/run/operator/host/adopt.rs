@@ -110,7 +110,7 @@ async fn take_over(
     }
     let own = free::not_of(&host, backup).await?;
     let own: Vec<HostVolume> = own.into_iter().filter(|volume| was_made_as(&host.cluster, volume)).collect();
-    let is_left = former.attached.iter().any(|attached| attached.state != State::Leaves);
+    let is_left = former.attached.iter().any(|attached| matches!(attached.state, State::Has | State::MayBeUsed));
     let is_done = former.unknown.is_empty() && own.is_empty() && !is_left;
     let told =
         [of_host(&host, &restarted, records.len() > 1), of_own(&own), of_members(&former), of_nodes(flags, &former)];
@@ -250,6 +250,7 @@ fn of_nodes(flags: &AdoptHost, former: &Former) -> String {
         let state = match attached.state {
             State::Has => "has it",
             State::Leaves => "is being detached",
+            State::IsWanted => "stays: a pod of this cluster has it on a node of that name, or was sent there",
             State::MayBeUsed => "has it: a pod in the member mounts it, or that cannot be seen",
         };
         table.row([attached.volume.clone(), attached.node.to_string(), state.to_owned()]);

@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use k8s_openapi::api::core::v1::PersistentVolumeClaim;
+use anyhow::Context;
+use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
 use kube::{ResourceExt, api::ListParams};
 
 use super::{
@@ -47,6 +48,8 @@ pub(super) enum State {
     /// Nobody has said that the former cluster is off.
     Has,
     Leaves,
+    /// A pod of this cluster has it on a node of that name, or was sent there.
+    IsWanted,
     /// A pod in the member has the volume still, or whether one has cannot be seen.
     MayBeUsed,
 }
@@ -129,13 +132,34 @@ pub(super) async fn detach(flags: &AdoptHost, host: &Host, former: &mut Former, 
                 continue;
             }
         }
-        // A pod of this cluster may want it there by now, and then it is asked for that itself.
-        if !attachments::wanted(host).await?.has(&attached.volume, &attached.node) {
+        // Then this cluster has it detached itself, once no pod wants it there.
+        attached.state = if is_wanted(host, attached).await? {
+            State::IsWanted
+        } else {
             attachments::detach_from_former(host, &attached.volume, &attached.node).await?;
-        }
-        attached.state = State::Leaves;
+            State::Leaves
+        };
     }
     Ok(())
+}
+
+/// Whether this cluster wants it on a node of that name. Who attaches what a pod has comes after the pod, so pods are read first.
+async fn is_wanted(host: &Host, attached: &Attached) -> anyhow::Result<bool> {
+    let claim = host::volume::read(host, &attached.volume).await?.and_then(|live| live.claim);
+    let pods = match &claim {
+        Some(claim) => pods::list(&host.client, Some(&claim.namespace), &ListParams::default()).await,
+        None => Ok(Vec::new()),
+    };
+    let pods =
+        pods.with_context(|| format!("which pods of this cluster have volume {} cannot be seen", attached.volume))?;
+    let wanted = attachments::wanted(host).await?;
+    let has_it = |pod: &Pod| claim.as_ref().is_some_and(|claim| claims_of(pod).contains(&claim.name));
+    let is_there = |pod: &Pod| {
+        let node = pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref());
+        node.is_some_and(|node| wanted.is_node(node, &attached.node))
+    };
+    let is_sent = pods.iter().any(|pod| !has_ended(pod) && has_it(pod) && is_there(pod));
+    Ok(is_sent || wanted.has(&attached.volume, &attached.node))
 }
 
 /// The claims that pods in a member mount, whoever has made them: clustertree's copies have no labels of ours, and tenants there may use any

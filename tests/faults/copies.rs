@@ -346,6 +346,28 @@ fn copy_of_a_volume_that_is_not_made_yet_is_refused_with_what_it_waits_for() {
     });
 }
 
+/// As soon as the host's claim is bound its user may delete the source, and the member copies nothing before somebody binds the leaf claim.
+#[test]
+fn copy_is_made_before_it_is_given_out_also_where_its_class_is_deferred() {
+    virtual_time::run(1, async {
+        let stage = Stage::new(USUAL, STEP).await;
+        let bench = &stage.bench;
+        let mut photo = stage.made(Kind::Snapshot).await;
+        let source = volume_content_source::SnapshotSource { snapshot_id: photo.handle().unwrap().to_owned() };
+        let source = Some(v1::VolumeContentSource { r#type: Some(volume_content_source::Type::Snapshot(source)) });
+        let binding = Some("deferred");
+        let script = Script { leaf_class: fixture::LATER, binding, source, places: vec![0], ..Script::new("copy") };
+        let mut copy = Caller::new(bench, script);
+        copy.insist_on_creation().await;
+        photo.discard();
+        photo.remove().await;
+        sleep(SETTLED).await;
+        let leaf = bench.members[0].get("persistentvolumeclaims", SHOP, "copy").unwrap();
+        assert_eq!(text(&leaf, "/status/phase"), "Bound", "{}", bench.guard.trace().join("\n"));
+        assert_eq!(bench.guard.wrong(), Vec::<String>::new());
+    });
+}
+
 #[test]
 fn what_cannot_be_is_refused_by_its_code() {
     virtual_time::run(1, async {

@@ -33,11 +33,12 @@ impl VolumeCreation<'_> {
         }
         let waits = class.is_some_and(|class| class.waits_for_pod);
         Ok(match self.spec.parameters.leaf_binding.at(&self.leaf.member).copied().unwrap_or_default() {
-            LeafBinding::Deferred => Binder::Anybody,
+            // Whoever has the copy may remove its source, so it is copied before that.
+            LeafBinding::Deferred if self.spec.request.source.is_none() => Binder::Anybody,
             LeafBinding::Consumer => Binder::Consumer,
-            LeafBinding::Auto | LeafBinding::SelectedNode if !waits => Binder::Member,
-            LeafBinding::Auto if self.wanted_nodes().is_empty() => Binder::Consumer,
-            LeafBinding::Auto | LeafBinding::SelectedNode => Binder::Node,
+            _ if !waits => Binder::Member,
+            LeafBinding::Auto | LeafBinding::Deferred if self.wanted_nodes().is_empty() => Binder::Consumer,
+            LeafBinding::Auto | LeafBinding::Deferred | LeafBinding::SelectedNode => Binder::Node,
         })
     }
 

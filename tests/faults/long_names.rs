@@ -17,6 +17,7 @@ use crate::{
         SETTLED, bench, ends_well, events, leaf, leaf_volume, listed, phase, provisioned, released, until, wrong,
     },
     schedules::strays,
+    snapshotter::{CONTENTS, KEPT, Kind, SNAPSHOTS, Snapshotter, Wish, have_kinds},
     taken::{THEIRS, give, is_theirs, take},
     virtual_time,
 };
@@ -241,4 +242,33 @@ fn leaf_of_a_volume_that_is_used_again_under_a_short_name_comes_back_after_it_wa
             ends_well(&bench, caller).await;
         });
     }
+}
+
+/// It was cut and marked, and the host was not told. Whoever has deleted it in the member has left what its class keeps.
+#[test]
+fn what_is_kept_of_a_snapshot_that_was_never_given_out_goes_also_where_no_handle_says_its_place() {
+    virtual_time::run(1, async {
+        let bench = Bench::new(1, 1, &fixture::steady(SOON / 5)).await;
+        have_kinds(&bench);
+        bench.start();
+        bench.serves().await;
+        let caller = volume(&bench, script()).await;
+        let member = &bench.members[0];
+        let mut photo = Snapshotter::new(&bench, Wish::photo(Kind::Snapshot, caller.handle().unwrap(), KEPT));
+        photo.ask().await.unwrap();
+        let name = text(&member.list(SNAPSHOTS)[0], "/metadata/name").to_owned();
+        member.delete(SNAPSHOTS, SHOP, &name).unwrap();
+        until(&bench, SETTLED, "it has gone there", || member.list(SNAPSHOTS).is_empty()).await;
+        assert!(!member.list(CONTENTS).is_empty(), "its class retains it");
+        sleep(SOON).await;
+        photo.discard();
+        // The sidecar was at work, and calls until it is told that nothing is left.
+        while photo.ask().await.is_err_and(|status| status.code() != Code::NotFound) {
+            sleep(SOON).await;
+        }
+        assert!(!photo.make().await, "{}", bench.guard.trace().join("\n"));
+        assert!(member.list(CONTENTS).is_empty(), "{}", bench.guard.trace().join("\n"));
+        assert!(bench.storages[0].snapshots().is_empty());
+        assert_eq!(bench.guard.wrong(), Vec::<String>::new());
+    });
 }

@@ -33,12 +33,17 @@ pub async fn delete(provisioner: &Provisioner, id: &str, deadline: &Deadline) ->
             None => Ok(()),
         },
         (None, None) => match &id.leaf {
-            LeafName::Hashed(hash) => match leaf::snapshot::stripped(leaf, *hash).await? {
-                Some(place) => Err(stripped(leaf, &place)),
-                None => remove_contents(leaf, *hash, None, deadline).await,
-            },
+            LeafName::Hashed(hash) => remove_unplaced(leaf, *hash, deadline).await,
             LeafName::Readable { .. } => Ok(()),
         },
+    }
+}
+
+/// No snapshot carries its labels, and nothing says where it would be: somebody has taken them off, or what stands behind it has outlived it.
+pub(super) async fn remove_unplaced(leaf: &MemberClient, hash: VolumeHash, deadline: &Deadline) -> Result<()> {
+    match leaf::snapshot::stripped(leaf, hash).await? {
+        Some(place) => Err(stripped(leaf, &place)),
+        None => remove_contents(leaf, hash, None, deadline).await,
     }
 }
 

@@ -173,7 +173,7 @@ async fn withdraw_snapshot(job: &SnapshotCreation<'_>) -> Error {
         }
         match job.place() {
             Some(place) => delete_snapshot::remove_snapshot(job.leaf, job.hash, &place, job.deadline).await,
-            None => Ok(()),
+            None => delete_snapshot::remove_unplaced(job.leaf, job.hash, job.deadline).await,
         }
     };
     let gone = format!("snapshot {} is no longer wanted in the host; nothing is left of it", job.spec.name);

@@ -368,6 +368,35 @@ fn copy_is_made_before_it_is_given_out_also_where_its_class_is_deferred() {
     });
 }
 
+/// By a final answer its sidecar forgets it, and whoever deletes it in the host then has nothing removed.
+#[test]
+fn snapshot_that_loses_its_labels_before_it_is_cut_is_not_forgotten_and_says_what_to_put_back() {
+    virtual_time::run(1, async {
+        let stage = Stage::new(USUAL, SLOW).await;
+        let (bench, member) = (&stage.bench, &stage.bench.members[0]);
+        let mut photo = stage.asked(Kind::Snapshot);
+        let takes_them_off = async {
+            sleep(STEP * 5).await;
+            let was = member.list(SNAPSHOTS).remove(0);
+            let strip = |snapshot: &mut Value| snapshot["metadata"]["labels"] = json!({});
+            member.change(SNAPSHOTS, SHOP, text(&was, "/metadata/name"), strip).unwrap();
+            was
+        };
+        let (told, was) = tokio::join!(photo.ask(), takes_them_off);
+        let told = told.unwrap_err();
+        assert_eq!(told.code(), Code::Aborted, "{told}");
+        let name = text(&was, "/metadata/name");
+        let label = format!("kosmos.csi.io/snapshot={}", name.trim_start_matches("s-"));
+        assert!(told.message().contains("put back") && told.message().contains(&label), "{told}");
+        let put_back = |snapshot: &mut Value| snapshot["metadata"]["labels"] = was["metadata"]["labels"].clone();
+        member.change(SNAPSHOTS, SHOP, name, put_back).unwrap();
+        assert!(photo.make().await, "{}", bench.guard.trace().join("\n"));
+        photo.discard();
+        photo.remove().await;
+        assert_eq!(bench.guard.wrong(), Vec::<String>::new());
+    });
+}
+
 #[test]
 fn what_cannot_be_is_refused_by_its_code() {
     virtual_time::run(1, async {

@@ -29,7 +29,7 @@ pub enum LeafBinding {
     Consumer,
     /// The driver itself writes on the claim for which node it is.
     SelectedNode,
-    /// The pod that the host's agent runs in the member; nobody waits for it.
+    /// The pod that the host's agent runs in the member; nobody waits for it. A volume with a source is not left to that.
     Deferred,
 }
 

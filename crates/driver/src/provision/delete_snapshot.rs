@@ -42,7 +42,7 @@ pub async fn delete(provisioner: &Provisioner, id: &str, deadline: &Deadline) ->
 /// No snapshot carries its labels, and nothing says where it would be: somebody has taken them off, or what stands behind it has outlived it.
 pub(super) async fn remove_unplaced(leaf: &MemberClient, hash: VolumeHash, deadline: &Deadline) -> Result<()> {
     match leaf::snapshot::stripped(leaf, hash).await? {
-        Some(place) => Err(stripped(leaf, &place)),
+        Some(place) => Err(stripped(leaf, &place, hash)),
         None => remove_contents(leaf, hash, None, deadline).await,
     }
 }
@@ -78,17 +78,18 @@ async fn unseen(leaf: &MemberClient, hash: VolumeHash, place: &LeafPlace) -> Res
     match leaf::snapshot::read(leaf, place).await? {
         Some((_, Some(row))) if row.hash == hash => Ok(Some(row)),
         Some((snapshot, _)) if ownership::hash_of(&snapshot.metadata, &leaf.host, ownership::SNAPSHOT).is_none() => {
-            Err(stripped(leaf, place))
+            Err(stripped(leaf, place, hash))
         }
         _ => Ok(None),
     }
 }
 
-fn stripped(leaf: &MemberClient, place: &LeafPlace) -> Error {
+pub(super) fn stripped(leaf: &MemberClient, place: &LeafPlace, hash: VolumeHash) -> Error {
     Error::Refused(format!(
-        "member {}: snapshot {place} has the name of ours and not its labels: put back {}, or delete it there",
+        "member {}: snapshot {place} has the name of ours and not its labels: put back {},{}={hash}, or delete it there",
         leaf.member,
-        ownership::selector(&leaf.host)
+        ownership::selector(&leaf.host),
+        ownership::SNAPSHOT
     ))
 }
 

@@ -22,7 +22,7 @@ use leaf::{
     MemberClient,
     claim::Made,
     ownership,
-    snapshot::{Content, WantedSnapshot, row::SnapshotRow},
+    snapshot::{Content, WantedSnapshot, kinds::VolumeSnapshot, row::SnapshotRow},
 };
 
 /// How long a complaint of the member may stand before the caller hears it. The sidecar has few workers.
@@ -235,6 +235,7 @@ impl SnapshotCreation<'_> {
         let place = LeafPlace { namespace: namespace.to_owned(), claim: leaf_name(self.hash) };
         match leaf::snapshot::read(self.leaf, &place).await.map_err(Error::while_a_leaf_may_exist)? {
             None | Some((_, Some(_))) => Ok(()),
+            Some((there, None)) if self.made(&there) => Err(self.without_labels(&place)),
             Some((foreign, None)) => Err(Error::Exists(format!(
                 "member {}: snapshot {place} is there already and {}; it is left untouched. Remove it there",
                 self.leaf.member,
@@ -246,7 +247,10 @@ impl SnapshotCreation<'_> {
     /// The error itself, where a read shows that there is no leaf; nothing, where there is one after all.
     async fn nothing_is_there(&self, error: Error) -> Result<()> {
         let found = match self.place() {
-            Some(place) => leaf::snapshot::read(self.leaf, &place).await.map(|found| found.and_then(|(_, row)| row)),
+            Some(place) => match leaf::snapshot::read(self.leaf, &place).await {
+                Ok(Some((there, None))) if self.made(&there) => return Err(self.without_labels(&place)),
+                read => read.map(|found| found.and_then(|(_, row)| row)),
+            },
             None => leaf::snapshot::list(self.leaf, self.hash).await.map(|()| self.leaf.snapshots.row(self.hash)),
         };
         match found {
@@ -257,6 +261,18 @@ impl SnapshotCreation<'_> {
                 reason: format!("{error}; and whether a snapshot is there cannot be read: {unsure}"),
             }),
         }
+    }
+
+    /// By the note that it was made with. Where somebody has taken its labels off, nothing else says so.
+    fn made(&self, there: &VolumeSnapshot) -> bool {
+        let name = there.metadata.annotations.as_ref().and_then(|notes| notes.get(ownership::NAME));
+        name.is_some_and(|name| *name == self.spec.name)
+    }
+
+    /// The sidecar forgets for good what it has no handle of, and the member would keep it.
+    fn without_labels(&self, place: &LeafPlace) -> Error {
+        let told = delete_snapshot::stripped(self.leaf, place, self.hash);
+        if self.given_out { told } else { told.while_a_leaf_may_exist() }
     }
 
     async fn wait(&self, step: &Cutting) -> Result<()> {

@@ -1,7 +1,10 @@
 //! Volumes whose handle would be longer than the interface allows: it has their hash in the place of namespace and name, and leads to
 //! whatever carries their labels. A leaf is told from its copies by what it is, and not by where.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
 
 use serde_json::{Value, json};
 use simulate::text;
@@ -17,7 +20,7 @@ use crate::{
         SETTLED, bench, ends_well, events, leaf, leaf_volume, listed, phase, provisioned, released, until, wrong,
     },
     schedules::strays,
-    snapshotter::{CONTENTS, KEPT, Kind, SNAPSHOTS, Snapshotter, Wish, have_kinds},
+    snapshotter::{CONTENTS, GROUP_CONTENTS, GROUPS, KEPT, Kind, SNAPSHOTS, Snapshotter, USUAL, Wish, have_kinds},
     taken::{THEIRS, give, is_theirs, take},
     virtual_time,
 };
@@ -244,31 +247,77 @@ fn leaf_of_a_volume_that_is_used_again_under_a_short_name_comes_back_after_it_wa
     }
 }
 
+/// A volume whose handle says no place, and what was cut of it, of which the host was not told.
+async fn cut(kind: Kind, class: &'static str) -> (Arc<Bench>, Snapshotter) {
+    let bench = Bench::new(1, 1, &fixture::steady(SOON / 5)).await;
+    have_kinds(&bench);
+    bench.start();
+    bench.serves().await;
+    let caller = volume(&bench, script()).await;
+    let photo = Snapshotter::new(&bench, Wish::photo(kind, caller.handle().unwrap(), class));
+    photo.ask().await.unwrap();
+    (bench, photo)
+}
+
+fn leaves(kind: Kind) -> &'static str {
+    if kind == Kind::Group { GROUPS } else { SNAPSHOTS }
+}
+
 /// It was cut and marked, and the host was not told. Whoever has deleted it in the member has left what its class keeps.
 #[test]
-fn what_is_kept_of_a_snapshot_that_was_never_given_out_goes_also_where_no_handle_says_its_place() {
-    virtual_time::run(1, async {
-        let bench = Bench::new(1, 1, &fixture::steady(SOON / 5)).await;
-        have_kinds(&bench);
-        bench.start();
-        bench.serves().await;
-        let caller = volume(&bench, script()).await;
-        let member = &bench.members[0];
-        let mut photo = Snapshotter::new(&bench, Wish::photo(Kind::Snapshot, caller.handle().unwrap(), KEPT));
-        photo.ask().await.unwrap();
-        let name = text(&member.list(SNAPSHOTS)[0], "/metadata/name").to_owned();
-        member.delete(SNAPSHOTS, SHOP, &name).unwrap();
-        until(&bench, SETTLED, "it has gone there", || member.list(SNAPSHOTS).is_empty()).await;
-        assert!(!member.list(CONTENTS).is_empty(), "its class retains it");
-        sleep(SOON).await;
-        photo.discard();
-        // The sidecar was at work, and calls until it is told that nothing is left.
-        while photo.ask().await.is_err_and(|status| status.code() != Code::NotFound) {
+fn what_is_kept_of_a_snapshot_or_group_that_was_never_given_out_goes_also_where_no_handle_says_its_place() {
+    for kind in [Kind::Snapshot, Kind::Group] {
+        virtual_time::run(1, async {
+            let (bench, mut photo) = cut(kind, KEPT).await;
+            let member = &bench.members[0];
+            let name = text(&member.list(leaves(kind))[0], "/metadata/name").to_owned();
+            member.delete(leaves(kind), SHOP, &name).unwrap();
+            let is_gone = || member.list(leaves(kind)).is_empty() && member.list(SNAPSHOTS).is_empty();
+            until(&bench, SETTLED, "it has gone there", is_gone).await;
+            assert!(!member.list(CONTENTS).is_empty(), "its class retains it");
             sleep(SOON).await;
-        }
-        assert!(!photo.make().await, "{}", bench.guard.trace().join("\n"));
-        assert!(member.list(CONTENTS).is_empty(), "{}", bench.guard.trace().join("\n"));
-        assert!(bench.storages[0].snapshots().is_empty());
-        assert_eq!(bench.guard.wrong(), Vec::<String>::new());
-    });
+            photo.discard();
+            // The sidecar was at work, and calls until it is told that nothing is left.
+            while photo.ask().await.is_err_and(|status| status.code() != Code::NotFound) {
+                sleep(SOON).await;
+            }
+            assert!(!photo.make().await, "{}", bench.guard.trace().join("\n"));
+            for left in [CONTENTS, GROUP_CONTENTS] {
+                assert!(member.list(left).is_empty(), "{left}: {}", bench.guard.trace().join("\n"));
+            }
+            assert!(bench.storages[0].snapshots().is_empty());
+            assert_eq!(bench.guard.wrong(), Vec::<String>::new());
+        });
+    }
+}
+
+/// Nor withdrawn, as long as it is there. What stands in the way of making it is the slip of whoever edits the host's class.
+#[test]
+fn snapshot_or_group_that_loses_its_labels_is_not_forgotten_where_no_handle_says_its_place() {
+    for kind in [Kind::Snapshot, Kind::Group] {
+        virtual_time::run(1, async {
+            let (bench, mut photo) = cut(kind, USUAL).await;
+            let member = &bench.members[0];
+            let was = member.list(leaves(kind)).remove(0);
+            let relabel = |labels: Value| {
+                let write = move |leaf: &mut Value| leaf["metadata"]["labels"] = labels;
+                member.change(leaves(kind), SHOP, text(&was, "/metadata/name"), write).unwrap();
+            };
+            relabel(json!({}));
+            sleep(SOON).await;
+            for slips in [false, true] {
+                photo.slip().store(slips, Ordering::Relaxed);
+                let told = photo.ask().await.unwrap_err();
+                assert_eq!(told.code(), Code::Aborted, "{kind:?} {slips}: {told}");
+                assert!(told.message().contains("put back"), "{kind:?} {slips}: {told}");
+            }
+            photo.slip().store(false, Ordering::Relaxed);
+            relabel(was["metadata"]["labels"].clone());
+            sleep(SOON).await;
+            assert!(photo.make().await, "{}", bench.guard.trace().join("\n"));
+            photo.discard();
+            photo.remove().await;
+            assert_eq!(bench.guard.wrong(), Vec::<String>::new());
+        });
+    }
 }

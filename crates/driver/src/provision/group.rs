@@ -15,7 +15,7 @@ use crate::attach;
 use domain::{
     error::{Error, Result},
     volume::{
-        LeafPlace, SnapshotSpec, VolumeHash, VolumeId,
+        LeafName, LeafPlace, SnapshotSpec, VolumeHash, VolumeId,
         snapshot::{Cutting, cutting, group_id, leaf_group_name},
     },
 };
@@ -119,7 +119,7 @@ async fn settle_group(provisioner: &Provisioner, job: &GroupCreation<'_>, forgot
 async fn make_group(provisioner: &Provisioner, job: &GroupCreation<'_>) -> Result<()> {
     match post_group(provisioner, job).await {
         Err(error) if error.is_final() => {
-            if job.found().await?.is_some() {
+            if job.found().await.map_err(Error::while_a_leaf_may_exist)?.is_some() {
                 return Ok(());
             }
             unlabel(provisioner, job).await?;
@@ -209,14 +209,14 @@ async fn finish_group(provisioner: &Provisioner, job: &GroupCreation<'_>, group:
 /// The group goes, and what its class has kept of one that people of the member have deleted before the host was told of it. A host that has
 /// nothing on record of it may have been restored from a backup, and have had it.
 async fn withdraw_group(provisioner: &Provisioner, job: &GroupCreation<'_>, is_on_record: bool) -> Result<()> {
-    if let Some(group) = job.found().await? {
-        let parts = leaf::snapshot::group::parts(job.leaf, &group).await?;
-        remove_group(job.leaf, &job.groups, &group, &parts, job.hash, job.deadline).await?;
+    let group = job.found().await?;
+    if let Some(group) = &group {
+        let parts = leaf::snapshot::group::parts(job.leaf, group).await?;
+        remove_group(job.leaf, &job.groups, group, &parts, job.hash, job.deadline).await?;
     }
-    let namespace = job.place("").namespace;
-    if is_on_record && !namespace.is_empty() {
-        let id = group_id(&job.leaf.member, &namespace, job.hash);
-        remove_outlived(job.leaf, Some(&job.groups), &id, job.hash, &[], job.deadline).await?;
+    if is_on_record {
+        let (id, parts) = job.handles(group.as_ref());
+        remove_outlived(job.leaf, Some(&job.groups), &id, job.hash, &parts, job.deadline).await?;
     }
     unlabel(provisioner, job).await
 }
@@ -237,17 +237,34 @@ pub async fn get(provisioner: &Provisioner, text: &str, snapshots: &[String]) ->
 }
 
 impl GroupCreation<'_> {
-    /// Where the group is or would be: beside the first of its volumes.
+    /// Where the group is or would be: beside its volumes, which are in one namespace.
     fn place(&self, fallback: &str) -> LeafPlace {
-        let first = self.spec.sources.first().and_then(|handle| VolumeId::parse(handle)?.place());
-        let namespace = first.map_or_else(|| fallback.to_owned(), |place| place.namespace);
+        let volume = self.spec.sources.iter().find_map(|handle| VolumeId::parse(handle)?.place());
+        let namespace = volume.map_or_else(|| fallback.to_owned(), |place| place.namespace);
         LeafPlace { namespace, claim: leaf_group_name(self.hash) }
+    }
+
+    fn hashed(&self, hash: VolumeHash) -> VolumeId {
+        VolumeId { member: self.leaf.member.clone(), leaf: LeafName::Hashed(hash) }
+    }
+
+    /// By which what has outlived it is known: its own and, where that says no place, those of its snapshots.
+    fn handles(&self, group: Option<&LeafGroup>) -> (VolumeId, Vec<String>) {
+        let namespace = group.map_or_else(|| self.place("").namespace, |group| group.place.namespace.clone());
+        if !namespace.is_empty() {
+            return (group_id(&self.leaf.member, &namespace, self.hash), Vec::new());
+        }
+        let volumes = self.spec.sources.iter().filter_map(|handle| VolumeId::parse(handle));
+        let part = |volume: VolumeHash| VolumeHash::of_part(&self.leaf.host, &self.spec.name, volume);
+        let parts = volumes.map(|volume| self.hashed(part(*volume.hashes().start())).to_string());
+        (self.hashed(self.hash), parts.collect())
     }
 
     async fn found(&self) -> Result<Option<LeafGroup>> {
         let place = self.place("");
         if place.namespace.is_empty() {
-            return self.groups.find(self.hash).await;
+            let found = find(self.leaf, &self.groups, &self.hashed(self.hash)).await?;
+            return Ok(found.map(|(_, group)| group));
         }
         match self.groups.read(&place, self.hash).await? {
             None => Ok(None),

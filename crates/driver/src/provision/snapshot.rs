@@ -251,7 +251,10 @@ impl SnapshotCreation<'_> {
                 Ok(Some((there, None))) if self.made(&there) => return Err(self.without_labels(&place)),
                 read => read.map(|found| found.and_then(|(_, row)| row)),
             },
-            None => leaf::snapshot::list(self.leaf, self.hash).await.map(|()| self.leaf.snapshots.row(self.hash)),
+            None => match self.unplaced().await {
+                Ok((None, Some(place))) => return Err(self.without_labels(&place)),
+                read => read.map(|(row, _)| row),
+            },
         };
         match found {
             Ok(Some(_)) => Ok(()),
@@ -260,6 +263,15 @@ impl SnapshotCreation<'_> {
                 member: self.leaf.member.clone(),
                 reason: format!("{error}; and whether a snapshot is there cannot be read: {unsure}"),
             }),
+        }
+    }
+
+    /// What carries its labels, or else is where one of its name is without them.
+    async fn unplaced(&self) -> Result<(Option<SnapshotRow>, Option<LeafPlace>)> {
+        leaf::snapshot::list(self.leaf, self.hash).await?;
+        match self.leaf.snapshots.row(self.hash) {
+            None => Ok((None, leaf::snapshot::stripped(self.leaf, self.hash).await?)),
+            row => Ok((row, None)),
         }
     }
 

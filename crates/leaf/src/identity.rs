@@ -7,8 +7,8 @@
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
-use super::ownership::{CONSENT, FINALIZER, HOST, VOLUME, volume_of};
-use domain::volume::{HostId, VolumeHash, VolumeId};
+use super::ownership::{CONSENT, FINALIZER, HOST, NAME, VOLUME, selector, volume_of};
+use domain::volume::{HostId, LeafName, VolumeHash, VolumeId};
 
 /// Which leaf is looked for.
 #[derive(Clone, Copy, Debug)]
@@ -61,6 +61,22 @@ pub fn judge<'a>(claim: &'a ObjectMeta, host: &HostId, meant: Meant<'_>) -> Iden
         (None, None) if consent == Some(&host.0) => Identity::Consents,
         _ => Identity::Foreign,
     }
+}
+
+/// Which labels to put back on a leaf from which somebody has taken some, in words. A readable handle has half of the hash, and the name that
+/// the claim was made with has all of it. One that was made with the name of another volume, or for another host, may be theirs.
+pub fn labels_of(claim: &ObjectMeta, host: &HostId, meant: Meant<'_>) -> String {
+    let name = claim.annotations.as_ref().and_then(|annotations| annotations.get(NAME));
+    let volume = match (name.map(|name| VolumeHash::new(host, name)), meant) {
+        (Some(hash), _) if meant.names(hash) => hash.to_string(),
+        (None, Meant::Volume(hash)) => hash.to_string(),
+        (None, Meant::Handle(VolumeId { leaf: LeafName::Hashed(hash), .. })) => hash.to_string(),
+        (None, Meant::Handle(VolumeId { leaf: LeafName::Readable { prefix, .. }, .. })) => {
+            format!("<32 digits, which begin with {prefix}>")
+        }
+        _ => return "those that it had".to_owned(),
+    };
+    format!("{},{VOLUME}={volume}", selector(host))
 }
 
 /// Whether it carries the labels of this volume of this host.
@@ -148,6 +164,27 @@ mod tests {
             };
             assert_eq!(judge(&claim, &host, Meant::Any), of_any, "{case}");
         }
+    }
+
+    #[test]
+    fn who_is_to_put_labels_back_is_told_all_of_them_and_those_of_another_leaf_are_not_made_up() {
+        let host = HostId("h".to_owned());
+        let hash = VolumeHash::new(&host, "pvc-1");
+        let readable = VolumeId::new("m", "shop", "data", hash);
+        let hashed = VolumeId { member: "m".to_owned(), leaf: LeafName::Hashed(hash) };
+        let all = format!("app.kubernetes.io/managed-by={DRIVER},kosmos.csi.io/host=h,kosmos.csi.io/volume={hash}");
+        let named = claim(&json!({}), &json!({NAME: "pvc-1"}), true);
+        let unnamed = claim(&json!({}), &json!({}), true);
+        let another = claim(&json!({}), &json!({NAME: "pvc-2"}), true);
+        for meant in [Meant::Handle(&readable), Meant::Handle(&hashed), Meant::Volume(hash)] {
+            assert_eq!(labels_of(&named, &host, meant), all, "{meant:?}");
+            assert_eq!(labels_of(&another, &host, meant), "those that it had", "{meant:?}");
+        }
+        for meant in [Meant::Handle(&hashed), Meant::Volume(hash)] {
+            assert_eq!(labels_of(&unnamed, &host, meant), all, "{meant:?}");
+        }
+        let half = format!("<32 digits, which begin with {}>", hash.prefix());
+        assert_eq!(labels_of(&unnamed, &host, Meant::Handle(&readable)), all.replace(&hash.to_string(), &half));
     }
 
     #[test]

@@ -13,7 +13,7 @@ use host::volume::GivenOut;
 use leaf::{
     MemberClient,
     healing::Unpublished,
-    identity::{Identity, Meant, judge},
+    identity::{Identity, Meant, judge, labels_of},
     ownership,
     row::{ClaimRow, VolumeRow},
 };
@@ -256,19 +256,19 @@ async fn read_ours(leaf: &MemberClient, hash: VolumeHash, place: &LeafPlace) -> 
     let found = leaf::claim::read(leaf, place).await?;
     let gone = || Error::NotFound(format!("member {}: there is no leaf claim {place} of this volume", leaf.member));
     let claim = found.as_ref().ok_or_else(gone)?;
-    match judge(&claim.metadata, &leaf.host, Meant::Volume(hash)) {
+    let meant = Meant::Volume(hash);
+    match judge(&claim.metadata, &leaf.host, meant) {
         Identity::Leaf(_) => Ok(ClaimRow::new(claim)),
-        Identity::Stripped => Err(stripped(leaf, place)),
+        Identity::Stripped => Err(stripped(leaf, place, &labels_of(&claim.metadata, &leaf.host, meant))),
         _ => Err(gone()),
     }
 }
 
 /// Where it is published stands on it, so nothing may be concluded from its not being found among ours.
-pub fn stripped(leaf: &MemberClient, place: &LeafPlace) -> Error {
+pub fn stripped(leaf: &MemberClient, place: &LeafPlace, labels: &str) -> Error {
     Error::Refused(format!(
-        "member {}: claim {place} is the leaf of a volume and its labels were removed: put back {}",
-        leaf.member,
-        ownership::selector(&leaf.host)
+        "member {}: claim {place} is the leaf of a volume and its labels were removed: put back {labels}",
+        leaf.member
     ))
 }
 

@@ -20,7 +20,7 @@ use domain::{
 use host::{events::News, volume::GivenOut};
 use leaf::{
     MemberClient, Rows,
-    identity::{Identity, Meant, judge},
+    identity::{Identity, Meant, judge, labels_of},
     ownership,
     row::{ClaimRow, Row, VolumeRow},
 };
@@ -128,7 +128,7 @@ async fn delete_unseen(
                     Identity::OtherHost(_) => {
                         of_another_host(leaf, place, &ownership::whose(&claim.metadata, &leaf.host))
                     }
-                    _ => stripped(leaf, place),
+                    _ => stripped(leaf, place, &labels_of(&claim.metadata, &leaf.host, Meant::Handle(id))),
                 });
             }
             _ => {}

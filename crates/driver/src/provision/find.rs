@@ -7,12 +7,12 @@ use super::Provisioner;
 use crate::attach;
 use domain::{
     error::{Error, Result},
-    volume::{LeafPlace, VolumeHash, VolumeId, published::Published},
+    volume::{VolumeHash, VolumeId, published::Published},
 };
 use host::volume::GivenOut;
 use leaf::{
     MemberClient,
-    identity::{Identity, Meant, judge},
+    identity::{Identity, Meant, judge, labels_of},
     ownership,
     row::{ClaimRow, VolumeRow},
 };
@@ -33,8 +33,8 @@ pub(super) struct FoundLeaf {
 /// What is behind a handle.
 pub(super) enum Sought {
     FoundLeaf(Box<FoundLeaf>),
-    /// It was ours until somebody took its labels away.
-    Stripped(Arc<Member>, LeafPlace),
+    /// It was ours until somebody took its labels away: what to put back.
+    Stripped(Error),
     /// Its claim was let go, or has gone otherwise; its volume, of this name, is kept.
     LetGo(String),
     /// An imported claim, by a name of its member that does not serve: what is to be done about it.
@@ -71,8 +71,7 @@ pub(super) async fn find(provisioner: &Provisioner, handle: &str) -> Result<Foun
             "volume {handle:?} has no leaf claim now, and its data is in leaf volume {volume}: a claim is made for it while \
              the host's volume is bound to one"
         ))),
-        Sought::Stripped(member, place) => Err(attach::stripped(member.leaf()?, &place)),
-        Sought::Misnamed(error) => Err(error),
+        Sought::Stripped(error) | Sought::Misnamed(error) => Err(error),
         Sought::Unknown => Err(unknown(handle)),
     }
 }
@@ -180,7 +179,10 @@ pub(super) async fn seek(provisioner: &Provisioner, handle: &str) -> Result<Soug
             claim.life.published = Published::default();
             found(id, Arc::clone(&member), (hash, claim), true)
         }
-        Identity::Stripped => Ok(Sought::Stripped(Arc::clone(&member), place)),
+        Identity::Stripped => {
+            let labels = labels_of(&read.metadata, &leaf.host, Meant::Handle(&id));
+            Ok(Sought::Stripped(attach::stripped(leaf, &place, &labels)))
+        }
         _ => Ok(let_go()),
     }
 }

@@ -11,7 +11,6 @@ use super::{
     snapshot::Snapshot,
     wait_for,
 };
-use crate::attach;
 use domain::{
     error::{Error, Result},
     volume::{
@@ -163,7 +162,7 @@ async fn unlabel(provisioner: &Provisioner, job: &GroupCreation<'_>) -> Result<(
             }
             // Recreated, a claim is of no group.
             Sought::LetGo(_) | Sought::Misnamed(_) | Sought::Unknown => {}
-            Sought::Stripped(_, place) => return Err(attach::stripped(job.leaf, &place)),
+            Sought::Stripped(error) => return Err(error),
         }
     }
     Ok(())

@@ -72,10 +72,10 @@ pub async fn health(provisioner: &Provisioner, handle: &str) -> Result<Health> {
             }
             told
         }
-        Sought::Stripped(member, place) => vec![Ailment {
+        Sought::Stripped(error) => vec![Ailment {
             severity: Severity::Inaccessible,
             reason: "LeafClaimUnlabelled",
-            message: format!("member {}: the labels of leaf claim {place} were removed", member.name),
+            message: error.to_string(),
         }],
         Sought::Misnamed(error) => return Err(error),
         Sought::LetGo(_) | Sought::Unknown => vec![missing(provisioner, handle).await?],

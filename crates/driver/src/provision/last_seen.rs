@@ -10,7 +10,7 @@ use domain::{
 use host::volume::GivenOut;
 use leaf::{
     MemberClient,
-    identity::{Identity, Meant, is_leaf_of, judge},
+    identity::{Identity, Meant, is_leaf_of, judge, labels_of},
     ownership,
     row::{ClaimRow, Row, VolumeRow},
     volume::Labelled,
@@ -121,7 +121,9 @@ impl LastSeen {
         match self.claims.as_slice() {
             [_, ..] => Ok(!self.claims.iter().any(|mine| ownership::is_or_was(&found.metadata, mine))),
             [] => match judge(&found.metadata, &leaf.host, Meant::Volume(hash)) {
-                Identity::Stripped => Err(stripped(leaf, place)),
+                Identity::Stripped => {
+                    Err(stripped(leaf, place, &labels_of(&found.metadata, &leaf.host, Meant::Volume(hash))))
+                }
                 // Seen only now: the next look removes it.
                 identity => Ok(!matches!(identity, Identity::Leaf(_))),
             },
@@ -180,12 +182,10 @@ pub(super) fn of_another_host(leaf: &MemberClient, place: &LeafPlace, whose: &st
     ))
 }
 
-pub(super) fn stripped(leaf: &MemberClient, place: &LeafPlace) -> Error {
+pub(super) fn stripped(leaf: &MemberClient, place: &LeafPlace, labels: &str) -> Error {
     Error::Refused(format!(
-        "member {}: claim {}/{} is the leaf of a volume and its labels were removed: put back {}, or delete it there",
-        leaf.member,
-        place.namespace,
-        place.claim,
-        ownership::selector(&leaf.host)
+        "member {}: claim {place} is the leaf of a volume and its labels were removed: put back {labels}, or delete it \
+         there",
+        leaf.member
     ))
 }

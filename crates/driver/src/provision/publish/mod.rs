@@ -127,7 +127,7 @@ async fn bring(
 pub async fn unpublish(provisioner: &Provisioner, handle: &str, node: &str, deadline: &Deadline) -> Result<()> {
     let found = match find::seek(provisioner, handle).await? {
         Sought::FoundLeaf(found) => found,
-        Sought::Stripped(member, place) => return Err(attach::stripped(member.leaf()?, &place)),
+        Sought::Stripped(error) => return Err(error),
         // It may have been attached by that name, when that served.
         Sought::LetGo(_) | Sought::Misnamed(_) | Sought::Unknown => {
             unpublish_unknown(provisioner, handle, node, deadline).await?;

@@ -37,6 +37,8 @@ const STEP: Duration = Duration::from_millis(100);
 /// So long that the user has changed his mind before it is done.
 const SLOW: Duration = Duration::from_secs(20);
 const SETTLED: Duration = Duration::from_mins(2);
+/// On leaf snapshots and groups: the handles of their volumes.
+const SOURCE: &str = "kosmos.csi.io/source";
 
 /// What is under way while the driver dies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -392,6 +394,65 @@ fn snapshot_that_loses_its_labels_before_it_is_cut_is_not_forgotten_and_says_wha
         member.change(SNAPSHOTS, SHOP, name, put_back).unwrap();
         assert!(photo.make().await, "{}", bench.guard.trace().join("\n"));
         photo.discard();
+        photo.remove().await;
+        assert_eq!(bench.guard.wrong(), Vec::<String>::new());
+    });
+}
+
+/// As somebody of the member writes it, or takes it off; and the driver is started again.
+async fn says_it_is_of(bench: &Bench, objects: &str, source: Option<&str>) {
+    let name = text(&bench.members[0].list(objects)[0], "/metadata/name").to_owned();
+    let write = |leaf: &mut Value| {
+        let notes = leaf["metadata"]["annotations"].as_object_mut().unwrap();
+        match source {
+            Some(source) => drop(notes.insert(SOURCE.to_owned(), json!(source))),
+            None => drop(notes.remove(SOURCE)),
+        }
+    };
+    bench.members[0].change(objects, SHOP, &name, write).unwrap();
+    bench.start();
+    bench.serves().await;
+    sleep(STEP * 10).await;
+}
+
+/// By a final answer its sidecar forgets it, and what is marked is withdrawn by nobody.
+#[test]
+fn snapshot_or_group_of_which_people_change_the_source_is_not_forgotten_and_says_what_to_put_back() {
+    for (kind, objects) in [(Kind::Snapshot, SNAPSHOTS), (Kind::Group, GROUPS)] {
+        for source in [Some("m0/shop/other/0123456789abcdef"), None] {
+            virtual_time::run(1, async {
+                let stage = Stage::new(USUAL, STEP).await;
+                let (bench, member) = (&stage.bench, &stage.bench.members[0]);
+                let mut photo = stage.asked(kind);
+                photo.ask().await.unwrap();
+                let was = text(&member.list(objects)[0], "/metadata/annotations/kosmos.csi.io~1source").to_owned();
+                says_it_is_of(bench, objects, source).await;
+                let told = photo.ask().await.unwrap_err();
+                assert_eq!(told.code(), Code::Aborted, "{kind:?} {source:?}: {told}");
+                let says = |words: &str| told.message().contains(words);
+                assert!(says("put back annotation") && says(SOURCE), "{kind:?} {source:?}: {told}");
+                says_it_is_of(bench, objects, Some(&was)).await;
+                assert!(photo.make().await, "{}", bench.guard.trace().join("\n"));
+                photo.discard();
+                photo.remove().await;
+                assert_eq!(bench.guard.wrong(), Vec::<String>::new());
+            });
+        }
+    }
+}
+
+#[test]
+fn snapshot_that_does_not_say_its_source_any_more_is_not_called_gone_and_what_stands_behind_it_stays() {
+    virtual_time::run(1, async {
+        let stage = Stage::new(USUAL, STEP).await;
+        let (bench, mut photo) = (&stage.bench, stage.made(Kind::Snapshot).await);
+        photo.discard();
+        says_it_is_of(bench, SNAPSHOTS, None).await;
+        let told = photo.delete().await.unwrap_err();
+        assert_eq!(told.code(), Code::FailedPrecondition, "{told}");
+        assert!(told.message().contains("put back annotation") && told.message().contains(SOURCE), "{told}");
+        assert!(bench.members[0].list(CONTENTS)[0].pointer("/metadata/deletionTimestamp").is_none());
+        says_it_is_of(bench, SNAPSHOTS, Some(&stage.handle(0))).await;
         photo.remove().await;
         assert_eq!(bench.guard.wrong(), Vec::<String>::new());
     });

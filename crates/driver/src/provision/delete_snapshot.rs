@@ -8,7 +8,7 @@ use domain::{
     volume::{LeafName, LeafPlace, VolumeHash, VolumeId},
 };
 use leaf::{
-    MemberClient, ownership,
+    MemberClient,
     snapshot::{Content, row::SnapshotRow},
 };
 
@@ -42,7 +42,7 @@ pub async fn delete(provisioner: &Provisioner, id: &str, deadline: &Deadline) ->
 /// No snapshot carries its labels, and nothing says where it would be: somebody has taken them off, or what stands behind it has outlived it.
 pub(super) async fn remove_unplaced(leaf: &MemberClient, hash: VolumeHash, deadline: &Deadline) -> Result<()> {
     match leaf::snapshot::stripped(leaf, hash).await? {
-        Some(place) => Err(stripped(leaf, &place, hash)),
+        Some((place, lacking)) => Err(stripped(leaf, &place, &lacking)),
         None => remove_contents(leaf, hash, None, deadline).await,
     }
 }
@@ -76,20 +76,19 @@ pub(super) async fn remove_snapshot(
 /// No snapshot was seen; a read decides.
 async fn unseen(leaf: &MemberClient, hash: VolumeHash, place: &LeafPlace) -> Result<Option<SnapshotRow>> {
     match leaf::snapshot::read(leaf, place).await? {
+        None => Ok(None),
         Some((_, Some(row))) if row.hash == hash => Ok(Some(row)),
-        Some((snapshot, _)) if ownership::hash_of(&snapshot.metadata, &leaf.host, ownership::SNAPSHOT).is_none() => {
-            Err(stripped(leaf, place, hash))
-        }
-        _ => Ok(None),
+        Some((snapshot, _)) => match leaf::snapshot::unmarked(leaf, &snapshot, hash) {
+            Some(lacking) => Err(stripped(leaf, place, &lacking)),
+            None => Ok(None),
+        },
     }
 }
 
-pub(super) fn stripped(leaf: &MemberClient, place: &LeafPlace, hash: VolumeHash) -> Error {
+pub(super) fn stripped(leaf: &MemberClient, place: &LeafPlace, lacking: &str) -> Error {
     Error::Refused(format!(
-        "member {}: snapshot {place} has the name of ours and not its labels: put back {},{}={hash}, or delete it there",
-        leaf.member,
-        ownership::selector(&leaf.host),
-        ownership::SNAPSHOT
+        "member {}: snapshot {place} has the name of ours and not its marks: put back {lacking}, or delete it there",
+        leaf.member
     ))
 }
 

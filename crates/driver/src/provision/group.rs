@@ -20,9 +20,9 @@ use domain::{
 };
 use host::snapshot::ContentKind;
 use leaf::{
-    MemberClient,
+    MemberClient, ownership,
     snapshot::{
-        group::{Groups, LeafGroup, PartMark, WantedGroup},
+        group::{Groups, LeafGroup, PartMark, SEPARATOR, WantedGroup},
         kinds::VolumeSnapshot,
         row::SnapshotRow,
     },
@@ -98,9 +98,7 @@ async fn settle_group(provisioner: &Provisioner, job: &GroupCreation<'_>, forgot
                 // Whoever has its handle has it removed by that, whatever he is answered here.
                 return if job.given_out { finished } else { finished.map_err(Error::while_a_leaf_may_exist) };
             }
-            (Cutting::Differs(difference), _) => {
-                return Err(Error::Exists(format!("group {} exists: {difference}", job.spec.name)));
-            }
+            (Cutting::Differs(difference), group) => return Err(job.differs(&difference, group.as_ref())),
             (Cutting::Failing(trouble), _) => return Err(job.late(&format!("is not cut yet: {trouble}"))),
             (step, group) => {
                 let place = group.map_or_else(|| job.place(""), |group| group.place);
@@ -272,6 +270,22 @@ impl GroupCreation<'_> {
                 "member {}: group {place} is there already and {whose}; it is left untouched. Remove it there",
                 self.leaf.member
             ))),
+        }
+    }
+
+    /// As of a snapshot: its sidecar forgets for good what it has no handle of.
+    fn differs(&self, difference: &str, group: Option<&LeafGroup>) -> Error {
+        let record = self.spec.content.as_deref();
+        match group.filter(|group| record.is_some() && group.asked_by.as_deref() == record) {
+            Some(group) => Error::InProgress(format!(
+                "member {}: group {} was made for this one, and somebody there has changed what it says of its volumes: put back annotation \
+                 {}={}",
+                self.leaf.member,
+                group.place,
+                ownership::SOURCE,
+                self.spec.sources.join(SEPARATOR)
+            )),
+            None => Error::Exists(format!("group {} exists: {difference}", self.spec.name)),
         }
     }
 

@@ -125,7 +125,7 @@ async fn settle_snapshot(provisioner: &Provisioner, job: &SnapshotCreation<'_>) 
                 }
                 return job.finish(row).await.map_err(Error::while_a_leaf_may_exist);
             }
-            (Cutting::Differs(difference), _) => return Err(exists(job.spec, difference)),
+            (Cutting::Differs(difference), row) => return Err(job.differs(difference, row.as_ref())),
             (Cutting::Failing(_), row) => {
                 let until = *troubled.get_or_insert_with(|| Instant::now() + PATIENCE_WITH_TROUBLE);
                 if Instant::now() >= until {
@@ -235,7 +235,7 @@ impl SnapshotCreation<'_> {
         let place = LeafPlace { namespace: namespace.to_owned(), claim: leaf_name(self.hash) };
         match leaf::snapshot::read(self.leaf, &place).await.map_err(Error::while_a_leaf_may_exist)? {
             None | Some((_, Some(_))) => Ok(()),
-            Some((there, None)) if self.made(&there) => Err(self.without_labels(&place)),
+            Some((there, None)) if self.made(&there) => Err(self.without_marks(&place, &self.lacking(&there))),
             Some((foreign, None)) => Err(Error::Exists(format!(
                 "member {}: snapshot {place} is there already and {}; it is left untouched. Remove it there",
                 self.leaf.member,
@@ -248,11 +248,13 @@ impl SnapshotCreation<'_> {
     async fn nothing_is_there(&self, error: Error) -> Result<()> {
         let found = match self.place() {
             Some(place) => match leaf::snapshot::read(self.leaf, &place).await {
-                Ok(Some((there, None))) if self.made(&there) => return Err(self.without_labels(&place)),
+                Ok(Some((there, None))) if self.made(&there) => {
+                    return Err(self.without_marks(&place, &self.lacking(&there)));
+                }
                 read => read.map(|found| found.and_then(|(_, row)| row)),
             },
             None => match self.unplaced().await {
-                Ok((None, Some(place))) => return Err(self.without_labels(&place)),
+                Ok((None, Some((place, lacking)))) => return Err(self.without_marks(&place, &lacking)),
                 read => read.map(|(row, _)| row),
             },
         };
@@ -266,8 +268,8 @@ impl SnapshotCreation<'_> {
         }
     }
 
-    /// What carries its labels, or else is where one of its name is without them.
-    async fn unplaced(&self) -> Result<(Option<SnapshotRow>, Option<LeafPlace>)> {
+    /// What carries its marks, or else where one of its name is without them, and what that lacks.
+    async fn unplaced(&self) -> Result<(Option<SnapshotRow>, Option<(LeafPlace, String)>)> {
         leaf::snapshot::list(self.leaf, self.hash).await?;
         match self.leaf.snapshots.row(self.hash) {
             None => Ok((None, leaf::snapshot::stripped(self.leaf, self.hash).await?)),
@@ -275,16 +277,34 @@ impl SnapshotCreation<'_> {
         }
     }
 
-    /// By the note that it was made with. Where somebody has taken its labels off, nothing else says so.
+    /// By what is left of its marks, where somebody has taken some off: the note that it was made with, or its labels.
     fn made(&self, there: &VolumeSnapshot) -> bool {
         let name = there.metadata.annotations.as_ref().and_then(|notes| notes.get(ownership::NAME));
-        name.is_some_and(|name| *name == self.spec.name)
+        let labelled = ownership::hash_of(&there.metadata, &self.leaf.host, ownership::SNAPSHOT);
+        labelled == Some(self.hash) || name.is_some_and(|name| *name == self.spec.name)
+    }
+
+    fn lacking(&self, there: &VolumeSnapshot) -> String {
+        leaf::snapshot::unmarked(self.leaf, there, self.hash).unwrap_or_else(|| self.source_note())
+    }
+
+    fn source_note(&self) -> String {
+        format!("annotation {}={}", ownership::SOURCE, self.source)
     }
 
     /// The sidecar forgets for good what it has no handle of, and the member would keep it.
-    fn without_labels(&self, place: &LeafPlace) -> Error {
-        let told = delete_snapshot::stripped(self.leaf, place, self.hash);
+    fn without_marks(&self, place: &LeafPlace, lacking: &str) -> Error {
+        let told = delete_snapshot::stripped(self.leaf, place, lacking);
         if self.given_out { told } else { told.while_a_leaf_may_exist() }
+    }
+
+    /// What was made for the very record of the host that is asked for was made of its volume, whatever it says since.
+    fn differs(&self, difference: &str, row: Option<&SnapshotRow>) -> Error {
+        let record = self.spec.content.as_deref();
+        match row.filter(|row| record.is_some() && row.asked_by.as_deref() == record) {
+            Some(row) => self.without_marks(&row.place, &self.source_note()),
+            None => exists(self.spec, difference),
+        }
     }
 
     async fn wait(&self, step: &Cutting) -> Result<()> {

@@ -29,7 +29,7 @@ pub(super) const GROUP: &str = "groupsnapshot.storage.k8s.io";
 const KIND: &str = "VolumeGroupSnapshot";
 const CONTENT: &str = "VolumeGroupSnapshotContent";
 /// Between the handles in the annotation of a group's volumes.
-const SEPARATOR: &str = " ";
+pub const SEPARATOR: &str = " ";
 /// After a watch that was refused or broke.
 const REFUSED: Duration = Duration::from_millis(500);
 

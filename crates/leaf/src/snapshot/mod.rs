@@ -27,7 +27,7 @@ use super::{MemberClient, claim::Made, marks::label_path, ownership};
 use cluster::{json_patch, unmanaged::Unmanaged};
 use domain::{
     error::{Error, Result},
-    volume::{LeafPlace, VolumeHash, snapshot::leaf_name},
+    volume::{LeafPlace, VolumeHash, VolumeId, snapshot::leaf_name},
 };
 pub use rows::Snapshots;
 
@@ -200,17 +200,25 @@ pub async fn list(client: &MemberClient, hash: VolumeHash) -> Result<()> {
     Ok(())
 }
 
-/// What has the name of a leaf snapshot, and does not say that it is one of ours.
-pub async fn stripped(client: &MemberClient, hash: VolumeHash) -> Result<Option<LeafPlace>> {
+/// What has the name of a leaf snapshot, and does not say that it is one of ours: where it is, and what it lacks.
+pub async fn stripped(client: &MemberClient, hash: VolumeHash) -> Result<Option<(LeafPlace, String)>> {
     let named = ListParams::default().fields(&format!("metadata.name={}", leaf_name(hash)));
     let found = listed(client, &named).await?;
-    let is_stripped = |snapshot: &&VolumeSnapshot| {
-        ownership::hash_of(&snapshot.metadata, &client.host, ownership::SNAPSHOT).is_none()
-    };
-    Ok(found
-        .iter()
-        .find(is_stripped)
-        .map(|snapshot| LeafPlace { namespace: snapshot.namespace().unwrap_or_default(), claim: snapshot.name_any() }))
+    Ok(found.iter().find_map(|snapshot| {
+        let place = LeafPlace { namespace: snapshot.namespace().unwrap_or_default(), claim: snapshot.name_any() };
+        Some((place, unmarked(client, snapshot, hash)?))
+    }))
+}
+
+/// What lacks of the marks of a leaf snapshot, in words, where somebody in the member has taken some off. A copy says which volume it was of.
+pub fn unmarked(client: &MemberClient, snapshot: &VolumeSnapshot, hash: VolumeHash) -> Option<String> {
+    let is_there = |(key, value): &(String, String)| snapshot.labels().get(key) == Some(value);
+    let lacking = labels(client, hash, None).into_iter().filter(|label| !is_there(label));
+    let lacking = lacking.map(|(key, value)| format!("label {key}={value}"));
+    let source = snapshot.annotations().get(ownership::SOURCE).and_then(|handle| VolumeId::parse(handle));
+    let source = source.is_none().then(|| format!("annotation {} (the handle of its volume)", ownership::SOURCE));
+    let lacking: Vec<String> = lacking.chain(source).collect();
+    (!lacking.is_empty()).then(|| lacking.join(", "))
 }
 
 async fn listed(client: &MemberClient, wanted: &ListParams) -> Result<Vec<VolumeSnapshot>> {

@@ -458,6 +458,34 @@ fn snapshot_that_does_not_say_its_source_any_more_is_not_called_gone_and_what_st
     });
 }
 
+/// Who is told that there is no such snapshot takes its data for lost.
+#[test]
+fn volume_that_is_made_of_a_snapshot_without_its_marks_says_what_to_put_back() {
+    virtual_time::run(1, async {
+        let stage = Stage::new(USUAL, STEP).await;
+        let (bench, member) = (&stage.bench, &stage.bench.members[0]);
+        let photo = stage.made(Kind::Snapshot).await;
+        let source = volume_content_source::SnapshotSource { snapshot_id: photo.handle().unwrap().to_owned() };
+        let source = Some(v1::VolumeContentSource { r#type: Some(volume_content_source::Type::Snapshot(source)) });
+        let mut copy = Caller::new(bench, Script { places: vec![0], source, ..Script::new("copy") });
+        let was = member.list(SNAPSHOTS).remove(0);
+        let relabel = |labels: Value| {
+            let write = move |leaf: &mut Value| leaf["metadata"]["labels"] = labels;
+            member.change(SNAPSHOTS, SHOP, text(&was, "/metadata/name"), write).unwrap();
+        };
+        relabel(json!({}));
+        sleep(STEP * 10).await;
+        let told = copy.create().await.unwrap_err();
+        assert_eq!(told.code(), Code::FailedPrecondition, "{told}");
+        let says = |words: &str| told.message().contains(words);
+        assert!(says("put back label") && says("kosmos.csi.io/snapshot="), "{told}");
+        relabel(was["metadata"]["labels"].clone());
+        sleep(STEP * 10).await;
+        copy.insist_on_creation().await;
+        assert_eq!(bench.guard.wrong(), Vec::<String>::new());
+    });
+}
+
 #[test]
 fn what_cannot_be_is_refused_by_its_code() {
     virtual_time::run(1, async {

@@ -8,7 +8,7 @@ use domain::{
     volume::{LeafName, LeafPlace, VolumeHash, VolumeId},
 };
 use leaf::{
-    MemberClient,
+    MemberClient, ownership,
     snapshot::{Content, row::SnapshotRow},
 };
 
@@ -44,6 +44,20 @@ pub(super) async fn remove_unplaced(leaf: &MemberClient, hash: VolumeHash, deadl
     match leaf::snapshot::stripped(leaf, hash).await? {
         Some((place, lacking)) => Err(stripped(leaf, &place, &lacking)),
         None => remove_contents(leaf, hash, None, deadline).await,
+    }
+}
+
+/// Whoever looks for one that is there without its marks is told what to put back, and not that there is none; and nothing of what was made
+/// for another host.
+pub(super) async fn is_not_stripped(leaf: &MemberClient, id: &VolumeId) -> Result<()> {
+    let Some(place) = id.place() else { return Ok(()) };
+    let Some(hash) = hash_in(&place).filter(|hash| id.names(*hash)) else { return Ok(()) };
+    let Some((snapshot, None)) = leaf::snapshot::read(leaf, &place).await? else { return Ok(()) };
+    let name = snapshot.metadata.annotations.as_ref().and_then(|notes| notes.get(ownership::NAME));
+    let is_ours = name.is_some_and(|name| VolumeHash::of_snapshot(&leaf.host, name) == hash);
+    match leaf::snapshot::unmarked(leaf, &snapshot, hash).filter(|_| is_ours) {
+        Some(lacking) => Err(stripped(leaf, &place, &lacking)),
+        None => Ok(()),
     }
 }
 

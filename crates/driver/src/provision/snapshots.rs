@@ -4,7 +4,11 @@ use std::collections::BTreeSet;
 
 use tokio::time::Instant;
 
-use super::{Provisioner, delete_snapshot::find_snapshot, snapshot::Snapshot};
+use super::{
+    Provisioner,
+    delete_snapshot::{find_snapshot, is_not_stripped},
+    snapshot::Snapshot,
+};
 use domain::{
     error::{Error, Result},
     volume::VolumeId,
@@ -82,7 +86,11 @@ async fn snapshot_members(provisioner: &Provisioner, wanted: &SnapshotQuery) -> 
 
 /// The leaf snapshot a volume is to be filled with.
 pub(super) async fn source(leaf: &MemberClient, id: &VolumeId) -> Result<Option<SnapshotRow>> {
-    Ok(find_snapshot(leaf, id).await?.filter(|row| !row.terminating))
+    let found = find_snapshot(leaf, id).await?;
+    if found.is_none() {
+        is_not_stripped(leaf, id).await?;
+    }
+    Ok(found.filter(|row| !row.terminating))
 }
 
 /// One that is named is read by itself where no watch stands, as where the member has too many to be followed.

@@ -235,9 +235,10 @@ fn is_ours(leaf: &MemberClient, attachment: &LeafAttachment, hash: VolumeHash) -
         return Ok(());
     }
     Err(Error::Refused(format!(
-        "member {}: VolumeAttachment {} is there and does not carry the labels of this volume: delete it, or put back {}",
+        "member {}: VolumeAttachment {} is there and does not carry the labels of this volume: delete it, or put back {},{}={hash}",
         leaf.member,
         attachment.name,
-        leaf::ownership::selector(&leaf.host)
+        ownership::selector(&leaf.host),
+        ownership::VOLUME
     )))
 }

@@ -4,7 +4,7 @@
 use std::{sync::Arc, time::Duration};
 
 use csi::v1::{self, controller_server::Controller as _};
-use serde_json::json;
+use serde_json::{Value, json};
 use simulate::{
     faults::Action,
     storage::{Settings, Work},
@@ -14,7 +14,7 @@ use tokio::time::{sleep, timeout};
 use tonic::{Code, Status};
 
 use crate::{
-    bench::{Bench, with_deadline},
+    bench::{Bench, SHOP, with_deadline},
     caller::{Caller, Ending, Script},
     fixture::{self, GOLD},
     late::patches,
@@ -131,6 +131,34 @@ fn claim_whose_class_is_recreated_as_one_that_cannot_be_had_says_so_and_has_a_wa
         assert_eq!(told, Err(words.to_owned()));
         insists("", async || create(&bench, &caller, GOLD).await).await.unwrap();
         assert_eq!((asks_for(&bench, CLASS).as_str(), asks_for(&bench, IN_FORCE).as_str()), (GOLD, GOLD));
+        assert_eq!(caller.provision().await, Ending::Provisioned);
+        sleep(SETTLED).await;
+        ends_well(&bench, caller).await;
+    });
+}
+
+/// By a final answer its provisioner forgets it, and it stays in the member when its user deletes the claim. The host's class stands for one
+/// that the member does not have.
+#[test]
+fn leaf_without_its_labels_is_not_forgotten_for_what_else_stands_in_its_way_and_says_what_to_put_back() {
+    virtual_time::run(1, async {
+        let (bench, mut caller) = waiting().await;
+        let was = leaf(&bench, CLAIM).unwrap()["metadata"]["labels"].clone();
+        let label = |labels: &Value| {
+            let write = |leaf: &mut Value| leaf["metadata"]["labels"] = labels.clone();
+            bench.members[0].change("persistentvolumeclaims", SHOP, CLAIM, write).unwrap();
+        };
+        label(&json!({}));
+        sleep(SOON).await;
+        for class in [LEAD, GOLD] {
+            let told = create(&bench, &caller, class).await.unwrap_err();
+            assert_eq!(told.code(), Code::Aborted, "{class}: {told}");
+            let label = format!("kosmos.csi.io/volume={}", text(&was, "/kosmos.csi.io~1volume"));
+            assert!(told.message().contains("put back") && told.message().contains(&label), "{class}: {told}");
+        }
+        label(&was);
+        sleep(SOON).await;
+        insists("", async || create(&bench, &caller, GOLD).await).await.unwrap();
         assert_eq!(caller.provision().await, Ending::Provisioned);
         sleep(SETTLED).await;
         ends_well(&bench, caller).await;

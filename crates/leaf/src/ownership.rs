@@ -82,6 +82,11 @@ pub fn was_had_by(claim: &ObjectMeta, volume_uid: &str) -> bool {
     had.is_some_and(|had| had == volume_uid)
 }
 
+/// Whether a leaf says that it was made with this name. It does so also where somebody has taken its labels off.
+pub fn is_named(leaf: &ObjectMeta, name: &str) -> bool {
+    leaf.annotations.as_ref().and_then(|notes| notes.get(NAME)).is_some_and(|own| own == name)
+}
+
 /// For whom a leaf claim was made, as it says itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MadeFor {

@@ -279,9 +279,8 @@ impl SnapshotCreation<'_> {
 
     /// By what is left of its marks, where somebody has taken some off: the note that it was made with, or its labels.
     fn made(&self, there: &VolumeSnapshot) -> bool {
-        let name = there.metadata.annotations.as_ref().and_then(|notes| notes.get(ownership::NAME));
         let labelled = ownership::hash_of(&there.metadata, &self.leaf.host, ownership::SNAPSHOT);
-        labelled == Some(self.hash) || name.is_some_and(|name| *name == self.spec.name)
+        labelled == Some(self.hash) || ownership::is_named(&there.metadata, &self.spec.name)
     }
 
     fn lacking(&self, there: &VolumeSnapshot) -> String {

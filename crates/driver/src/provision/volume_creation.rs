@@ -10,6 +10,7 @@ use super::{
     publish::wants_block,
     taken::{self, Elsewhere},
 };
+use crate::attach;
 use domain::{
     error::{Error, Result},
     printable::short,
@@ -26,7 +27,7 @@ use host::{claim::HostClaim, volume::LeafAttributes};
 use leaf::{
     MemberClient,
     claim::{LeafSpec, Made},
-    identity::{Identity, Meant, is_leaf_of, judge},
+    identity::{Identity, Meant, judge, labels_of},
     marks, ownership,
     row::{ClaimRow, Consumer},
 };
@@ -128,8 +129,12 @@ impl VolumeCreation<'_> {
         let Some(claim) = found else { return Ok(()) };
         let taken = format!("member {}: claim {}", self.leaf.member, self.place);
         let whose = ownership::whose(&claim.metadata, &self.leaf.host);
-        let way_out = match judge(&claim.metadata, &self.leaf.host, Meant::Volume(self.hash)) {
+        let meant = Meant::Volume(self.hash);
+        let way_out = match judge(&claim.metadata, &self.leaf.host, meant) {
             Identity::Leaf(_) => return Ok(()),
+            Identity::Stripped if ownership::is_named(&claim.metadata, &self.spec.name) => {
+                return Err(self.stripped(&labels_of(&claim.metadata, &self.leaf.host, meant)));
+            }
             Identity::Stripped => {
                 return Err(Error::InProgress(format!("{taken} is there already, and {}", taken::STRIPPED)));
             }
@@ -168,14 +173,26 @@ impl VolumeCreation<'_> {
 
     /// The member refused. That is final only once a read has shown that no leaf of ours is there.
     pub(super) async fn refuse(&self, error: Error) -> Result<()> {
+        let meant = Meant::Volume(self.hash);
         match leaf::claim::read(self.leaf, &self.place).await {
-            Ok(Some(claim)) if is_leaf_of(&claim.metadata, &self.leaf.host, self.hash) => Ok(()),
-            Ok(_) => Err(error),
+            Ok(Some(claim)) => match judge(&claim.metadata, &self.leaf.host, meant) {
+                Identity::Leaf(_) => Ok(()),
+                Identity::Stripped if ownership::is_named(&claim.metadata, &self.spec.name) => {
+                    Err(self.stripped(&labels_of(&claim.metadata, &self.leaf.host, meant)))
+                }
+                _ => Err(error),
+            },
+            Ok(None) => Err(error),
             Err(unsure) => Err(Error::Unreachable {
                 member: self.leaf.member.clone(),
                 reason: format!("{error}; and whether a claim is there cannot be read: {unsure}"),
             }),
         }
+    }
+
+    /// The provisioner forgets what it is given a final answer for, and the member would keep it.
+    fn stripped(&self, labels: &str) -> Error {
+        attach::stripped(self.leaf, &self.place, labels).while_a_leaf_may_exist()
     }
 
     /// The size as the user wrote it where that is what the provisioner asks for, else the shortest exact form.

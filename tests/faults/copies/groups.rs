@@ -214,6 +214,35 @@ fn snapshots_of_a_group_say_for_which_record_of_the_host_they_were_made() {
     });
 }
 
+/// Whoever is told of the group takes each for that of the volume which it says, and a copy of it has the other one's data.
+#[test]
+fn snapshots_of_a_group_that_people_have_say_that_they_are_of_another_volume_say_their_own_again() {
+    for changed in [1, 2] {
+        virtual_time::run(1, async {
+            let stage = Stage::new(USUAL, STEP).await;
+            let (bench, mut group) = (&stage.bench, stage.asked(Kind::Group));
+            let member = &bench.members[0];
+            let says = || {
+                let of = |part: &Arc<Value>| text(part, "/metadata/annotations/kosmos.csi.io~1source").to_owned();
+                member.list(SNAPSHOTS).iter().map(of).collect::<Vec<String>>()
+            };
+            group.ask().await.unwrap();
+            let own = says();
+            for (part, other) in member.list(SNAPSHOTS).iter().zip(own.iter().rev()).take(changed) {
+                let write = |part: &mut Value| part["metadata"]["annotations"]["kosmos.csi.io/source"] = json!(other);
+                member.change(SNAPSHOTS, SHOP, text(part, "/metadata/name"), write).unwrap();
+            }
+            assert_ne!(says(), own);
+            sleep(STEP * 5).await;
+            assert!(group.make().await, "{}", bench.guard.trace().join("\n"));
+            assert_eq!(says(), own);
+            group.discard();
+            group.remove().await;
+            assert_eq!(bench.guard.wrong(), Vec::<String>::new());
+        });
+    }
+}
+
 /// A hand in the member has removed one of them, so that they never are all there.
 #[test]
 fn who_waits_for_the_snapshots_of_a_group_is_told_so_in_time() {

@@ -298,15 +298,23 @@ impl GroupCreation<'_> {
 
     /// Whether there is a marked snapshot of each volume.
     fn are_all(&self, marked: &[SnapshotRow]) -> bool {
-        let sources: BTreeSet<&str> = marked.iter().map(|row| &*row.source).collect();
+        let own = marked.iter().filter(|row| self.says_its_own(row));
+        let sources: BTreeSet<&str> = own.map(|row| &*row.source).collect();
         sources == self.spec.sources.iter().map(String::as_str).collect()
     }
 
-    /// Marks a snapshot as ours, if it is not.
+    /// Whether it says to be of the volume that it was marked for. Its hash is made of that one's.
+    fn says_its_own(&self, row: &SnapshotRow) -> bool {
+        let is_made_of = |volume| VolumeHash::of_part(&self.leaf.host, &self.spec.name, volume) == row.hash;
+        let source = VolumeId::parse(&row.source);
+        row.volume.is_some_and(|volume| is_made_of(volume) && source.is_some_and(|source| source.names(volume)))
+    }
+
+    /// Marks a snapshot as ours, if it is not, or says to be of another volume by now.
     async fn mark(&self, part: &VolumeSnapshot, volume: &Volume) -> Result<SnapshotRow> {
         let hash = VolumeHash::of_part(&self.leaf.host, &self.spec.name, volume.hash);
         let known = self.leaf.snapshots.row(hash).filter(|row| Some(&*row.uid) == part.metadata.uid.as_deref());
-        if let Some(row) = known.filter(SnapshotRow::is_there) {
+        if let Some(row) = known.filter(|row| row.is_there() && *row.source == *volume.handle) {
             return Ok(row);
         }
         let mark = PartMark {

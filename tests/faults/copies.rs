@@ -460,12 +460,14 @@ fn snapshot_that_does_not_say_its_source_any_more_is_not_called_gone_and_what_st
 
 /// Who is told that there is no such snapshot takes its data for lost.
 #[test]
-fn volume_that_is_made_of_a_snapshot_without_its_marks_says_what_to_put_back() {
+fn who_looks_at_a_snapshot_without_its_marks_or_makes_a_volume_of_it_is_told_what_to_put_back() {
     virtual_time::run(1, async {
         let stage = Stage::new(USUAL, STEP).await;
         let (bench, member) = (&stage.bench, &stage.bench.members[0]);
         let photo = stage.made(Kind::Snapshot).await;
-        let source = volume_content_source::SnapshotSource { snapshot_id: photo.handle().unwrap().to_owned() };
+        let snapshot_id = photo.handle().unwrap().to_owned();
+        let request = v1::GetSnapshotRequest { snapshot_id: snapshot_id.clone(), ..Default::default() };
+        let source = volume_content_source::SnapshotSource { snapshot_id };
         let source = Some(v1::VolumeContentSource { r#type: Some(volume_content_source::Type::Snapshot(source)) });
         let mut copy = Caller::new(bench, Script { places: vec![0], source, ..Script::new("copy") });
         let was = member.list(SNAPSHOTS).remove(0);
@@ -475,10 +477,12 @@ fn volume_that_is_made_of_a_snapshot_without_its_marks_says_what_to_put_back() {
         };
         relabel(json!({}));
         sleep(STEP * 10).await;
-        let told = copy.create().await.unwrap_err();
-        assert_eq!(told.code(), Code::FailedPrecondition, "{told}");
-        let says = |words: &str| told.message().contains(words);
-        assert!(says("put back label") && says("kosmos.csi.io/snapshot="), "{told}");
+        let seen = bench.call(|driver| async move { driver.get_snapshot(with_deadline(request)).await });
+        for told in [seen.await.map(drop).unwrap_err(), copy.create().await.map(drop).unwrap_err()] {
+            assert_eq!(told.code(), Code::FailedPrecondition, "{told}");
+            let says = |words: &str| told.message().contains(words);
+            assert!(says("put back label") && says("kosmos.csi.io/snapshot="), "{told}");
+        }
         relabel(was["metadata"]["labels"].clone());
         sleep(STEP * 10).await;
         copy.insist_on_creation().await;

@@ -58,7 +58,10 @@ pub async fn get(provisioner: &Provisioner, id: &str) -> Result<Snapshot> {
     let parsed = VolumeId::parse(id).ok_or_else(unknown)?;
     let member = provisioner.members.get(&parsed.member).await?;
     let leaf = member.leaf()?;
-    let row = asked_for(&member, &parsed).await?.filter(SnapshotRow::is_there).ok_or_else(unknown)?;
+    let Some(row) = asked_for(&member, &parsed).await?.filter(SnapshotRow::is_there) else {
+        is_not_stripped(leaf, &parsed).await?;
+        return Err(unknown());
+    };
     Ok(Snapshot::known_as(&parsed.member, leaf, &row))
 }
 

@@ -8,7 +8,7 @@ use simulate::{
     faults::{Action, Verb},
     text,
 };
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 use tonic::Code;
 
 use crate::{
@@ -25,6 +25,10 @@ const NEVER: Duration = Duration::from_hours(20);
 const SLOW: Duration = Duration::from_mins(2);
 /// The driver is sure by then that nobody asks any more.
 const SURE: Duration = Duration::from_mins(20);
+const SOON: Duration = Duration::from_secs(1);
+/// The class as it is recreated.
+const WITH_A_SLIP: &[(&str, &str)] = &[("leafNamespac", "elsewhere")];
+const FOR_ANOTHER_PLACE: &[(&str, &str)] = &[("leafNamespace", "elsewhere")];
 
 /// A leaf waits in the member, and driver and provisioner, which share a pod, are gone.
 async fn abandoned(leaf_class: &'static str) -> (Arc<Bench>, Caller) {
@@ -42,6 +46,34 @@ pub async fn abandoned_by(leaf_class: &'static str, step: Duration) -> (Arc<Benc
 
 fn is_there(bench: &Bench) -> bool {
     bench.members[0].get("persistentvolumeclaims", SHOP, "data").is_some()
+}
+
+/// It was bound and marked, and the answer was lost. Its class was recreated since.
+#[test]
+fn leaf_of_a_claim_that_is_gone_is_withdrawn_whatever_its_class_says_by_now() {
+    for parameters in [WITH_A_SLIP, FOR_ANOTHER_PLACE] {
+        virtual_time::run(1, async {
+            let bench = Bench::serving(1, &fixture::steady(SOON)).await;
+            let mut caller = Caller::new(&bench, Script::new("data"));
+            while caller.create().await.is_err() {
+                sleep(SOON).await;
+            }
+            caller.class_becomes(parameters);
+            assert_eq!(caller.create().await.unwrap_err().code(), Code::Aborted, "{parameters:?}");
+            assert!(is_there(&bench), "its claim is there");
+            caller.delete_claim();
+            let until = Instant::now() + SURE;
+            let told = loop {
+                match caller.create().await.unwrap_err() {
+                    told if told.code() == Code::Aborted && Instant::now() < until => sleep(SOON).await,
+                    told => break told,
+                }
+            };
+            assert_eq!(told.code(), Code::NotFound, "{parameters:?}: {told}");
+            assert_eq!(bench.leaf_objects(caller.volume()), Vec::<String>::new());
+            assert_eq!(bench.guard.wrong(), Vec::<String>::new());
+        });
+    }
 }
 
 #[test]

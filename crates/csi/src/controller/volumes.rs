@@ -31,7 +31,8 @@ pub(super) async fn create(
         match convert::volume_spec(request) {
             Ok(spec) => Box::pin(driver::provision::create::create(&provisioner, &spec, &deadline)).await,
             Err(invalid) => {
-                Err(driver::provision::create::refused_at_sight(&provisioner, &name, claim.as_ref(), invalid).await)
+                let claim = claim.as_ref();
+                Err(driver::provision::create::refused_at_sight(&provisioner, &name, claim, invalid, &deadline).await)
             }
         }
     };

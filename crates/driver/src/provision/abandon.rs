@@ -5,10 +5,12 @@ use tokio::time::timeout_at;
 use super::{Deadline, Provisioner, delete, order::Order};
 use domain::{
     error::{Error, Result},
-    volume::{Claim, LeafPlace, VolumeHash, VolumeSpec},
+    volume::{Claim, LeafPlace, Parameters, Request, VolumeHash, VolumeSpec},
 };
 use leaf::{
     MemberClient,
+    identity::is_leaf_of,
+    marks,
     row::{ClaimRow, VolumeRow},
 };
 use member::{Member, registry};
@@ -66,13 +68,17 @@ pub(super) async fn clear(
     deadline: &Deadline,
 ) -> Result<bool> {
     let leaf = member.leaf()?;
-    let place =
+    let mut place =
         spec.place(&member.name, &leaf.host, &provisioner.leaf_namespace).map_err(Error::while_a_leaf_may_exist)?;
     is_listed(leaf, deadline).await?;
-    let row = leaf.rows.row_at(hash, &place);
+    let mut row = leaf.rows.row_at(hash, &place);
     let elsewhere = leaf.rows.row(hash).and_then(|row| row.claim).filter(|_| row.claim.is_none());
     if let Some(claim) = elsewhere {
-        return Err(misplaced(leaf, &claim.place, &place));
+        if !is_where_it_was_asked_for(provisioner, leaf, spec, hash, &claim).await? {
+            return Err(misplaced(leaf, &claim.place, &place));
+        }
+        place = claim.place;
+        row = leaf.rows.row_at(hash, &place);
     }
     let had_volume = row.claim.as_ref().is_some_and(ClaimRow::had_volume);
     let kept = leaf.rows.left(hash);
@@ -99,6 +105,35 @@ pub(super) async fn clear(
     };
     removed.await.map_err(Error::while_a_leaf_may_exist)?;
     Ok(true)
+}
+
+/// What a leaf was asked for, as it says itself.
+pub(super) async fn asked_for(
+    leaf: &MemberClient,
+    hash: VolumeHash,
+    claim: &ClaimRow,
+) -> Result<Option<(Request, Parameters)>> {
+    let there = leaf::claim::read(leaf, &claim.place).await?;
+    let own = there.filter(|there| is_leaf_of(&there.metadata, &leaf.host, hash));
+    let request = own.as_ref().and_then(marks::request_of);
+    Ok(request.and_then(|request| Parameters::parse(&request.parameters).ok().map(|parameters| (request, parameters))))
+}
+
+/// Its class may have been recreated since, for other places. A copy is elsewhere than it says itself, and has no finalizer of ours.
+async fn is_where_it_was_asked_for(
+    provisioner: &Provisioner,
+    leaf: &MemberClient,
+    spec: &VolumeSpec,
+    hash: VolumeHash,
+    claim: &ClaimRow,
+) -> Result<bool> {
+    if claim.finalizer.is_none() {
+        return Ok(false);
+    }
+    let Some((request, parameters)) = asked_for(leaf, hash, claim).await? else { return Ok(false) };
+    let then = VolumeSpec { request, parameters, ..spec.clone() };
+    let place = then.place(&leaf.member, &leaf.host, &provisioner.leaf_namespace);
+    Ok(place.is_ok_and(|place| place == claim.place))
 }
 
 /// Waits until the member has told all that it has: a driver that has just begun with it knows nothing of what was used there.

@@ -17,7 +17,7 @@ use super::{
 use domain::{
     error::{Error, Result},
     volume::{
-        Claim, VolumeHash, VolumeSpec,
+        Attributes, Claim, VolumeHash, VolumeSpec,
         plan::{Binder, Creation},
         quantity,
     },
@@ -79,15 +79,55 @@ async fn placed(
 
 /// A request that is wrong in itself. The sidecar may forget the volume only where nothing was made before: its class may
 /// have been recreated while the claim waits.
-pub async fn refused_at_sight(provisioner: &Provisioner, name: &str, claim: Option<&Claim>, invalid: Error) -> Error {
-    match may_be_in(provisioner, name, claim).await {
-        Ok(None) => invalid,
-        Ok(Some(member)) => Error::InProgress(format!(
+pub async fn refused_at_sight(
+    provisioner: &Provisioner,
+    name: &str,
+    claim: Option<&Claim>,
+    invalid: Error,
+    deadline: &Deadline,
+) -> Error {
+    let member = match may_be_in(provisioner, name, claim).await {
+        Ok(None) => return invalid,
+        Ok(Some(member)) => member,
+        Err(unsure) => return unsure,
+    };
+    match Box::pin(unwanted(provisioner, name, claim, &member, deadline)).await {
+        Ok(Some(withdrawn)) => withdrawn,
+        Ok(None) => Error::InProgress(format!(
             "{invalid}. This is new: member {member} may hold a leaf of it already, which becomes the volume once the \
              request is right, and is withdrawn once the claim is deleted"
         )),
-        Err(unsure) => unsure,
+        Err(error) => error.while_a_leaf_may_exist(),
     }
+}
+
+/// What is answered where the host's claim has gone: its leaf is withdrawn by what that was asked for, as it says itself.
+async fn unwanted(
+    provisioner: &Provisioner,
+    name: &str,
+    claim: Option<&Claim>,
+    member: &str,
+    deadline: &Deadline,
+) -> Result<Option<Error>> {
+    let Some(claim) = claim else { return Ok(None) };
+    if host::claim::read(&provisioner.host, claim, name).await?.is_some() {
+        return Ok(None);
+    }
+    let (member, hash) = (provisioner.members.get(member).await?, VolumeHash::new(&provisioner.host.id, name));
+    let leaf = member.leaf()?;
+    let Some(row) = leaf.rows.row(hash).and_then(|row| row.claim) else { return Ok(None) };
+    let Some((request, parameters)) = abandon::asked_for(leaf, hash, &row).await? else { return Ok(None) };
+    let spec = VolumeSpec {
+        name: name.to_owned(),
+        request,
+        parameters,
+        attributes: Attributes::default(),
+        claim: Some(claim.clone()),
+        preferred: Vec::new(),
+        requisite: Vec::new(),
+        nodes: Vec::new(),
+    };
+    Ok(Some(abandon::withdraw(provisioner, &spec, claim, hash, deadline).await))
 }
 
 /// A member in which something may have been made for a volume. Nothing is before its name is on record.

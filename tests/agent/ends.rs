@@ -1,11 +1,15 @@
 //! How pods and their copies end, whoever ends them: nothing is told of an end that was not one, and none goes without a word.
 
-use std::time::Duration;
+use std::{
+    sync::{Arc, Mutex},
+    time::Duration,
+};
 
 use serde_json::{Value, json};
+use simulate::faults::{Action, Verb};
 use tokio::time::sleep;
 
-use super::{SHOP, condition, story, text, until, with_pod};
+use super::{SHOP, World, condition, lock, story, text, until, with_pod};
 
 fn is_leaving(object: &Value) -> bool {
     !text(object, "/metadata/deletionTimestamp").is_empty()
@@ -36,6 +40,64 @@ fn copy_of_a_pod_that_is_deleted_by_force_and_held_has_ended_before_the_pod_has(
         until("the pod has", || ["Succeeded", "Failed"].contains(&&*world.phase("web"))).await;
         world.host.change("pods", SHOP, "web", |pod| pod["metadata"]["finalizers"] = json!([])).unwrap();
         until("it is gone", || world.pod("web").is_none()).await;
+    });
+}
+
+/// The host takes no status of a pod, until that is over.
+fn refuse_statuses(world: &World) -> Arc<Mutex<bool>> {
+    let is_refused = Arc::new(Mutex::new(true));
+    let refused = Arc::clone(&is_refused);
+    world.host.faults().set(move |asked| {
+        let is_told = asked.verb == Verb::Patch && asked.resource == "pods" && asked.subresource == "status";
+        if is_told && *lock(&refused) { Action::Answer { code: 500, reason: "InternalError" } } else { Action::Pass }
+    });
+    is_refused
+}
+
+/// A Job counts by it: its kubelet tells the end of a copy and lets it go in the same moment.
+#[test]
+fn pod_that_is_deleted_and_held_has_ended_as_its_copy_has_said_also_where_that_was_gone_before_it_was_told() {
+    story(1, async {
+        let world = with_pod().await;
+        let hold = |pod: &mut Value| pod["metadata"]["finalizers"] = json!(["batch.kubernetes.io/job-tracking"]);
+        world.host.change("pods", SHOP, "web", hold).unwrap();
+        let is_refused = refuse_statuses(&world);
+        world.host.delete("pods", SHOP, "web").unwrap();
+        until("its copy is gone", || world.copy("web").is_none()).await;
+        sleep(Duration::from_secs(5)).await;
+        assert_eq!(world.phase("web"), "Running");
+        *lock(&is_refused) = false;
+        until("it has ended", || world.phase("web") != "Running").await;
+        let pod = world.pod("web").unwrap();
+        let ended = &pod["status"]["containerStatuses"][0]["state"]["terminated"];
+        assert_eq!((text(&pod, "/status/phase"), &ended["exitCode"]), ("Succeeded", &json!(0)), "{pod}");
+        world.host.change("pods", SHOP, "web", |pod| pod["metadata"]["finalizers"] = json!([])).unwrap();
+        until("it is gone", || world.pod("web").is_none()).await;
+    });
+}
+
+/// As where the host does not answer while somebody in the member clears away what has ended: what is done is not done twice.
+#[test]
+fn pod_whose_copy_has_ended_before_it_was_deleted_in_its_member_has_ended_as_that_has() {
+    story(1, async {
+        let world = with_pod().await;
+        let is_refused = refuse_statuses(&world);
+        let ends = |copy: &mut Value| {
+            copy["status"]["phase"] = json!("Succeeded");
+            copy["status"]["containerStatuses"][0]["state"] = json!({"terminated": {"exitCode": 0}});
+        };
+        world.member.change("pods", SHOP, "web", ends).unwrap();
+        sleep(Duration::from_secs(10)).await;
+        world.member.delete("pods", SHOP, "web").unwrap();
+        sleep(Duration::from_secs(10)).await;
+        assert!(world.copy("web").is_none() && world.phase("web") == "Running");
+        *lock(&is_refused) = false;
+        until("it has ended", || world.phase("web") != "Running").await;
+        let pod = world.pod("web").unwrap();
+        let said = (text(&pod, "/status/phase"), text(&pod, "/status/reason"), condition(&pod, "DisruptionTarget"));
+        assert_eq!(said, ("Succeeded", "", String::new()), "{pod}");
+        sleep(Duration::from_mins(2)).await;
+        assert!(world.copy("web").is_none(), "it is done twice");
     });
 }
 

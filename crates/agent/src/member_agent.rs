@@ -153,7 +153,10 @@ impl MemberAgent {
         let work = async {
             tokio::join!(
                 keep(object::nodes(client), all_nodes, &there.nodes, node::trim, |_| {}),
-                keep(object::all_pods(client), all_pods, &there.pods, trim_pod, |change| there.pod_changed(change)),
+                keep(object::all_pods(client), all_pods, &there.pods, trim_pod, |change| {
+                    endings.note(change, &self.view);
+                    there.pod_changed(change);
+                }),
                 self.tend(member, client, nodes, &there, listing),
                 pods.run(),
                 relay_events(&pods, told),

@@ -98,6 +98,10 @@ impl MemberPod {
         self.phase == Phase::Over
     }
 
+    pub(super) fn is_leaving(&self) -> bool {
+        self.is_leaving
+    }
+
     /// One that is being deleted may be on a node that is dead, and says that it runs for ever.
     pub(super) fn runs(&self) -> bool {
         self.phase == Phase::Runs && !self.is_leaving

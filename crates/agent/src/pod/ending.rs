@@ -2,11 +2,11 @@
 //! machine that is off. What the copy says meanwhile is not told: a pod that is stopped may end with code 0, and the host would take its
 //! work for done.
 //!
-//! And of a pod that this host has deleted, whose copy does not end.
+//! And of a pod that this host has deleted, whose copy does not end; and what a copy that is gone said of its end.
 
 use std::{
     collections::HashMap,
-    sync::{Mutex, PoisonError},
+    sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
 
@@ -15,8 +15,11 @@ use tokio::time::Instant;
 
 use super::{
     super::{
+        cache::{Cached, Change},
+        member_pod::MemberPod,
         node::{now, patch_of},
         object::{Place, is_leaving, short, text},
+        view::HostCache,
     },
     COPIED, MUCH_LATER, Next, Pods,
     rejection::PodRejection,
@@ -28,9 +31,14 @@ const TIME: usize = 40;
 /// How much longer a copy may take to end than it was given.
 const LATE: Duration = Duration::from_mins(1);
 
-/// Copies that this host has deleted, by their UIDs, and since when they are seen to end: whose clock is right nobody knows.
 #[derive(Debug, Default)]
-pub(crate) struct Endings(Mutex<HashMap<Place, (String, Instant)>>);
+pub(crate) struct Endings {
+    /// Copies that this host has deleted, by their UIDs, and since when they are seen to end: whose clock is right nobody knows.
+    since: Mutex<HashMap<Place, (String, Instant)>>,
+    /// Copies that go, or are gone, and had ended by then, of pods that have not ended in the host. One that had ended before it was deleted is
+    /// here as it was then.
+    said: Mutex<HashMap<Place, Arc<MemberPod>>>,
+}
 
 impl Endings {
     /// How long a copy may still take.
@@ -38,7 +46,7 @@ impl Endings {
         let uid = text(there, "/metadata/uid");
         let grace = there["metadata"]["deletionGracePeriodSeconds"].as_u64().unwrap_or_default();
         let given = Duration::from_secs(u32::try_from(grace).unwrap_or(u32::MAX).into());
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = self.since.lock().unwrap_or_else(PoisonError::into_inner);
         let (of, since) = all.entry(Place::of(there)).or_insert_with(|| (uid.to_owned(), Instant::now()));
         if *of != uid {
             (*of, *since) = (uid.to_owned(), Instant::now());
@@ -46,8 +54,32 @@ impl Endings {
         (given + LATE).saturating_sub(since.elapsed())
     }
 
+    /// A kubelet tells the end of a pod in the moment in which it lets that go: the host may not have been told by then.
+    pub(crate) fn note(&self, change: &Change<MemberPod>, view: &HostCache) {
+        let is_awaited = |copy: &MemberPod| {
+            let pod = view.pods.kept(&change.place);
+            pod.is_some_and(|pod| copy.copy_of() == Some(pod.uid()) && !pod.is_over())
+        };
+        let goes = change.after.as_ref().is_none_or(|after| after.is_leaving());
+        let ended = change.before.as_ref().filter(|before| goes && before.is_over() && is_awaited(before));
+        let mut said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(ended) = ended {
+            said.entry(change.place.clone()).or_insert_with(|| Arc::clone(ended));
+        } else if !goes {
+            said.remove(&change.place);
+        }
+    }
+
+    /// What the copy of this pod said last, which had ended and is gone.
+    pub(super) fn said(&self, pod: &Value, host: &str) -> Option<Arc<Value>> {
+        let place = Place::of(pod);
+        let copy = self.said.lock().unwrap_or_else(PoisonError::into_inner).get(&place).cloned()?;
+        copy.is_copy_of(host, text(pod, "/metadata/uid")).then(|| MemberPod::read(&copy, &place))
+    }
+
     pub(super) fn forget(&self, place: &Place) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(place);
+        self.since.lock().unwrap_or_else(PoisonError::into_inner).remove(place);
+        self.said.lock().unwrap_or_else(PoisonError::into_inner).remove(place);
     }
 }
 
@@ -94,7 +126,61 @@ fn change(pod: &Value, why: &PodRejection, now: &str) -> Option<Value> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use kube::runtime::watcher::Event;
+
+    use super::{
+        super::super::{
+            HOST, MANAGED_BY,
+            object::{is_over, parsed},
+        },
+        *,
+    };
+    use domain::volume::DRIVER;
+    use leaf::ownership::COPY_OF;
+
+    /// The copy of the pod `web`, as a watch tells it.
+    fn copy(phase: &str, leaves: bool) -> Arc<MemberPod> {
+        let mut copy = json!({"metadata": {"namespace": "shop", "name": "web", "labels": {MANAGED_BY: DRIVER, HOST: "h"},
+            "annotations": {COPY_OF: "u"}}, "status": {"phase": phase}});
+        if leaves {
+            copy["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+        }
+        Arc::new(MemberPod::of(&copy))
+    }
+
+    #[test]
+    fn what_a_copy_said_of_its_end_is_known_when_it_is_gone_and_whether_it_had_ended_before_it_was_deleted() {
+        let pod = json!({"metadata": {"namespace": "shop", "name": "web", "uid": "u"}, "spec": {"nodeName": "kosmos-m"},
+            "status": {"phase": "Running"}});
+        let view = HostCache::default();
+        view.pods.take(Event::Apply(parsed(pod.clone()).unwrap()), |_| true);
+        let runs = ("Running", false);
+        for (told, own) in [
+            (vec![runs, ("Running", true), ("Succeeded", true)], Some(false)),
+            // An API server says that it is deleted before it is gone.
+            (vec![runs, ("Succeeded", false), ("Succeeded", true)], Some(true)),
+            (vec![runs, ("Succeeded", false)], Some(true)),
+            (vec![runs, ("Running", true)], None),
+            (vec![runs], None),
+        ] {
+            let endings = Endings::default();
+            let mut all: Vec<_> = told.iter().map(|(phase, leaves)| Some(copy(phase, *leaves))).collect();
+            all.push(None);
+            for pair in all.windows(2) {
+                let place = Place::of(&pod);
+                endings.note(&Change { place, before: pair[0].clone(), after: pair[1].clone() }, &view);
+            }
+            let said = endings.said(&pod, "h");
+            assert_eq!(said.as_ref().map(|said| !is_leaving(said)), own, "{told:?}");
+            assert!(said.is_none_or(|said| is_over(&said)), "{told:?}");
+            let mut next = pod.clone();
+            next["metadata"]["uid"] = json!("next");
+            assert!(endings.said(&next, "h").is_none() && endings.said(&pod, "other").is_none());
+            let again = Change { place: Place::of(&pod), before: None, after: Some(copy("Running", false)) };
+            endings.note(&again, &view);
+            assert!(endings.said(&pod, "h").is_none(), "another one runs");
+        }
+    }
 
     #[test]
     fn pod_whose_copy_is_ended_there_is_not_ready_and_says_why_once_and_nothing_else_of_it_changes() {

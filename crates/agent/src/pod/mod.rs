@@ -337,10 +337,8 @@ impl Pods<'_> {
     }
 
     async fn tell(&self, pod: &Value, there: &Value) -> kube::Result<Next> {
-        let networks = self.member.policy().borrow().pod_networks.clone();
-        let who = Source { member: &self.member.name, networks: &networks };
         let ends = ending::wait(self, pod, there).await;
-        let Some(change) = status::mirrored(pod, there, who, &now()) else { return Ok(ends) };
+        let Some(change) = self.mirrored(pod, there) else { return Ok(ends) };
         if let Some(wait) = self.tellings.hold_back(pod, &change) {
             return Ok(Next::After(wait).sooner(ends));
         }
@@ -349,6 +347,11 @@ impl Pods<'_> {
             short_lived::note_end(self, pod);
         }
         Ok(ends)
+    }
+
+    fn mirrored(&self, pod: &Value, there: &Value) -> Option<Value> {
+        let networks = self.member.policy().borrow().pod_networks.clone();
+        status::mirrored(pod, there, Source { member: &self.member.name, networks: &networks }, &now())
     }
 
     /// Says why a pod has no copy; it is looked at again when something of it changes.

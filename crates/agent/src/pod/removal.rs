@@ -32,12 +32,18 @@ pub(super) async fn of_pod(pods: &Pods<'_>, pod: &Value) -> kube::Result<Next> {
     tracing::info!(member = pods.member.name, pod = %place, "the pod has ended");
     if is_held && !object::is_over(pod) {
         // Whoever holds it wants to know that before he lets it go.
-        return pods.write(pod, status::terminated(pod, &now())).await.map(|_| Next::Settled);
+        return pods.write(pod, end(pods, pod)).await.map(|_| Next::Settled);
     }
     let parameters = DeleteParams { grace_period_seconds: Some(0), ..with_uid(pod) };
     let there = object::pods(&pods.host.client, &place.namespace);
     ignore_conflict(there.delete(&place.name, &parameters).await.map(drop))?;
     Ok(Next::After(MUCH_LATER))
+}
+
+/// As its copy has told it, where that had come so far.
+fn end(pods: &Pods<'_>, pod: &Value) -> Value {
+    let said = pods.endings.said(pod, &pods.host.id.0);
+    said.and_then(|said| pods.mirrored(pod, &said)).unwrap_or_else(|| status::terminated(pod, &now()))
 }
 
 /// This object and no other one of its name.

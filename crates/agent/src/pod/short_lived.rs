@@ -29,8 +29,11 @@ pub(super) fn refusal(pods: &Pods<'_>, pod: &Value) -> Option<PodRejection> {
     Some(PodRejection::new("BackOff", message))
 }
 
-/// Its copy is gone, and not by this host.
+/// Its copy is gone, and not by this host. What that had done by itself before it was deleted there counts.
 pub(super) async fn fail(pods: &Pods<'_>, pod: &Value) -> kube::Result<Next> {
+    if let Some(said) = pods.endings.said(pod, &pods.host.id.0).filter(|said| !is_leaving(said)) {
+        return pods.tell(pod, &said).await;
+    }
     let next = pods.fail(pod, status::deleted(&pods.member.name)).await?;
     note_end(pods, pod);
     Ok(next)

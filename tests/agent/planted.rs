@@ -187,7 +187,9 @@ fn member_says_nothing_of_a_pod_that_runs_elsewhere() {
         let before = world.host.change("pods", SHOP, "web", runs).unwrap()["status"].clone();
         let _ = world.member.create("namespaces", json!({"metadata": {"name": SHOP}}));
         let copy_of = json!({"kosmos.csi.io/pod-uid": pod["metadata"]["uid"]});
-        let metadata = marked(&world, SHOP, "web", &copy_of);
+        let mut metadata = marked(&world, SHOP, "web", &copy_of);
+        // It is removed, and speaks on.
+        metadata["finalizers"] = json!(["example.com/stays"]);
         let spec = json!({"containers": [{"name": "c", "image": "i:1"}]});
         world.member.create("pods", json!({"metadata": metadata, "spec": spec})).unwrap();
         for phase in ["Running", "Failed"] {
@@ -196,6 +198,7 @@ fn member_says_nothing_of_a_pod_that_runs_elsewhere() {
             sleep(Duration::from_mins(1)).await;
             assert_eq!(world.host.get("pods", SHOP, "web").unwrap()["status"], before, "{phase}");
         }
+        assert!(world.copy("web").unwrap()["metadata"]["deletionTimestamp"].is_string(), "it is of no pod here");
     });
 }
 

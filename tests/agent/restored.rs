@@ -13,7 +13,7 @@ use simulate::{
 };
 use tokio::time::sleep;
 
-use super::{NAMESPACE, SHOP, World, standing, story, text, until, with_pod};
+use super::{NAMESPACE, NODE, SHOP, World, standing, story, text, until, with_pod};
 
 /// A while later, in which other people have work done.
 async fn restore(cluster: &Cluster, backup: &Backup) {
@@ -144,6 +144,70 @@ fn copy_whose_pod_is_not_in_the_backup_of_the_host_is_removed_and_nobody_elses_i
             assert_eq!(world.copy(name).unwrap()["metadata"]["uid"], uid, "{name}");
         }
     });
+}
+
+/// A node of the host that stands for another member, which is this cluster where the record says so; a finalizer keeps it there.
+fn add_node_of_another_member(world: &World, cluster: Option<&str>) {
+    if let Some(cluster) = cluster {
+        let pin = |record: &mut Value| record["data"]["other"] = json!(cluster);
+        world.host.change("configmaps", NAMESPACE, "kosmos-csi-members", pin).unwrap();
+    }
+    let metadata = json!({"name": "kosmos-other", "labels": {"kosmos.io/node": "true"}, "finalizers": ["example.com/stays"],
+        "annotations": {"kosmos.csi.io/node-id": "virtual/other"}});
+    world.host.create("nodes", json!({"metadata": metadata})).unwrap();
+}
+
+/// The pod `web`, back in its restored host as it was before it was bound, while its copy runs.
+async fn with_unbound_pod() -> World {
+    let world = standing(1).await;
+    let container = json!({"name": "c", "image": "i:1"});
+    let spec = json!({"terminationGracePeriodSeconds": 5, "containers": [container]});
+    world.host.create("pods", json!({"metadata": {"namespace": SHOP, "name": "web"}, "spec": spec})).unwrap();
+    sleep(Duration::from_secs(1)).await;
+    let backup = world.host.backup();
+    bind(&world, NODE);
+    until("it runs", || world.phase("web") == "Running").await;
+    restore(&world.host, &backup).await;
+    assert_eq!(text(&world.pod("web").unwrap(), "/spec/nodeName"), "");
+    world
+}
+
+fn bind(world: &World, node: &str) {
+    world.host.change("pods", SHOP, "web", |pod| pod["spec"]["nodeName"] = json!(node)).unwrap();
+}
+
+/// Else it would run twice for ever, and nobody would end the former one.
+#[test]
+fn copy_of_a_pod_that_its_restored_host_sends_to_another_cluster_is_removed() {
+    for node in ["worker-1", "kosmos-other"] {
+        story(1, async {
+            let world = with_unbound_pod().await;
+            add_node_of_another_member(&world, Some("another"));
+            sleep(Duration::from_secs(5)).await;
+            bind(&world, node);
+            until("it is removed", || world.copy("web").is_none()).await;
+            assert_eq!(text(&world.pod("web").unwrap(), "/metadata/deletionTimestamp"), "", "{node}");
+        });
+    }
+}
+
+/// A member may have had another name when the pod was bound.
+#[test]
+fn copy_of_a_pod_that_is_bound_to_no_node_yet_or_to_one_that_may_stand_for_its_member_runs_on() {
+    for node in ["", NODE, "kosmos-other", "kosmos-missing"] {
+        story(1, async {
+            let world = with_unbound_pod().await;
+            let copy = world.copy("web").unwrap();
+            add_node_of_another_member(&world, None);
+            sleep(Duration::from_secs(5)).await;
+            bind(&world, node);
+            sleep(Duration::from_mins(3)).await;
+            let now = world.copy("web").unwrap();
+            assert_eq!(now["metadata"]["uid"], copy["metadata"]["uid"], "{node}");
+            assert_eq!(text(&now, "/metadata/deletionTimestamp"), "", "{node}");
+            assert_eq!(world.phase("web") == "Running", node == NODE, "{node}");
+        });
+    }
 }
 
 #[test]

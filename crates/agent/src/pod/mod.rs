@@ -11,6 +11,7 @@ mod config_sync;
 mod copy;
 mod debug;
 mod dropped;
+mod elsewhere;
 mod ending;
 mod ephemeral;
 mod events;
@@ -180,6 +181,7 @@ impl Pods<'_> {
     }
 
     fn decide(&self, pod: Option<&Value>, there: Option<&Value>) -> PodStep {
+        let pod = pod.filter(|pod| !elsewhere::is_elsewhere(self, pod));
         step(pod, pod.is_some_and(|pod| self.serves(pod)), there, self.here())
     }
 
@@ -253,12 +255,12 @@ impl Pods<'_> {
         let step = self.decide(pod.as_ref(), there.as_ref());
         tracing::debug!(member = self.member.name, pod = %place, ?step, "next step of a pod");
         match (step, &pod, &there) {
-            (PodStep::Nothing, ..) => Ok(Next::Settled),
+            (PodStep::Nothing, pod, there) => Ok(elsewhere::next(pod.as_ref(), there.as_ref())),
             (PodStep::Tell, Some(pod), Some(there)) => self.tell(pod, there).await,
             (PodStep::TellOfEnd, Some(pod), Some(there)) => ending::tell(self, pod, there).await,
             (PodStep::Refuse(why), Some(pod), _) => self.refuse(pod, &why).await,
             (PodStep::Copy, Some(pod), _) => self.begin(pod, looks).await,
-            (PodStep::RemoveCopy(grace), _, Some(there)) => removal::of_copy(self, there, grace).await,
+            (PodStep::RemoveCopy(grace), pod, Some(there)) => removal::of_copy(self, pod.as_ref(), there, grace).await,
             (PodStep::EndPod, Some(pod), _) => removal::of_pod(self, pod).await,
             (PodStep::AddContainer, Some(pod), Some(there)) => {
                 let told = self.tell(pod, there).await;
@@ -337,8 +339,10 @@ impl Pods<'_> {
     }
 
     async fn tell(&self, pod: &Value, there: &Value) -> kube::Result<Next> {
+        let networks = self.member.policy().borrow().pod_networks.clone();
+        let who = Source { member: &self.member.name, networks: &networks };
         let ends = ending::wait(self, pod, there).await;
-        let Some(change) = self.mirrored(pod, there) else { return Ok(ends) };
+        let Some(change) = status::mirrored(pod, there, who, &now()) else { return Ok(ends) };
         if let Some(wait) = self.tellings.hold_back(pod, &change) {
             return Ok(Next::After(wait).sooner(ends));
         }
@@ -347,11 +351,6 @@ impl Pods<'_> {
             short_lived::note_end(self, pod);
         }
         Ok(ends)
-    }
-
-    fn mirrored(&self, pod: &Value, there: &Value) -> Option<Value> {
-        let networks = self.member.policy().borrow().pod_networks.clone();
-        status::mirrored(pod, there, Source { member: &self.member.name, networks: &networks }, &now())
     }
 
     /// Says why a pod has no copy; it is looked at again when something of it changes.

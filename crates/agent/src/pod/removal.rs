@@ -8,11 +8,22 @@ use super::{
         node::{ignore_conflict, now},
         object::{self, Place, text},
     },
-    MUCH_LATER, Next, Pods, status,
+    MUCH_LATER, Next, Pods, elsewhere,
+    status::{self, Source},
 };
 
-pub(super) async fn of_copy(pods: &Pods<'_>, there: &Value, grace: Option<u64>) -> kube::Result<Next> {
+pub(super) async fn of_copy(
+    pods: &Pods<'_>,
+    pod: Option<&Value>,
+    there: &Value,
+    grace: Option<u64>,
+) -> kube::Result<Next> {
     let place = Place::of(there);
+    if let Some(pod) = pod
+        && elsewhere::may_be_its_own(pods, pod, there).await?
+    {
+        return Ok(Next::Settled);
+    }
     tracing::info!(member = pods.member.name, pod = %place, "the copy is deleted");
     let parameters =
         DeleteParams { grace_period_seconds: grace.and_then(|seconds| u32::try_from(seconds).ok()), ..with_uid(there) };
@@ -43,7 +54,10 @@ pub(super) async fn of_pod(pods: &Pods<'_>, pod: &Value) -> kube::Result<Next> {
 /// As its copy has told it, where that had come so far.
 fn end(pods: &Pods<'_>, pod: &Value) -> Value {
     let said = pods.endings.said(pod, &pods.host.id.0);
-    said.and_then(|said| pods.mirrored(pod, &said)).unwrap_or_else(|| status::terminated(pod, &now()))
+    let networks = pods.member.policy().borrow().pod_networks.clone();
+    let who = Source { member: &pods.member.name, networks: &networks };
+    let told = said.and_then(|said| status::mirrored(pod, &said, who, &now()));
+    told.unwrap_or_else(|| status::terminated(pod, &now()))
 }
 
 /// This object and no other one of its name.

@@ -15,6 +15,7 @@ mod elsewhere;
 mod ending;
 mod ephemeral;
 mod events;
+mod failure;
 mod former;
 mod generation;
 mod given;
@@ -391,7 +392,7 @@ impl Pods<'_> {
     }
 
     async fn fail(&self, pod: &Value, why: PodRejection) -> kube::Result<Next> {
-        self.write(pod, status::failed(pod, &why, &now())).await?;
+        self.write(pod, failure::failed(pod, &why, &now())).await?;
         self.warn(pod, &why).await;
         Ok(Next::Settled)
     }

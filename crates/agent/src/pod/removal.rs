@@ -8,7 +8,7 @@ use super::{
         node::{ignore_conflict, now},
         object::{self, Place, text},
     },
-    MUCH_LATER, Next, Pods, elsewhere,
+    MUCH_LATER, Next, Pods, elsewhere, failure,
     status::{self, Source},
 };
 
@@ -57,7 +57,7 @@ fn end(pods: &Pods<'_>, pod: &Value) -> Value {
     let networks = pods.member.policy().borrow().pod_networks.clone();
     let who = Source { member: &pods.member.name, networks: &networks };
     let told = said.and_then(|said| status::mirrored(pod, &said, who, &now()));
-    told.unwrap_or_else(|| status::terminated(pod, &now()))
+    told.unwrap_or_else(|| failure::terminated(pod, &now()))
 }
 
 /// This object and no other one of its name.

@@ -8,9 +8,8 @@ use serde_json::Value;
 
 use super::{
     super::object::{is_leaving, items, text},
-    COPIED, Next, Pods,
+    COPIED, Next, Pods, failure,
     rejection::PodRejection,
-    status,
 };
 
 /// One that was there for longer has not ended at once.
@@ -34,7 +33,7 @@ pub(super) async fn fail(pods: &Pods<'_>, pod: &Value) -> kube::Result<Next> {
     if let Some(said) = pods.endings.said(pod, &pods.host.id.0).filter(|said| !is_leaving(said)) {
         return pods.tell(pod, &said).await;
     }
-    let next = pods.fail(pod, status::deleted(&pods.member.name)).await?;
+    let next = pods.fail(pod, failure::deleted(&pods.member.name)).await?;
     note_end(pods, pod);
     Ok(next)
 }

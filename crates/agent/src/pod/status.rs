@@ -1,4 +1,4 @@
-//! What the host is told of a pod: what its copy says, why it is not run, or that it has ended. Pure.
+//! What the host is told of a pod: what its copy says, or why it is not run. Pure.
 
 use serde_json::{Map, Value, json};
 
@@ -35,10 +35,6 @@ const OF_CONTAINERS: [(&str, &str); 2] =
 const MAY_GO: [&str; 2] = ["reason", "message"];
 /// Of these, what has to lie where the host's administrator says that the member's pods are.
 const ADDRESSES: [&str; 2] = ["podIP", "podIPs"];
-/// Why a pod has failed whose copy somebody in the member has deleted.
-const DELETED: &str = "DeletedInMember";
-/// Kubernetes' word for a pod that was ended from outside, as by a drain: a Job may leave it out when it counts failures.
-const DISRUPTED: &str = "DisruptionTarget";
 /// The word of the host's own scheduler.
 const SCHEDULED: &str = "PodScheduled";
 
@@ -107,49 +103,6 @@ pub(super) fn pending(pod: &Value, why: &PodRejection, now: &str) -> Option<Valu
     let conditions = with(pod, vec![copied]);
     (pod["status"].get("conditions") != Some(&conditions))
         .then(|| patch_of(pod, json!({"status": {"conditions": conditions}})))
-}
-
-/// The end of a pod that was to end, and whose copy has not told of it.
-pub(super) fn terminated(pod: &Value, now: &str) -> Value {
-    failed(pod, &PodRejection::new("Deleted", "it was deleted before it had ended"), now)
-}
-
-/// Why a pod has failed whose copy is gone.
-pub(super) fn deleted(member: &str) -> PodRejection {
-    let message = format!(
-        "its copy in member {member} was deleted there, and not by this host; a controller that owns the pod makes another one"
-    );
-    PodRejection::new(DELETED, message)
-}
-
-/// The end of a pod whose copy somebody in the member has deleted.
-pub(super) fn failed(pod: &Value, why: &PodRejection, now: &str) -> Value {
-    let told = |kind, holds| condition(pod, kind, holds, why.reason, &why.message, now);
-    let mut new = vec![told("Ready", false), told("ContainersReady", false)];
-    if why.reason == DELETED {
-        new.push(told(DISRUPTED, true));
-    }
-    let conditions = with(pod, new);
-    let mut status = json!({"phase": "Failed", "reason": why.reason, "message": why.message, "conditions": conditions});
-    for list in ["containerStatuses", "initContainerStatuses"] {
-        if pod["status"][list].is_array() {
-            status[list] = items(&pod["status"], &format!("/{list}")).map(|container| ended(container, now)).collect();
-        }
-    }
-    patch_of(pod, json!({"status": status}))
-}
-
-/// As a kubelet says it of a container that it has lost.
-fn ended(container: &Value, now: &str) -> Value {
-    let mut container = container.clone();
-    if container["state"].get("terminated").is_none() {
-        let message = "the pod was deleted in the member";
-        container["state"] = json!({"terminated":
-            {"exitCode": 137, "reason": "ContainerStatusUnknown", "message": message, "finishedAt": now}});
-    }
-    container["ready"] = json!(false);
-    container["started"] = json!(false);
-    container
 }
 
 /// The copy's conditions, but for what the host knows better, and what only the host says. `generation`: of the pod, that they are of.
@@ -355,30 +308,6 @@ mod tests {
         let types: Vec<&str> = items(&change, "/status/conditions").map(|one| text(one, "/type")).collect();
         assert_eq!(types, [SCHEDULED, "Ready", COPIED]);
         assert_eq!(text(&change, "/status/conditions/1/status"), "False");
-    }
-
-    #[test]
-    fn pod_whose_copy_was_deleted_has_failed_with_all_its_containers() {
-        let mut pod = pod();
-        let change = mirrored(&pod, &copy(), WHO, "1").unwrap();
-        apply(&mut pod, &change);
-        let change = failed(&pod, &PodRejection::new("DeletedInMember", "somebody deleted it"), "2");
-        apply(&mut pod, &change);
-        assert_eq!((text(&pod, "/status/phase"), text(&pod, "/status/reason")), ("Failed", "DeletedInMember"));
-        assert_eq!(pod["status"]["containerStatuses"][0]["state"]["terminated"]["exitCode"], 137);
-        let ready = items(&pod, "/status/conditions").find(|one| one["type"] == "Ready").unwrap();
-        assert_eq!((text(ready, "/status"), text(ready, "/lastTransitionTime")), ("False", "2"));
-    }
-
-    #[test]
-    fn pod_was_ended_from_outside_only_where_somebody_in_the_member_has_deleted_its_copy() {
-        let disrupted = |change: &Value| {
-            items(change, "/status/conditions").find(|one| one["type"] == DISRUPTED).map(|one| one["status"] == "True")
-        };
-        let why = |reason| PodRejection::new(reason, "why");
-        assert_eq!(disrupted(&failed(&pod(), &why(DELETED), "1")), Some(true));
-        assert_eq!(disrupted(&failed(&pod(), &why("VolumeMoved"), "1")), None);
-        assert_eq!(disrupted(&terminated(&pod(), "1")), None);
     }
 
     #[test]

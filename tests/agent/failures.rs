@@ -9,7 +9,7 @@ use serde_json::json;
 use simulate::faults::{Action, Asked, Verb};
 use tokio::time::{Instant, sleep};
 
-use super::{NODE, SHOP, World, condition, lock, standing, story, until, with_pod};
+use super::{CSI_NODES, NODE, SHOP, World, condition, lock, standing, story, until, with_pod};
 
 /// What is asked in vain, until that is over.
 struct Failing {
@@ -179,6 +179,44 @@ fn pod_says_nothing_of_a_member_that_does_not_answer_at_all() {
             until("it runs", || world.phase("web") == "Running").await;
         });
     }
+}
+
+/// As by a cloud's controller, for which a node that is not ready and no machine of its own is one that is gone. The host deletes pods of a
+/// node that is not there by force, and others would run beside their copies.
+#[test]
+fn node_that_is_deleted_while_its_member_is_away_is_back_within_seconds_and_not_ready_as_long_as_it_has_pods() {
+    story(1, async {
+        let world = with_pod().await;
+        let copy = world.copy("web").unwrap();
+        let failing = fail(&world, Action::Refuse, |_| true);
+        until("the node is not ready", || !world.is_ready()).await;
+        for _ in 0..3 {
+            sleep(Duration::from_secs(5)).await;
+            world.host.delete("nodes", "", NODE).unwrap();
+            sleep(Duration::from_secs(2)).await;
+            assert_eq!(condition(&world.node().unwrap(), "Ready"), "False");
+        }
+        lock(&failing).is_over = true;
+        until("it is ready again", || world.is_ready() && world.host.get(CSI_NODES, "", NODE).is_some()).await;
+        assert_eq!(world.copy("web").unwrap()["metadata"]["uid"], copy["metadata"]["uid"]);
+        world.host.delete("pods", SHOP, "web").unwrap();
+        until("both are gone", || world.pod("web").is_none() && world.copy("web").is_none()).await;
+    });
+}
+
+#[test]
+fn node_without_pods_that_is_deleted_while_its_member_is_away_is_back_with_its_member() {
+    story(1, async {
+        let world = standing(1).await;
+        let failing = fail(&world, Action::Refuse, |_| true);
+        until("the node is not ready", || !world.is_ready()).await;
+        sleep(Duration::from_secs(5)).await;
+        world.host.delete("nodes", "", NODE).unwrap();
+        sleep(Duration::from_mins(1)).await;
+        assert!(world.node().is_none());
+        lock(&failing).is_over = true;
+        until("it is ready again", || world.is_ready()).await;
+    });
 }
 
 /// As where the member's Kubernetes, or a webhook there, has it say what this host's takes for wrong.

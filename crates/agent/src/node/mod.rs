@@ -1,6 +1,7 @@
 //! Keeps Nodes in the host, with their CSINodes, Leases and what they say. The plans beside this say what is to be done;
 //! here it is done, one step at a time, on objects that were just read.
 
+mod away;
 mod heartbeat;
 mod plan;
 mod room;
@@ -90,11 +91,14 @@ pub(super) struct Nodes {
     /// Nodes that are not to be looked at before.
     later: HashMap<String, Instant>,
     told: HashSet<String>,
+    /// What those stand for that were told to be down, and their architecture.
+    away: HashMap<String, (VirtualNodeId, String)>,
 }
 
 impl Nodes {
     pub(super) fn new(host: Host, view: Arc<HostCache>) -> Self {
-        Self { host, view, found: HashMap::new(), settled: HashMap::new(), later: HashMap::new(), told: HashSet::new() }
+        let (found, settled, later) = (HashMap::new(), HashMap::new(), HashMap::new());
+        Self { host, view, found, settled, later, told: HashSet::new(), away: HashMap::new() }
     }
 
     /// One look at all virtual nodes of a member that answers.
@@ -153,18 +157,6 @@ impl Nodes {
             tracing::error!("{message}");
             if let Some(node) = node {
                 host::events::tell_of(&self.host, &about(&node), &News { reason, message, warning: true }).await;
-            }
-        }
-    }
-
-    /// Says of all virtual nodes of a member that it does not answer, and nothing more.
-    pub(super) async fn tell_down(&mut self, member: &str, reason: &str) {
-        for node in self.view.nodes.of(member) {
-            self.view.record_heartbeat(member);
-            if virtual_node_of(&node).is_some() {
-                let health =
-                    Health { ready: false, reason: "MemberUnreachable", message: format!("member {member}: {reason}") };
-                told(text(&node, "/metadata/name"), self.say(&node, &health, None).await.map(drop));
             }
         }
     }

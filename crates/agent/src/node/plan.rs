@@ -173,7 +173,7 @@ fn taint() -> Value {
     json!({"key": LABEL, "value": LABEL_VALUE, "effect": "NoSchedule"})
 }
 
-fn manifest(virtual_node: &VirtualNodeId, architecture: &str) -> Value {
+pub(super) fn manifest(virtual_node: &VirtualNodeId, architecture: &str) -> Value {
     json!({
         "metadata": {
             "name": virtual_node.name(),

@@ -20,6 +20,9 @@ pub const CORDONED: &str = "kosmos.csi.io/cordoned";
 /// Without it no VolumeAttachment is made for the node.
 const ATTACHED_BY_CONTROLLER: &str = "volumes.kubernetes.io/controller-managed-attach-detach";
 
+/// Nobody answers at ports of Services on a virtual node: its address is the agent's.
+const NO_BALANCER: &str = "node.kubernetes.io/exclude-from-external-load-balancers";
+
 /// The next thing to do. Patches carry the version of what they were decided on.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum NodeStep {
@@ -165,6 +168,7 @@ fn labels(virtual_node: &VirtualNodeId, architecture: &str) -> Value {
         "kubernetes.io/role": "agent",
         "kubernetes.io/os": "linux",
         "kubernetes.io/arch": architecture,
+        NO_BALANCER: "true",
         MANAGED_BY: DRIVER,
     })
 }

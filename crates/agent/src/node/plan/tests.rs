@@ -81,6 +81,7 @@ fn what_is_damaged_is_put_right_and_what_was_added_stays() {
         ("/metadata/labels/kosmos.io~1node", json!("no")),
         ("/metadata/labels/topology.kosmos.csi.io~1member", json!("other")),
         ("/metadata/labels/kubernetes.io~1hostname", json!("x")),
+        ("/metadata/labels/node.kubernetes.io~1exclude-from-external-load-balancers", json!("")),
         ("/metadata/annotations", json!({ID: "virtual/m"})),
         ("/spec/taints", json!([])),
     ] {

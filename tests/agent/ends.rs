@@ -76,6 +76,45 @@ fn pod_that_is_deleted_and_held_has_ended_as_its_copy_has_said_also_where_that_w
     });
 }
 
+/// As of every pod that a kubelet ends: who follows it, and does not hold it, goes by what it said last.
+#[test]
+fn pod_that_is_deleted_says_how_its_copy_has_ended_before_it_goes() {
+    story(1, async {
+        let world = with_pod().await;
+        world.host.faults().record(true);
+        world.host.delete("pods", SHOP, "web").unwrap();
+        until("it is gone", || world.pod("web").is_none()).await;
+        let log = world.host.faults().log();
+        let of_pod: Vec<_> = log.iter().filter(|asked| asked.resource == "pods" && asked.name == "web").collect();
+        let place = |verb: Verb, phase: &str| {
+            of_pod.iter().position(|asked| asked.verb == verb && text(&asked.body, "/status/phase") == phase)
+        };
+        let (ended, gone) = (place(Verb::Patch, "Succeeded"), place(Verb::Delete, ""));
+        assert!(ended.is_some() && ended < gone, "{of_pod:?}");
+    });
+}
+
+/// As where their Kubernetes are of different versions.
+#[test]
+fn pod_that_is_deleted_goes_also_where_the_host_does_not_take_what_its_copy_said_of_its_end() {
+    for finalizers in [json!([]), json!(["batch.kubernetes.io/job-tracking"])] {
+        story(1, async {
+            let world = with_pod().await;
+            world.host.change("pods", SHOP, "web", |pod| pod["metadata"]["finalizers"] = finalizers.clone()).unwrap();
+            world.host.faults().set(|asked| match text(&asked.body, "/status/phase") {
+                "Succeeded" => Action::Answer { code: 422, reason: "Invalid" },
+                _ => Action::Pass,
+            });
+            world.host.delete("pods", SHOP, "web").unwrap();
+            if finalizers != json!([]) {
+                until("it has ended", || world.phase("web") == "Failed").await;
+                world.host.change("pods", SHOP, "web", |pod| pod["metadata"]["finalizers"] = json!([])).unwrap();
+            }
+            until("it is gone", || world.pod("web").is_none()).await;
+        });
+    }
+}
+
 /// As where the host does not answer while somebody in the member clears away what has ended: what is done is not done twice.
 #[test]
 fn pod_whose_copy_has_ended_before_it_was_deleted_in_its_member_has_ended_as_that_has() {

@@ -9,8 +9,10 @@ use super::{
         object::{self, Place, text},
     },
     MUCH_LATER, Next, Pods, elsewhere, failure,
+    hold::REFUSALS,
     status::{self, Source},
 };
+use cluster::with_causes;
 
 pub(super) async fn of_copy(
     pods: &Pods<'_>,
@@ -41,9 +43,11 @@ pub(super) async fn of_pod(pods: &Pods<'_>, pod: &Value) -> kube::Result<Next> {
         return Ok(Next::Settled);
     }
     tracing::info!(member = pods.member.name, pod = %place, "the pod has ended");
-    if is_held && !object::is_over(pod) {
-        // Whoever holds it wants to know that before he lets it go.
-        return pods.write(pod, end(pods, pod)).await.map(|_| Next::Settled);
+    if !object::is_over(pod) {
+        tell_end(pods, pod, is_held).await?;
+        if is_held {
+            return Ok(Next::Settled);
+        }
     }
     let parameters = DeleteParams { grace_period_seconds: Some(0), ..with_uid(pod) };
     let there = object::pods(&pods.host.client, &place.namespace);
@@ -51,13 +55,31 @@ pub(super) async fn of_pod(pods: &Pods<'_>, pod: &Value) -> kube::Result<Next> {
     Ok(Next::After(MUCH_LATER))
 }
 
-/// As its copy has told it, where that had come so far.
-fn end(pods: &Pods<'_>, pod: &Value) -> Value {
-    let said = pods.endings.said(pod, &pods.host.id.0);
+/// As its copy has told it, where that had come so far: whoever follows the pod reads it last. Else something is said only of one that is held:
+/// whoever does that wants to know of its end before he lets it go. What the host does not take keeps no pod there.
+async fn tell_end(pods: &Pods<'_>, pod: &Value, is_held: bool) -> kube::Result<()> {
+    if let Some(change) = told(pods, pod) {
+        let is_refused =
+            |error: &kube::Error| matches!(error, kube::Error::Api(status) if REFUSALS.contains(&status.code));
+        match pods.write(pod, change).await {
+            Ok(_) => return Ok(()),
+            Err(error) if is_held && !is_refused(&error) => return Err(error),
+            Err(error) => {
+                let (member, pod, error) = (&pods.member.name, Place::of(pod), with_causes(&error));
+                tracing::warn!(member, %pod, error, "how the copy has ended cannot be told of the pod");
+            }
+        }
+    }
+    if is_held {
+        pods.write(pod, failure::terminated(pod, &now())).await?;
+    }
+    Ok(())
+}
+
+fn told(pods: &Pods<'_>, pod: &Value) -> Option<Value> {
+    let said = pods.endings.said(pod, &pods.host.id.0)?;
     let networks = pods.member.policy().borrow().pod_networks.clone();
-    let who = Source { member: &pods.member.name, networks: &networks };
-    let told = said.and_then(|said| status::mirrored(pod, &said, who, &now()));
-    told.unwrap_or_else(|| failure::terminated(pod, &now()))
+    status::mirrored(pod, &said, Source { member: &pods.member.name, networks: &networks }, &now())
 }
 
 /// This object and no other one of its name.

@@ -41,6 +41,11 @@ const UNTOLD: Duration = Duration::from_secs(15);
 /// Codes by which a member does not take a copy.
 pub(super) const REFUSALS: [u16; 3] = [400, 403, 422];
 
+/// Whether a cluster does not take what it is asked to write, and would not a second later.
+pub(super) fn is_refusal(error: &kube::Error) -> bool {
+    matches!(error, kube::Error::Api(status) if REFUSALS.contains(&status.code))
+}
+
 /// Volumes of copies that are being made, by the UIDs of their pods: no watch tells of those copies yet.
 #[derive(Debug)]
 pub(crate) struct Holds {
@@ -126,7 +131,7 @@ impl Holds {
     pub(super) async fn answer<T>(&self, uid: &str, asked: impl Future<Output = kube::Result<T>>) -> kube::Result<T> {
         let before = self.is_unclear(uid, true);
         let answer = asked.await;
-        if matches!(&answer, Err(kube::Error::Api(status)) if REFUSALS.contains(&status.code)) {
+        if answer.as_ref().is_err_and(is_refusal) {
             self.is_unclear(uid, before);
         }
         answer

@@ -9,7 +9,7 @@ use super::{
         object::{self, Place, text},
     },
     MUCH_LATER, Next, Pods, elsewhere, failure,
-    hold::REFUSALS,
+    hold::is_refusal,
     status::{self, Source},
 };
 use cluster::with_causes;
@@ -59,11 +59,9 @@ pub(super) async fn of_pod(pods: &Pods<'_>, pod: &Value) -> kube::Result<Next> {
 /// whoever does that wants to know of its end before he lets it go. What the host does not take keeps no pod there.
 async fn tell_end(pods: &Pods<'_>, pod: &Value, is_held: bool) -> kube::Result<()> {
     if let Some(change) = told(pods, pod) {
-        let is_refused =
-            |error: &kube::Error| matches!(error, kube::Error::Api(status) if REFUSALS.contains(&status.code));
         match pods.write(pod, change).await {
             Ok(_) => return Ok(()),
-            Err(error) if is_held && !is_refused(&error) => return Err(error),
+            Err(error) if is_held && !is_refusal(&error) => return Err(error),
             Err(error) => {
                 let (member, pod, error) = (&pods.member.name, Place::of(pod), with_causes(&error));
                 tracing::warn!(member, %pod, error, "how the copy has ended cannot be told of the pod");

@@ -9,6 +9,7 @@ use serde_json::Value;
 use super::{
     super::object::{is_leaving, items, text},
     COPIED, Next, Pods, failure,
+    hold::is_refusal,
     rejection::PodRejection,
 };
 
@@ -28,10 +29,13 @@ pub(super) fn refusal(pods: &Pods<'_>, pod: &Value) -> Option<PodRejection> {
     Some(PodRejection::new("BackOff", message))
 }
 
-/// Its copy is gone, and not by this host. What that had done by itself before it was deleted there counts.
+/// Its copy is gone, and not by this host. What that had done by itself before it was deleted there counts, if the host takes it.
 pub(super) async fn fail(pods: &Pods<'_>, pod: &Value) -> kube::Result<Next> {
     if let Some(said) = pods.endings.said(pod, &pods.host.id.0).filter(|said| !is_leaving(said)) {
-        return pods.tell(pod, &said).await;
+        let told = pods.tell(pod, &said).await;
+        if !told.as_ref().is_err_and(is_refusal) {
+            return told;
+        }
     }
     let next = pods.fail(pod, failure::deleted(&pods.member.name)).await?;
     note_end(pods, pod);

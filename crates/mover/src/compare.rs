@@ -9,6 +9,8 @@ use crate::entry::{Attribute, Entry, FILE, shown};
 
 /// So many differences are named; of the others it is said that they are there.
 const NAMED: usize = 20;
+/// Bytes of each: a path may be long, and is longer once it is escaped, and all of them go in one frame.
+const LONGEST: usize = 4 << 10;
 
 /// What a tree came to.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
@@ -75,7 +77,7 @@ impl Judgement {
     fn note(&mut self, difference: &str) {
         self.differences += 1;
         if self.named.len() < NAMED {
-            self.named.push(difference.to_owned());
+            self.named.push(difference[..difference.floor_char_boundary(LONGEST)].to_owned());
         }
     }
 }

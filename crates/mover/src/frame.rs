@@ -118,8 +118,25 @@ pub struct Ended {
 
 #[cfg(test)]
 mod tests {
+    use prost::Message;
+
     use super::*;
-    use crate::outcome::Reason;
+    use crate::{compare::compare, entry::FILE, line::LONGEST_FRAME, outcome::Reason};
+
+    /// A line breaks that is to carry what is longer, and so does each one after it: the ends would compare for ever.
+    #[test]
+    fn differences_between_the_longest_paths_fit_into_one_frame() {
+        let path = |last: u8| [vec![0x1b; 4000], vec![last]].concat();
+        let tree = |first: u8| {
+            let file =
+                move |number| Entry { path: path(number), mode: FILE, same_file_as: path(first), ..Entry::default() };
+            (0..30).map(move |number| Ok(file(number)))
+        };
+        let judgement = compare(tree(100), tree(101)).unwrap();
+        assert_eq!((judgement.differences, judgement.named.len()), (30, 20));
+        let length = Frame { body: Some(Body::Judged(judgement)) }.encoded_len();
+        assert!(length < LONGEST_FRAME, "{length} bytes");
+    }
 
     #[test]
     fn other_end_steers_no_terminal_and_forges_no_line() {

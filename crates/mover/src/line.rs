@@ -31,7 +31,7 @@ const SILENCE: Duration = Duration::from_mins(1);
 /// For whoever connects to show who he is.
 const HANDSHAKE: Duration = Duration::from_secs(5);
 /// An entry has a path of 4 KiB and attributes whose names take 64 KiB.
-const LONGEST_FRAME: usize = 1 << 20;
+pub(crate) const LONGEST_FRAME: usize = 1 << 20;
 /// Frames that wait to be written.
 const WAITING: usize = 64;
 

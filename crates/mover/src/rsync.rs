@@ -20,6 +20,8 @@ const PROGRAM: &str = "rsync";
 const OLDEST: (u32, u32) = (3, 5);
 /// Lines of standard error that are kept.
 const KEPT: usize = 20;
+/// Bytes of each: what is said of links has two paths, and all of them go in one frame.
+const LONGEST: usize = 4 << 10;
 /// What the other end is called where a host's name has to stand.
 const OTHER_END: &str = "receiver";
 
@@ -179,7 +181,8 @@ async fn last_lines(stderr: Option<impl AsyncRead + Unpin>) -> String {
     while reader.read_until(b'\n', &mut line).await.is_ok_and(|length| length > 0) {
         let text = String::from_utf8_lossy(&line).trim_end().to_owned();
         tracing::warn!("rsync says: {text:?}");
-        kept.push_back(text);
+        // What was wrong stands after the path.
+        kept.push_back(text[text.ceil_char_boundary(text.len().saturating_sub(LONGEST))..].to_owned());
         if kept.len() > KEPT {
             kept.pop_front();
         }
@@ -252,6 +255,18 @@ mod tests {
         for other in ["", "receiving incremental file list", "10 files", "a/b", "12 12%x"] {
             assert_eq!(progress(other), None, "{other}");
         }
+    }
+
+    /// What is too long for a frame breaks the line, and each one after it.
+    #[tokio::test]
+    async fn of_what_rsync_says_the_last_lines_are_kept_and_the_end_of_each() {
+        let path = "\\#033".repeat(4 << 10);
+        let lines: Vec<String> =
+            (0..30).map(|number| format!("{path}: No space left on device ({number})\n")).collect();
+        let kept = last_lines(Some(lines.concat().as_bytes())).await;
+        assert!(kept.contains("device (10); ") && kept.ends_with("device (29)") && !kept.contains("device (9)"));
+        assert!(kept.len() < KEPT * (LONGEST + 2), "{} bytes", kept.len());
+        assert_eq!(failure(&kept).reason(), Reason::NoSpace);
     }
 
     #[test]

@@ -12,7 +12,7 @@ use domain::{
 use mount::{Access, Amounts, Expanded, Progress, Trouble, VolumeUse};
 
 use crate::{
-    fake::{Content, Fake, NFS},
+    fake::{Content, Fake, NFS, ROOT},
     kinds::{Act, GROUP, Kind, STAGING, TARGETS, VOLUME, all, attached, device, leaf, machine, way},
 };
 
@@ -569,6 +569,21 @@ fn health_tells_what_is_not_as_recorded() {
         mount::measure::health(&machine(&fake), "cluster38/a/b/0123456789abcdef"),
         Err(Error::NotFound(_))
     ));
+}
+
+#[test]
+fn nothing_is_mounted_where_the_kubelet_does_not_see_it() {
+    for kind in all().into_iter().filter(|kind| kind.name != "csi") {
+        let fake = kind.machine();
+        fake.change().add_mount("/kubelet", ROOT, "/kubelet", "ext4", "/dev/vda");
+        kind.act(&fake, Act::Stage).unwrap();
+        fake.change().peers = "";
+        for act in [Act::Stage, Act::Publish(0)] {
+            let error = kind.act(&fake, act).unwrap_err();
+            assert!(matches!(&error, Error::Refused(told) if told.contains("Bidirectional")), "{}: {error}", kind.name);
+        }
+        kind.act(&fake, Act::Unstage).unwrap();
+    }
 }
 
 #[test]

@@ -10,7 +10,10 @@ use super::{
     records::Record,
     table::Table,
 };
-use domain::error::{Error, Result};
+use domain::{
+    error::{Error, Result},
+    volume::backing::Backing,
+};
 
 /// A path as the kernel knows it. Whoever runs the kubelet may have made its folder a link; nothing below it is.
 pub(super) fn place<K: Kernel>(machine: &Machine<K>, path: &Path) -> Result<PathBuf> {
@@ -29,6 +32,23 @@ pub(super) fn real_kubelet_dir<K: Kernel>(machine: &Machine<K>) -> Result<PathBu
 
 pub(super) fn table<K: Kernel>(machine: &Machine<K>) -> Result<Table> {
     Table::parse(&machine.kernel.mountinfo().map_err(failed("reading", Path::new(MOUNTINFO)))?)
+}
+
+/// Where a container has the kubelet's folder for itself, a pod would get what is below a mount point, and write to the machine's own disk.
+pub(super) fn check_kubelet_sees<K: Kernel>(machine: &Machine<K>, backing: &Backing, table: &Table) -> Result<()> {
+    // Those of a leaf driver are mounted by it.
+    if matches!(backing, Backing::Csi(_)) {
+        return Ok(());
+    }
+    let folder = real_kubelet_dir(machine)?;
+    match table.at(&folder) {
+        Some(mount) if !mount.is_shared => Err(Error::Refused(format!(
+            "what kosmos-csi node mounts in {} is not seen outside of its container, and pods would write to this machine's own disk: \
+             give it this folder with mountPropagation Bidirectional, or outside of a pod by mount --make-shared",
+            folder.display()
+        ))),
+        _ => Ok(()),
+    }
 }
 
 /// The folder in which a mount point lies is there, and reached without a link.

@@ -36,6 +36,7 @@ pub fn publish<K: Kernel>(
     let mut record = staged_record(machine, attached, staging, target, way)?;
     let volume = &attached.volume;
     let table = points::table(machine)?;
+    points::check_kubelet_sees(machine, &attached.backing, &table)?;
     let others = points::live_targets(machine, &record, &table)?;
     let others: Vec<(&Path, &Target)> = record
         .targets

@@ -39,6 +39,7 @@ pub fn stage<K: Kernel>(
     points::check_way_to(machine, &place)?;
     let disk = device::disk(machine, &wanted)?;
     let table = points::table(machine)?;
+    points::check_kubelet_sees(machine, &attached.backing, &table)?;
     let live = live(machine, found.as_ref(), &wanted, &table)?;
     let next = decide::stage(found.as_ref(), &wanted, &live)?;
     if let Some(found) = &found {

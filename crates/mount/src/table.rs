@@ -19,6 +19,8 @@ pub struct Mount {
     pub target: PathBuf,
     /// Of this mount alone.
     pub options: Vec<String>,
+    /// What is mounted below it is mounted also where others see it.
+    pub is_shared: bool,
     pub filesystem: String,
     pub source: String,
     /// Of the filesystem, wherever it is mounted.
@@ -100,6 +102,7 @@ fn mount(line: &str) -> Option<Mount> {
         root: unescape(before.next()?).into(),
         target: unescape(before.next()?).into(),
         options: list(before.next()?),
+        is_shared: before.any(|field| field.starts_with("shared:")),
         filesystem: after.next()?.to_owned(),
         source: unescape(after.next()?).to_string_lossy().into_owned(),
         super_options: list(after.next()?),
@@ -154,6 +157,7 @@ mod tests {
     #[test]
     fn escapes_and_optional_fields_are_read() {
         let seen = table().at(Path::new("/pods/a b\\c")).cloned().unwrap();
+        assert!(seen.is_shared && table().at(Path::new("/stage")).is_some_and(|stage| !stage.is_shared));
         assert_eq!((seen.options, seen.root), (vec!["ro".into(), "relatime".into()], "/state/data/vol-1".into()));
     }
 

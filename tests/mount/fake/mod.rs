@@ -44,6 +44,8 @@ pub struct Model {
     /// The records, which are no part of the trees.
     pub files: BTreeMap<PathBuf, String>,
     pub has_mount_nfs: bool,
+    /// What the kernel tells of the peers of each mount, with a blank after it. Without any, it is seen by nobody else.
+    pub peers: &'static str,
     /// What is mounted of these no longer answers.
     pub dead_filesystems: Vec<Number>,
     pub busy: Vec<PathBuf>,
@@ -76,6 +78,7 @@ impl Fake {
         let fake = Self::default();
         {
             let mut model = fake.change();
+            model.peers = "shared:1 ";
             model.add_mount("/", ROOT, "/", "ext4", "/dev/vda");
             model.add_mount("/dev", DEV, "/", "devtmpfs", "devtmpfs");
             for folder in ["/dev/disk", "/etc", "/mnt/disks/a", "/kubelet/stage", "/kubelet/pods", "/canary/deep"] {

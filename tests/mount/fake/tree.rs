@@ -153,13 +153,12 @@ impl Model {
 
     /// As the kernel writes it.
     pub fn mountinfo(&self) -> String {
+        let peers = self.peers;
         let line = |mounted: &Mounted| {
             let Mounted { id, device: (major, minor), root, target, options, filesystem, source, super_options } =
                 mounted;
             let (root, target, options) = (root.display(), target.display(), options.join(","));
-            format!(
-                "{id} 1 {major}:{minor} {root} {target} {options} shared:1 - {filesystem} {source} {super_options}\n"
-            )
+            format!("{id} 1 {major}:{minor} {root} {target} {options} {peers}- {filesystem} {source} {super_options}\n")
         };
         self.mounts.iter().map(line).collect()
     }

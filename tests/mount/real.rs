@@ -5,7 +5,7 @@ mod ground;
 mod kills;
 mod links;
 
-use std::{fs, io::Write, os::unix::fs::MetadataExt, path::Path};
+use std::{fs, io::Write, os::unix::fs::MetadataExt, path::Path, process::Command};
 
 use domain::{
     error::Error,
@@ -166,6 +166,24 @@ fn folder_of_this_machine_is_shown_with_its_flags() {
         mount::undo::unstage(&machine, VOLUME, &staging).unwrap();
         lives_beside(ground, &local);
         assert_eq!(fs::read_to_string(folder.join("kept")).unwrap(), "precious");
+    });
+}
+
+/// A kubelet starts the pod all the same, where it gives the files itself.
+#[test]
+fn file_that_nobody_may_change_keeps_its_group_and_no_pod_from_its_volume() {
+    inside("real::file_that_nobody_may_change_keeps_its_group_and_no_pod_from_its_volume", |ground| {
+        let _device = Loop::new(ground, "disk-1", DISK);
+        let (machine, staging, target) = (ground.machine(), ground.staging(), ground.target(1));
+        mount::stage::stage(&machine, &disk("ext4"), &staging, &way()).unwrap();
+        for name in ["fixed", "free"] {
+            fs::write(staging.join(name), "").unwrap();
+        }
+        let fixed = Command::new("chattr").arg("+i").arg(staging.join("fixed")).status().unwrap();
+        assert!(fixed.success());
+        mount::publish::publish(&machine, &disk("ext4"), &staging, &target, &way(), false).unwrap();
+        let group = |name: &str| fs::metadata(target.join(name)).unwrap().gid();
+        assert_eq!((group("fixed"), group("free"), group(".")), (0, GROUP, GROUP));
     });
 }
 

@@ -52,8 +52,9 @@ pub trait Kernel {
     fn filled(&self, path: &Path) -> Called<Filled>;
 
     /// Gives a group all files below a folder, and the folder itself last, so that one look at it tells whether all was
-    /// done. Crosses no mount and follows no link.
-    fn give(&self, folder: &Path, group: u32) -> Called<()>;
+    /// done. Crosses no mount and follows no link. Answers how many stay as they are, as this machine may not change them: a server may take
+    /// its root for nobody.
+    fn give(&self, folder: &Path, group: u32) -> Called<u64>;
 
     /// The address of a host's name.
     fn address(&self, host: &str) -> Called<IpAddr>;

@@ -142,18 +142,19 @@ impl Kernel for Linux {
         })
     }
 
-    fn give(&self, folder: &Path, group: u32) -> Called<()> {
+    fn give(&self, folder: &Path, group: u32) -> Called<u64> {
         let root = open_as(folder, OFlag::O_RDONLY | OFlag::O_DIRECTORY)?;
-        let mut folders = vec![PathBuf::from(".")];
+        let (mut folders, mut kept) = (vec![PathBuf::from(".")], 0);
         while let Some(next) = folders.pop() {
             for entry in entries(&root, &next)?.into_iter().flatten() {
                 let path = next.join(entry.map_err(told)?.file_name());
-                if give_one(&root, &path, group)? {
+                if give_one(&root, &path, group, &mut kept)? {
                     folders.push(path);
                 }
             }
         }
-        give_one(&root, Path::new("."), group).map(drop)
+        give_one(&root, Path::new("."), group, &mut kept)?;
+        Ok(kept)
     }
 
     fn address(&self, host: &str) -> Called<IpAddr> {
@@ -330,8 +331,8 @@ fn entries(root: &OwnedFd, folder: &Path) -> Called<Option<fs::ReadDir>> {
     fs::read_dir(link(&folder)).map(Some).map_err(told)
 }
 
-/// Whether it was a folder.
-fn give_one(root: &OwnedFd, path: &Path, group: u32) -> Called<bool> {
+/// Whether it was a folder. One more is kept, where it may not be changed.
+fn give_one(root: &OwnedFd, path: &Path, group: u32, kept: &mut u64) -> Called<bool> {
     let how = ResolveFlag::RESOLVE_BENEATH | ResolveFlag::RESOLVE_NO_XDEV;
     let there = match open_in(root, path, OFlag::O_PATH, how) {
         // A link, something that is mounted here, or something that is gone.
@@ -339,12 +340,19 @@ fn give_one(root: &OwnedFd, path: &Path, group: u32) -> Called<bool> {
         there => there?,
     };
     let before = fs::metadata(link(&there)).map_err(told)?;
-    chown(link(&there), None, Some(group)).map_err(told)?;
+    match give_open(&there, &before, group) {
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => *kept += 1,
+        given => given.map_err(told)?,
+    }
+    Ok(before.is_dir())
+}
+
+fn give_open(there: &OwnedFd, before: &fs::Metadata, group: u32) -> io::Result<()> {
+    chown(link(there), None, Some(group))?;
     let enter = before.is_dir() || before.mode() & 0o111 != 0;
     let bits = 0o060 | if enter { 0o010 } else { 0 } | if before.is_dir() { 0o2000 } else { 0 };
     let mode = fs::Permissions::from_mode((before.mode() & 0o7777) | bits);
-    fs::set_permissions(link(&there), mode).map_err(told)?;
-    Ok(before.is_dir())
+    fs::set_permissions(link(there), mode)
 }
 
 fn bits(flags: &Flags) -> MsFlags {

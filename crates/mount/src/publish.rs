@@ -197,21 +197,21 @@ fn show<K: Kernel>(
 }
 
 /// Gives the files of a published CSI leaf volume to the pod's group, where its driver leaves that to the node. Not
-/// to be called where the leaf driver does it itself (VOLUME_MOUNT_GROUP).
-pub fn own<K: Kernel>(machine: &Machine<K>, volume: &str, target: &Path) -> Result<()> {
+/// to be called where the leaf driver does it itself (VOLUME_MOUNT_GROUP). Answers how many files may not be changed, and stay as they are.
+pub fn own<K: Kernel>(machine: &Machine<K>, volume: &str, target: &Path) -> Result<u64> {
     let (record, place) = mounted_at(machine, volume, target)?;
     let group = record.targets.get(target).and_then(|target| decide::owns(&record, target));
     let Some(group) = group else {
-        return Ok(());
+        return Ok(0);
     };
     let seen = machine.kernel.look(&place).map_err(failed("looking at", &place))?;
-    if seen.kind == Kind::Folder { give(machine, &place, &seen, group) } else { Ok(()) }
+    if seen.kind == Kind::Folder { give(machine, &place, &seen, group) } else { Ok(0) }
 }
 
 /// The folder itself comes last, so where it is the group's, all is.
-fn give<K: Kernel>(machine: &Machine<K>, folder: &Path, seen: &Seen, group: u32) -> Result<()> {
+fn give<K: Kernel>(machine: &Machine<K>, folder: &Path, seen: &Seen, group: u32) -> Result<u64> {
     if seen.group == group && seen.mode & GROUP_BITS == GROUP_BITS {
-        return Ok(());
+        return Ok(0);
     }
     machine.kernel.give(folder, group).map_err(failed("giving the pod's group the files below", folder))
 }

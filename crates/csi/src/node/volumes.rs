@@ -102,7 +102,7 @@ impl Node {
                 Ok(false) => {
                     let owned = blocking(&machine, move |machine| mount::publish::own(machine, &id, &target)).await;
                     // It is published, so this is not the end.
-                    owned.map_err(Error::while_a_leaf_may_exist)
+                    owned.map(say_kept).map_err(Error::while_a_leaf_may_exist)
                 }
                 Err(error) => {
                     if is_new && error.is_final() {
@@ -231,6 +231,16 @@ impl Node {
             }
         }
         Ok(v1::NodeGetStorageHealthResponse { backend_health })
+    }
+}
+
+fn say_kept(files: u64) {
+    if files > 0 {
+        tracing::warn!(
+            files,
+            "not all files were given to the pod's group (fsGroup), as this node may not change them: a server that takes its root for \
+             nobody (root_squash) refuses that; the pod has them as they are"
+        );
     }
 }
 

@@ -12,6 +12,7 @@ use rustix::{
     io::Errno,
 };
 use sha2::{Digest, Sha256};
+use tokio_util::sync::CancellationToken;
 
 /// Two copies of a file may have their holes at other places, so what is counted are blocks that are not all zeros.
 const BLOCK: usize = 64 << 10;
@@ -21,15 +22,22 @@ const READ_AT_ONCE: usize = 1 << 20;
 #[derive(Debug)]
 pub struct Reader {
     buffer: Vec<u8>,
+    stop: CancellationToken,
 }
 
 impl Default for Reader {
     fn default() -> Self {
-        Self { buffer: vec![0; READ_AT_ONCE] }
+        Self { buffer: vec![0; READ_AT_ONCE], stop: CancellationToken::new() }
     }
 }
 
 impl Reader {
+    /// Reads no further once nobody waits for it: a file may take hours, and is read anew over the next line.
+    #[must_use]
+    pub fn until(self, stop: CancellationToken) -> Self {
+        Self { stop, ..self }
+    }
+
     /// From the disk, as far as the kernel lets go of what it has in memory; counts the bytes of the file as it goes.
     pub fn digest(&mut self, file: &File, size: u64, done: &AtomicU64) -> io::Result<Vec<u8>> {
         fadvise(file, 0, None, Advice::DontNeed)?;
@@ -50,6 +58,9 @@ impl Reader {
     }
 
     fn read(&mut self, file: &File, position: u64, end: u64) -> io::Result<usize> {
+        if self.stop.is_cancelled() {
+            return Err(io::Error::other("nobody waits for its content any more"));
+        }
         let length = usize::try_from(end - position).unwrap_or(usize::MAX).min(self.buffer.len());
         file.read_exact_at(&mut self.buffer[..length], position)?;
         Ok(length)
@@ -112,6 +123,16 @@ mod tests {
         full.write_all(&vec![0; 5 << 20]).unwrap();
         full.write_all_at(b"data", 3 << 20).unwrap();
         assert_eq!(digest(&full), (with_holes, 5 << 20));
+    }
+
+    #[test]
+    fn file_is_read_no_further_once_nobody_waits_for_it() {
+        let stop = CancellationToken::new();
+        let mut reader = Reader::default().until(stop.clone());
+        let (data, done) = (file(&[(0, b"data")], 4), AtomicU64::new(0));
+        reader.digest(&data, 4, &done).unwrap();
+        stop.cancel();
+        assert!(reader.digest(&data, 4, &done).is_err());
     }
 
     #[test]

@@ -81,11 +81,17 @@ impl Outgoing {
 }
 
 impl Incoming {
+    /// For who is busy and does not listen.
+    pub async fn replaced(&self) -> Trouble {
+        self.replaced.cancelled().await;
+        taken()
+    }
+
     /// What the other end says next. That it has failed is our failure too.
     pub async fn next(&mut self) -> Result<Body, Trouble> {
         loop {
             let frame = tokio::select! {
-                () = self.replaced.cancelled() => return Err(Trouble::Line("another one took its place".to_owned())),
+                () = self.replaced.cancelled() => return Err(taken()),
                 frame = timeout(SILENCE, self.frames.next()) => frame,
             };
             let bytes = frame
@@ -101,6 +107,10 @@ impl Incoming {
             }
         }
     }
+}
+
+fn taken() -> Trouble {
+    Trouble::Line("another one took its place".to_owned())
 }
 
 fn why(error: &io::Error) -> String {

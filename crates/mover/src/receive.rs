@@ -11,6 +11,7 @@ use std::{
 
 use rustix::fs::{fstatvfs, syncfs};
 use tokio::{sync::mpsc, task::spawn_blocking};
+use tokio_util::sync::CancellationToken;
 
 use crate::{
     compare::{Judgement, Sum, compare},
@@ -169,13 +170,20 @@ impl Receiver {
         let (sender, source) = mpsc::channel(AHEAD);
         let counter = self.progress.counter();
         let (folder, granularity) = (PathBuf::from(&self.folder), self.granularity);
+        let stop = CancellationToken::new();
+        let stopped = stop.clone();
+        // Over the next line it is read anew.
+        let _stopping = stop.drop_guard();
         let judging = spawn_blocking(move || {
             syncfs(std::fs::File::open(&folder)?.as_fd())?;
             let copy = Walk::new(&folder, Depth::Whole, counter)?.agreed(survey.with_lost_and_found, granularity);
-            compare(Incoming(source), copy)
+            compare(Incoming(source), copy.until(stopped))
         });
         hand_over(sender, line).await?;
-        let judged = judging.await.map_err(io::Error::other).flatten();
+        let judged = tokio::select! {
+            judged = judging => judged.map_err(io::Error::other).flatten(),
+            trouble = line.incoming.replaced() => return Err(trouble),
+        };
         let judgement = judged.map_err(|error| Failure::unreadable(&error))?;
         tracing::info!("{judgement}");
         self.judgement = Some(judgement.clone());
@@ -192,7 +200,11 @@ async fn hand_over(sender: mpsc::Sender<Option<Entry>>, line: &mut Line) -> Resu
             other => return Err(unexpected(&other)),
         };
         let is_last = entry.is_none();
-        if sender.send(entry).await.is_err() || is_last {
+        let sent = tokio::select! {
+            sent = sender.send(entry) => sent,
+            trouble = line.incoming.replaced() => return Err(trouble),
+        };
+        if sent.is_err() || is_last {
             return Ok(());
         }
     }

@@ -8,6 +8,7 @@ use tokio::{
     process::ChildStdout,
     task::spawn_blocking,
 };
+use tokio_util::sync::CancellationToken;
 
 use crate::{
     compare::{Adding, Judgement, Sum},
@@ -176,7 +177,10 @@ impl Sender {
         line.outgoing.send(Body::Compare(())).await?;
         let walk = Walk::new(&self.folder, Depth::Whole, self.progress.counter());
         let walk = walk.map_err(|error| Failure::unreadable(&error))?;
-        let walk = walk.agreed(self.survey.with_lost_and_found, ready.granularity);
+        let stop = CancellationToken::new();
+        let walk = walk.agreed(self.survey.with_lost_and_found, ready.granularity).until(stop.clone());
+        // Over the next line it is read anew.
+        let _stopping = stop.drop_guard();
         let outgoing = line.outgoing.clone();
         let sending = spawn_blocking(move || send_entries(walk, &outgoing));
         // The other end may have failed while this one still reads.

@@ -13,6 +13,7 @@ use std::{
 };
 
 use rustix::fs::{AtFlags, Dir, Mode, OFlags, Stat, open, openat, readlinkat, statat};
+use tokio_util::sync::CancellationToken;
 
 use crate::{
     attributes,
@@ -80,6 +81,12 @@ impl Walk {
     #[must_use]
     pub fn agreed(self, with_lost_and_found: bool, granularity: u32) -> Self {
         Self { with_lost_and_found, granularity: granularity.max(1), ..self }
+    }
+
+    /// Ends with an error where it is told to, also in the middle of a file.
+    #[must_use]
+    pub fn until(self, stop: CancellationToken) -> Self {
+        Self { reader: self.reader.until(stop), ..self }
     }
 
     fn step(&mut self) -> io::Result<Option<Entry>> {

@@ -9,5 +9,6 @@ mod fake;
 mod kinds;
 #[path = "../namespace.rs"]
 mod namespace;
+mod raw;
 mod real;
 mod rules;

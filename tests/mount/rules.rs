@@ -4,10 +4,7 @@ use std::path::Path;
 
 use domain::{
     error::Error,
-    volume::{
-        VolumeMode,
-        backing::{Attached, Backing, CsiLeaf, GroupPolicy},
-    },
+    volume::backing::{Attached, Backing, CsiLeaf, GroupPolicy},
 };
 use mount::{Access, Amounts, Expanded, Progress, Trouble, VolumeUse};
 
@@ -583,14 +580,5 @@ fn nothing_is_mounted_where_the_kubelet_does_not_see_it() {
             assert!(matches!(&error, Error::Refused(told) if told.contains("Bidirectional")), "{}: {error}", kind.name);
         }
         kind.act(&fake, Act::Unstage).unwrap();
-    }
-}
-
-#[test]
-fn raw_volume_is_never_formatted() {
-    for content in [Content::Blank, Content::Bytes] {
-        let kind = Kind { disk: Some(content), ..kind("raw disk") };
-        let fake = with(&kind, 1);
-        assert!(fake.see().programs_run.is_empty() && kind.way.mode == VolumeMode::Block);
     }
 }

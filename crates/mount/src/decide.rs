@@ -117,6 +117,16 @@ pub fn is_kubelets_staging(path: &Path, kubelet_dir: &Path) -> bool {
     }
 }
 
+/// Where a raw volume was published, of which the kubelet asks by the path at which it maps the volume to a pod.
+pub fn published_path(path: &Path, kubelet_dir: &Path) -> Option<PathBuf> {
+    match parts(path, kubelet_dir)?.as_slice() {
+        ["plugins", "kubernetes.io", "csi", "volumeDevices", volume, "dev", pod] if *volume != "publish" => {
+            Some(kubelet_dir.join("plugins/kubernetes.io/csi/volumeDevices/publish").join(volume).join(pod))
+        }
+        _ => None,
+    }
+}
+
 fn parts<'a>(path: &'a Path, kubelet_dir: &Path) -> Option<Vec<&'a str>> {
     path.strip_prefix(kubelet_dir).ok()?.iter().map(|part| part.to_str()).collect()
 }
@@ -142,6 +152,18 @@ pub fn only_reads(record: &Record, target: &Target) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn raw_volume_was_published_elsewhere_than_where_it_is_mapped_to_a_pod() {
+        let kubelet = Path::new("/var/lib/kubelet");
+        let devices = kubelet.join("plugins/kubernetes.io/csi/volumeDevices");
+        let published = |path: &str| published_path(&devices.join(path), kubelet);
+        assert_eq!(published("pv/dev/u"), Some(devices.join("publish/pv/u")));
+        for other in ["publish/pv/u", "publish/dev/u", "pv/data/u", "pv/dev", "pv/dev/u/deeper"] {
+            assert_eq!(published(other), None, "{other}");
+        }
+        assert_eq!(published_path(Path::new("/pv/dev/u"), kubelet), None);
+    }
 
     #[test]
     fn kubelets_paths_are_known_by_their_form() {

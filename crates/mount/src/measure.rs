@@ -3,7 +3,7 @@
 use std::{path::Path, time::Duration};
 
 use super::{
-    Amounts, Expanded, Kernel, Machine, Trouble, Usage,
+    Amounts, Expanded, Kernel, Machine, Trouble, Usage, decide,
     device::{self, Disk},
     disk::{self, Filesystem},
     kernel::Left,
@@ -23,7 +23,8 @@ const LOOK: Duration = Duration::from_secs(1);
 
 /// How full a volume is. A dead server may keep it from ever answering.
 pub fn usage<K: Kernel>(machine: &Machine<K>, volume: &str, path: &Path) -> Result<Usage> {
-    let (record, place) = publish::mounted_at(machine, volume, path)?;
+    let published = decide::published_path(path, &machine.kubelet_dir);
+    let (record, place) = publish::mounted_at(machine, volume, published.as_deref().unwrap_or(path))?;
     if record.way.mode.is_block() {
         let total = match device::disk(machine, &record)? {
             Some(disk) => Some(machine.kernel.device_size(&disk.path).map_err(failed("measuring", &disk.path))?),

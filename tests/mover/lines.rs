@@ -60,6 +60,22 @@ async fn line_that_hangs_gives_way_to_the_next_one() {
     assert_eq!(left_to_do(&ground.path("source"), &ground.path("copy")), "");
 }
 
+/// It may have taken hours.
+#[tokio::test]
+async fn comparison_whose_end_is_lost_with_its_line_is_not_made_again() {
+    let ground = Ground::new();
+    grow(&ground.path("source"), 1);
+    let (mut sender, mut receiver) = (ground.sender(), ground.receiver(&["--must-be-empty"]));
+    join_without_the_end(&mut sender, &mut receiver, Lost::Judgement).await;
+    join(&mut sender, &mut receiver, || None).await;
+    let (sent, taken) = (sender.ended().await, receiver.ended().await);
+    assert!(sent.status.success() && taken.status.success(), "{sent:?}\n{taken:?}");
+    assert_eq!(sent.result, taken.result);
+    for phase in ["rsync copies", "comparing source and copy"] {
+        assert_eq!(taken.log.matches(phase).count(), 1, "{phase}: {}", taken.log);
+    }
+}
+
 /// An end that is over cannot be asked again.
 #[tokio::test]
 async fn both_ends_agree_also_where_the_line_breaks_as_one_of_them_says_that_all_is_done() {

@@ -136,7 +136,7 @@ async fn copy_that_differs_after_a_second_pass_is_no_copy() {
     assert_eq!(taken.log.matches("rsync copies").count(), 2, "once more with every byte: {}", taken.log);
 }
 
-fn which(name: &str) -> String {
+pub fn which(name: &str) -> String {
     let path = std::env::var("PATH").unwrap();
     let mut found = path.split(':').map(|folder| format!("{folder}/{name}"));
     found.find(|program| Path::new(program).is_file()).unwrap()

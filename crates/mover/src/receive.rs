@@ -172,7 +172,7 @@ impl Receiver {
         let (folder, granularity) = (PathBuf::from(&self.folder), self.granularity);
         let stop = CancellationToken::new();
         let stopped = stop.clone();
-        // Over the next line it is read anew.
+        // Where the source breaks off, the copy is read anew.
         let _stopping = stop.drop_guard();
         let judging = spawn_blocking(move || {
             syncfs(std::fs::File::open(&folder)?.as_fd())?;
@@ -180,10 +180,8 @@ impl Receiver {
             compare(Incoming(source), copy.until(stopped))
         });
         hand_over(sender, line).await?;
-        let judged = tokio::select! {
-            judged = judging => judged.map_err(io::Error::other).flatten(),
-            trouble = line.incoming.replaced() => return Err(trouble),
-        };
+        // All of the source is here: what it comes to is told over the next line too.
+        let judged = judging.await.map_err(io::Error::other).flatten();
         let judgement = judged.map_err(|error| Failure::unreadable(&error))?;
         tracing::info!("{judgement}");
         self.judgement = Some(judgement.clone());

@@ -6,7 +6,7 @@ use tokio::{
     io::{AsyncBufReadExt, BufReader},
     net::UnixStream,
     process::ChildStdout,
-    task::spawn_blocking,
+    task::{JoinError, spawn_blocking},
 };
 use tokio_util::sync::CancellationToken;
 
@@ -174,20 +174,38 @@ impl Sender {
 
     async fn compare(&mut self, ready: &Ready, line: &mut Line) -> Result<Judgement, Trouble> {
         self.progress.begin(Phase::Comparing);
+        self.sum = None;
         line.outgoing.send(Body::Compare(())).await?;
         let walk = Walk::new(&self.folder, Depth::Whole, self.progress.counter());
         let walk = walk.map_err(|error| Failure::unreadable(&error))?;
         let stop = CancellationToken::new();
         let walk = walk.agreed(self.survey.with_lost_and_found, ready.granularity).until(stop.clone());
-        // Over the next line it is read anew.
+        // Where the line breaks before all is sent, it is read anew.
         let _stopping = stop.drop_guard();
         let outgoing = line.outgoing.clone();
-        let sending = spawn_blocking(move || send_entries(walk, &outgoing));
-        // The other end may have failed while this one still reads.
-        let judged = line.incoming.next().await?;
-        let sum = sending.await.map_err(|error| Failure::unreadable(&io::Error::other(error)))??;
-        self.sum = Some(sum);
-        match judged {
+        let mut sending = spawn_blocking(move || send_entries(walk, &outgoing));
+        // Either end may fail while the other one waits for what does not come.
+        let early = tokio::select! {
+            said = line.incoming.next() => Some(said?),
+            sent = &mut sending => match all_of(sent) {
+                // The other end judges it, and may tell that over the next line.
+                Ok(sum) => {
+                    self.sum = Some(sum);
+                    None
+                }
+                // It may have said why.
+                Err(Trouble::Line(_)) => None,
+                Err(trouble) => return Err(trouble),
+            },
+        };
+        let said = match early {
+            Some(said) => {
+                self.sum = Some(all_of(sending.await)?);
+                said
+            }
+            None => line.incoming.next().await?,
+        };
+        match said {
             Body::Judged(judgement) => Ok(judgement),
             other => Err(unexpected(&other)),
         }
@@ -203,6 +221,11 @@ async fn converse((arguments, stream): (Vec<String>, UnixStream), line: &mut Lin
         Body::Ended(ended) => Ok(ended),
         other => Err(unexpected(&other)),
     }
+}
+
+/// What the entries came to that a thread of its own has sent.
+fn all_of(sent: Result<Result<Sum, Trouble>, JoinError>) -> Result<Sum, Trouble> {
+    sent.map_err(|error| Failure::unreadable(&io::Error::other(error)))?
 }
 
 fn send_entries(walk: Walk, outgoing: &Outgoing) -> Result<Sum, Trouble> {

@@ -3,11 +3,15 @@
 use std::{
     convert::Infallible,
     fs,
+    os::unix::fs::PermissionsExt,
     path::Path,
     time::{Duration, Instant},
 };
 
-use tokio::{runtime::Runtime, time::sleep};
+use tokio::{
+    runtime::Runtime,
+    time::{sleep, timeout},
+};
 
 use super::{
     copies::{TREES, sides},
@@ -15,7 +19,10 @@ use super::{
     tree::Tree,
     witness,
 };
-use crate::ends::{End, Ended, Ground, join, started_by};
+use crate::{
+    ends::{End, Ended, Ground, join, started_by},
+    refusals::which,
+};
 
 /// Where there is little time.
 const SOME: u64 = 9;
@@ -26,6 +33,8 @@ const FILES: u64 = 100_000;
 const TOGETHER: u64 = 1_000;
 /// Of memory on a side: for an end, and for all that it has started.
 const MOST: u64 = 96 << 20;
+/// More than a small tree takes.
+const SOON: Duration = Duration::from_secs(30);
 const BETWEEN_LOOKS: Duration = Duration::from_millis(20);
 
 async fn carried(source: &Path, copy: &Path) -> [Ended; 2] {
@@ -52,6 +61,31 @@ fn copies_of_random_trees_by_two_ends_are_equal_to_a_witness() {
             for side in [&source, &copy] {
                 fs::remove_dir_all(side).unwrap();
             }
+        }
+    });
+}
+
+/// The other end waits for what does not come, and hears all the while that somebody is there.
+#[test]
+fn source_that_can_be_copied_and_not_be_read_again_fails_at_both_ends() {
+    inside("trees::ends::source_that_can_be_copied_and_not_be_read_again_fails_at_both_ends", |ground| {
+        let [source, copy, programs] = ["source", "copy", "programs"].map(|name| ground.folder(name));
+        fs::create_dir(source.join("inner")).unwrap();
+        let (real, program, inner) = (which("rsync"), programs.join("rsync"), source.join("inner"));
+        let covers = format!("mount -t tmpfs tmpfs {}", inner.display());
+        let script = format!("#!/bin/sh\n{real} \"$@\" || exit $?\ncase \"$1\" in --version) ;; *) {covers} ;; esac\n");
+        fs::write(&program, script).unwrap();
+        fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+        let path = format!("{}:/usr/sbin:/usr/bin:/sbin:/bin", programs.display());
+        let ended = Runtime::new().unwrap().block_on(async {
+            let keys = Ground::new();
+            let mut sender = End::start(&["send"], &source, &keys.path("sender"), Some(Path::new(&path)));
+            let mut receiver = keys.receiver_into(&copy, &["--must-be-empty"]);
+            timeout(SOON, join(&mut sender, &mut receiver, || None)).await.unwrap();
+            [sender.ended().await, receiver.ended().await]
+        });
+        for end in ended {
+            assert!(end.reason() == "Unreadable" && end.message().contains("\"inner\""), "{end:?}");
         }
     });
 }

@@ -1,8 +1,8 @@
 //! Where there is no copy, and both ends say why.
 
-use std::{fs, os::unix::fs::PermissionsExt, path::Path};
+use std::{fs, os::unix::fs::PermissionsExt, path::Path, time::Duration};
 
-use tokio::runtime::Runtime;
+use tokio::{runtime::Runtime, time::timeout};
 
 use crate::{
     ends::{End, Ground, join},
@@ -134,6 +134,32 @@ async fn copy_that_differs_after_a_second_pass_is_no_copy() {
     assert_eq!((sent.reason(), taken.reason()), ("CopyDiffers", "CopyDiffers"), "{sent:?}\n{taken:?}");
     assert!(sent.message().contains("\"link\" has owner 7, and had 0"), "{}", sent.message());
     assert_eq!(taken.log.matches("rsync copies").count(), 2, "once more with every byte: {}", taken.log);
+}
+
+/// As one for which there is no memory left. The receiver's is told by nothing but the end of what it hears.
+#[tokio::test]
+async fn rsync_that_dies_at_the_source_ends_the_one_at_the_copy() {
+    let ground = Ground::new();
+    grow(&ground.path("source"), 1);
+    let programs = ground.path("programs");
+    fs::create_dir(&programs).unwrap();
+    let program = programs.join("rsync");
+    let lines = [
+        "#!/bin/sh".to_owned(),
+        format!("case \"$1\" in --version) exec {} --version ;; esac", which("rsync")),
+        "for word; do case \"$word\" in --rsh=*) shell=\"${word#--rsh=}\" ;; esac; done".to_owned(),
+        "$shell receiver rsync --server -lHogDtpAXrxSe.iLsfxCIvu --delete --super . / < /dev/null > /dev/null"
+            .to_owned(),
+        "kill -9 $$".to_owned(),
+    ];
+    fs::write(&program, lines.join("\n")).unwrap();
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+    let path = format!("{}:/usr/sbin:/usr/bin:/sbin:/bin", programs.display());
+    let mut sender = End::start(&["send"], &ground.path("source"), &ground.path("sender"), Some(Path::new(&path)));
+    let mut receiver = ground.receiver(&[]);
+    timeout(Duration::from_secs(30), join(&mut sender, &mut receiver, || None)).await.unwrap();
+    let (sent, taken) = (sender.ended().await, receiver.ended().await);
+    assert_eq!((sent.reason(), taken.reason()), ("CopyFailed", "CopyFailed"), "{sent:?}\n{taken:?}");
 }
 
 pub fn which(name: &str) -> String {

@@ -111,7 +111,7 @@ pub(crate) fn or_known(outcome: Result<Sum, Failure>, known: Option<Sum>) -> Res
 /// Carries what the rsync here and the one there say to one another, until both have said all.
 pub(crate) async fn carry(
     mut said: impl AsyncRead + Unpin,
-    mut heard: impl AsyncWrite + Unpin,
+    heard: impl AsyncWrite + Unpin,
     line: &mut Line,
 ) -> Result<(), Trouble> {
     let Line { outgoing, incoming, .. } = line;
@@ -127,12 +127,14 @@ pub(crate) async fn carry(
         }
     };
     let hearing = async {
-        let mut listens = true;
+        let (mut heard, mut listens) = (heard, true);
         loop {
             match incoming.next().await? {
                 Body::Data(piece) => listens = listens && heard.write_all(&piece).await.is_ok(),
                 Body::End(()) => {
                     let _ = heard.shutdown().await;
+                    // Nothing else closes a pipe, and whoever reads from it would wait for ever for one that died.
+                    drop(heard);
                     return Ok(());
                 }
                 other => return Err(unexpected(&other)),

@@ -174,7 +174,10 @@ pub(super) fn put_labels_back(bench: &Bench, member: usize) {
         let (namespace, name) = (text(&claim, "/metadata/namespace"), text(&claim, "/metadata/name"));
         bench.guard.note(|| format!("somebody puts the labels of leaf claim {namespace}/{name} in m{member} back"));
         let put = |claim: &mut Value| {
-            claim["metadata"]["labels"].as_object_mut().expect("they are empty at least").extend(labels);
+            // An API server leaves out labels that are empty.
+            let mut there = claim["metadata"]["labels"].take().as_object_mut().map(std::mem::take).unwrap_or_default();
+            there.extend(labels);
+            claim["metadata"]["labels"] = there.into();
             claim["metadata"]["annotations"].as_object_mut().expect("it has some").remove(TAKEN_OFF);
         };
         let _ = bench.members[member].change("persistentvolumeclaims", namespace, name, put);

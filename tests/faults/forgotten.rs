@@ -54,10 +54,7 @@ fn leaf_of_a_claim_that_is_gone_is_withdrawn_whatever_its_class_says_by_now() {
     for parameters in [WITH_A_SLIP, FOR_ANOTHER_PLACE] {
         virtual_time::run(1, async {
             let bench = Bench::serving(1, &fixture::steady(SOON)).await;
-            let mut caller = Caller::new(&bench, Script::new("data"));
-            while caller.create().await.is_err() {
-                sleep(SOON).await;
-            }
+            let mut caller = is_made(&bench, Vec::new()).await;
             caller.class_becomes(parameters);
             assert_eq!(caller.create().await.unwrap_err().code(), Code::Aborted, "{parameters:?}");
             assert!(is_there(&bench), "its claim is there");
@@ -74,6 +71,80 @@ fn leaf_of_a_claim_that_is_gone_is_withdrawn_whatever_its_class_says_by_now() {
             assert_eq!(bench.guard.wrong(), Vec::<String>::new());
         });
     }
+}
+
+/// Bound and marked, and nobody was told of it.
+async fn is_made(bench: &Arc<Bench>, places: Vec<usize>) -> Caller {
+    let caller = Caller::new(bench, Script { places, ..Script::new("data") });
+    while caller.create().await.is_err() {
+        sleep(SOON).await;
+    }
+    caller
+}
+
+/// By a final answer its provisioner forgets it, and the member keeps it.
+#[test]
+fn leaf_whose_class_leads_elsewhere_by_now_is_not_forgotten_while_what_it_says_cannot_be_read() {
+    virtual_time::run(1, async {
+        let bench = Bench::serving(2, &fixture::steady(SOON)).await;
+        let mut caller = is_made(&bench, vec![0]).await;
+        caller.class_becomes(FOR_ANOTHER_PLACE);
+        caller.goes_to(vec![1]);
+        bench.guard.set_fate(|_, at, asked| {
+            let is_read = at == 1 && asked.verb == Verb::Get && asked.resource == "persistentvolumeclaims";
+            if is_read { Action::Answer { code: 403, reason: "Forbidden" } } else { Action::Pass }
+        });
+        let told = caller.create().await.unwrap_err();
+        assert_eq!(told.code(), Code::Aborted, "{told}");
+        assert!(is_there(&bench));
+        bench.guard.heal();
+        let made = loop {
+            if let Ok(made) = caller.create().await {
+                break made;
+            }
+            sleep(SOON).await;
+        };
+        assert!(made.volume_id.starts_with("m1/elsewhere/data/"), "{}", made.volume_id);
+        assert!(!is_there(&bench));
+        assert_eq!(bench.guard.wrong(), Vec::<String>::new());
+    });
+}
+
+/// A tool that leaves finalizers out has made it, and people of the member have written on it that it was asked for where it is.
+fn is_copied(bench: &Bench, leaf: &Value) {
+    let notes = &leaf["metadata"]["annotations"];
+    let mut request: Value = serde_json::from_str(notes["kosmos.csi.io/request"].as_str().unwrap()).unwrap();
+    request["parameters"]["leafNamespace"] = json!("elsewhere");
+    let mut copy = leaf.clone();
+    copy["metadata"] = json!({
+        "name": "data", "namespace": "elsewhere", "labels": leaf["metadata"]["labels"], "annotations": notes,
+    });
+    copy["metadata"]["annotations"]["kosmos.csi.io/request"] = json!(request.to_string());
+    copy["spec"].as_object_mut().unwrap().remove("volumeName");
+    copy.as_object_mut().unwrap().remove("status");
+    bench.members[0].create("namespaces", json!({"metadata": {"name": "elsewhere"}})).unwrap();
+    bench.members[0].create("persistentvolumeclaims", copy).unwrap();
+}
+
+#[test]
+fn copy_of_a_leaf_is_not_withdrawn_by_what_it_says_that_it_was_asked_for() {
+    virtual_time::run(1, async {
+        let bench = Bench::serving(1, &fixture::steady(SOON)).await;
+        let (mut caller, member) = (is_made(&bench, Vec::new()).await, &bench.members[0]);
+        is_copied(&bench, &member.get("persistentvolumeclaims", SHOP, "data").unwrap());
+        let free = |leaf: &mut Value| leaf["metadata"]["finalizers"] = json!([]);
+        member.change("persistentvolumeclaims", SHOP, "data", free).unwrap();
+        member.delete("persistentvolumeclaims", SHOP, "data").unwrap();
+        assert!(!is_there(&bench));
+        caller.class_becomes(WITH_A_SLIP);
+        caller.delete_claim();
+        for _ in 0..5 {
+            sleep(SOON).await;
+            assert_eq!(caller.create().await.unwrap_err().code(), Code::Aborted);
+        }
+        let copy = member.get("persistentvolumeclaims", "elsewhere", "data").unwrap();
+        assert!(copy["metadata"]["deletionTimestamp"].is_null(), "{copy}");
+    });
 }
 
 #[test]

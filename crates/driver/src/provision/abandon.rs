@@ -107,19 +107,23 @@ pub(super) async fn clear(
     Ok(true)
 }
 
-/// What a leaf was asked for, as it says itself.
+/// What a leaf was asked for, as it says itself. It is read: by the labels of its volume, our finalizer and the UID that was seen it is the one
+/// that may go, and by what else is written on it, which people of the member may write as well, no other one is.
 pub(super) async fn asked_for(
     leaf: &MemberClient,
     hash: VolumeHash,
     claim: &ClaimRow,
 ) -> Result<Option<(Request, Parameters)>> {
-    let there = leaf::claim::read(leaf, &claim.place).await?;
-    let own = there.filter(|there| is_leaf_of(&there.metadata, &leaf.host, hash));
+    let there = leaf::claim::read(leaf, &claim.place).await.map_err(Error::while_a_leaf_may_exist)?;
+    // A copy has no finalizer of ours.
+    let is_it = |uid: Option<&str>| claim.finalizer.is_some() && uid == Some(&*claim.uid);
+    let own =
+        there.filter(|there| is_leaf_of(&there.metadata, &leaf.host, hash) && is_it(there.metadata.uid.as_deref()));
     let request = own.as_ref().and_then(marks::request_of);
     Ok(request.and_then(|request| Parameters::parse(&request.parameters).ok().map(|parameters| (request, parameters))))
 }
 
-/// Its class may have been recreated since, for other places. A copy is elsewhere than it says itself, and has no finalizer of ours.
+/// Its class may have been recreated since, for other places. A copy is elsewhere than it says itself.
 async fn is_where_it_was_asked_for(
     provisioner: &Provisioner,
     leaf: &MemberClient,
@@ -127,9 +131,6 @@ async fn is_where_it_was_asked_for(
     hash: VolumeHash,
     claim: &ClaimRow,
 ) -> Result<bool> {
-    if claim.finalizer.is_none() {
-        return Ok(false);
-    }
     let Some((request, parameters)) = asked_for(leaf, hash, claim).await? else { return Ok(false) };
     let then = VolumeSpec { request, parameters, ..spec.clone() };
     let place = then.place(&leaf.member, &leaf.host, &provisioner.leaf_namespace);

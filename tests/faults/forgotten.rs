@@ -2,6 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
+use csi::v1::{self, volume_content_source};
 use domain::volume::{HostId, VolumeHash, VolumeId};
 use serde_json::{Value, json};
 use simulate::{
@@ -253,6 +254,34 @@ fn leaf_that_was_bound_when_nobody_waited_any_more_is_withdrawn_with_its_volume(
             assert_eq!(bench.storages[0].volumes().len(), 1, "{leaf_class}");
             bench.start();
             is_withdrawn_with_its_volume(&bench, &caller).await;
+        });
+    }
+}
+
+/// With a source it is not given out before it is bound, whatever its class says.
+#[test]
+fn copy_of_a_deferred_class_that_was_bound_when_nobody_waited_any_more_is_withdrawn_with_its_volume() {
+    for leaf_class in [fixture::NOW, fixture::LATER] {
+        virtual_time::run(1, async {
+            let bench = Bench::serving(1, &fixture::steady(SLOW)).await;
+            let mut original = Caller::new(&bench, Script::new("original"));
+            original.insist_on_creation().await;
+            let volume_id = original.handle().unwrap().to_owned();
+            let source = volume_content_source::Type::Volume(volume_content_source::VolumeSource { volume_id });
+            let source = Some(v1::VolumeContentSource { r#type: Some(source) });
+            let binding = Some("deferred");
+            let caller = Caller::new(&bench, Script { leaf_class, binding, source, ..Script::new("data") });
+            assert_eq!(caller.create().await.unwrap_err().code(), Code::Aborted, "{leaf_class}");
+            bench.kill();
+            caller.delete_claim();
+            sleep(SLOW * 3).await;
+            assert_eq!(bench.storages[0].volumes().len(), 2, "{leaf_class}");
+            bench.start();
+            sleep(SURE).await;
+            assert_eq!(bench.leaf_objects(caller.volume()), Vec::<String>::new(), "{leaf_class}");
+            sleep(SLOW * 2).await;
+            assert_eq!(bench.storages[0].volumes().len(), 1, "{leaf_class}");
+            assert_eq!(bench.guard.wrong(), Vec::<String>::new());
         });
     }
 }

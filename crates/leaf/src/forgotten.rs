@@ -44,7 +44,8 @@ impl ClaimRow {
 
 impl LeafPair {
     /// CreateVolume says that there is a volume only once that carries our labels. A leaf that need not be bound for it is
-    /// bound by its first pod: of such a one nobody can tell any more.
+    /// bound by its first pod: of such a one nobody can tell any more. An earlier version gave out copies like that too, and
+    /// those have had the mark of their volume since.
     pub fn never_given_out(&self, leaf: &MemberClient, hash: VolumeHash) -> Option<NeverGivenOut> {
         let claim = self.claim.as_ref()?;
         let (now, made_for) = (ClaimRow::new(claim), MadeFor::read(&claim.metadata));
@@ -129,6 +130,8 @@ fn is_unlabelled(volume: &PersistentVolume) -> bool {
 
 /// Whether CreateVolume of this leaf waits for its volume; nothing, where what was asked for cannot be read any more.
 fn waits_to_be_bound(claim: &PersistentVolumeClaim, member: &str) -> Option<bool> {
-    let parameters = Parameters::parse(&request_of(claim)?.parameters).ok()?;
-    Some(parameters.leaf_binding.at(member).copied().unwrap_or_default() != LeafBinding::Deferred)
+    let request = request_of(claim)?;
+    let parameters = Parameters::parse(&request.parameters).ok()?;
+    let binding = parameters.leaf_binding.at(member).copied().unwrap_or_default();
+    Some(binding != LeafBinding::Deferred || request.source.is_some())
 }

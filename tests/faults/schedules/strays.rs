@@ -49,7 +49,8 @@ pub fn may_be_given_out(bench: &Bench, at: usize, leaf: &Value) -> bool {
     let note = |key: &str| leaf["metadata"]["annotations"][format!("kosmos.csi.io/{key}")].as_str();
     let volume = bench.members[at].get("persistentvolumes", "", text(leaf, "/spec/volumeName"));
     let is_labelled = volume.as_ref().is_some_and(|volume| lock(&bench.guard.history).volume_of(volume).is_some());
-    let is_deferred = note("request").is_some_and(|request| request.contains("deferred"));
+    let is_deferred =
+        note("request").is_some_and(|request| request.contains("deferred") && !request.contains("\"source\""));
     is_labelled || note("claim").is_none() || note("former").is_some() || is_deferred && volume.is_some()
 }
 

@@ -4,6 +4,7 @@ use std::sync::{Arc, Mutex};
 
 use csi::v1::{self, controller_server::Controller as _, volume_content_source};
 use simulate::faults::{Action, Verb};
+use tonic::Code;
 
 use super::{STEP, Stage};
 use crate::{
@@ -55,11 +56,15 @@ fn snapshots_cost_what_the_budget_says() {
                 assert_eq!(spent.take(), asked);
             }
             let request = v1::GetSnapshotRequest { snapshot_id: id, ..Default::default() };
+            let again = request.clone();
             stage.bench.call(|driver| async move { driver.get_snapshot(with_deadline(request)).await }).await.unwrap();
             assert_eq!(spent.take(), [""; 0]);
             made.remove().await;
             let read = "Get volumesnapshotcontents";
             assert_eq!(spent.take(), [&[read][..], extra, &["Delete volumesnapshots", read]].concat());
+            let gone = stage.bench.call(|driver| async move { driver.get_snapshot(with_deadline(again)).await }).await;
+            assert_eq!(gone.map(drop).unwrap_err().code(), Code::NotFound);
+            assert_eq!(spent.take(), ["Get volumesnapshots"]);
         });
     }
 }

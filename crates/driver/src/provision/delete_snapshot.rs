@@ -48,9 +48,9 @@ pub(super) async fn remove_unplaced(leaf: &MemberClient, hash: VolumeHash, deadl
 }
 
 /// Whoever looks for one that is there without its marks is told what to put back, and not that there is none; and nothing of what was made
-/// for another host.
+/// for another host, nor of what is where the member gives no rights: whoever asks writes the handle.
 pub(super) async fn is_not_stripped(leaf: &MemberClient, id: &VolumeId) -> Result<()> {
-    let Some(place) = id.place() else { return Ok(()) };
+    let Some(place) = id.place().filter(|place| leaf.namespaces.has(&place.namespace)) else { return Ok(()) };
     let Some(hash) = hash_in(&place).filter(|hash| id.names(*hash)) else { return Ok(()) };
     let Some((snapshot, None)) = leaf::snapshot::read(leaf, &place).await? else { return Ok(()) };
     let name = snapshot.metadata.annotations.as_ref().and_then(|notes| notes.get(ownership::NAME));

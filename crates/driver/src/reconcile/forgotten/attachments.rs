@@ -62,17 +62,15 @@ async fn is_wanted(
         }
         None => None,
     };
-    match record {
-        Some(named) => Ok(named),
-        None => {
-            let members = reconciler.members.all()?;
-            // Under another name of its member, or by the hash alone, people write other handles for the same leaf.
-            let is_same = |id: &VolumeId| serving(&members, &id.member) == leaf.member && id.names(hash);
-            let leads_there = |id: &VolumeId| id.to_string() == one.handle || is_same(id);
-            let volumes = host::volume::all_leading(&reconciler.host, leads_there).await?;
-            Ok(volumes.iter().any(|volume| !volume.is_to_be_reclaimed()))
-        }
+    if let Some(named) = record {
+        return Ok(named);
     }
+    let members = reconciler.members.all()?;
+    // Under another name of its member, or by the hash alone, people write other handles for the same leaf.
+    let is_same = |id: &VolumeId| serving(&members, &id.member) == leaf.member && id.names(hash);
+    let leads_there = |id: &VolumeId| id.to_string() == one.handle || is_same(id);
+    let volumes = host::volume::all_leading(&reconciler.host, leads_there).await?;
+    Ok(volumes.iter().any(|volume| !volume.is_to_be_reclaimed()))
 }
 
 /// In memory alone: whether the record of its volume names it.

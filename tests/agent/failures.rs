@@ -204,10 +204,21 @@ fn node_that_is_deleted_while_its_member_is_away_is_back_within_seconds_and_not_
     });
 }
 
+/// Pods of DaemonSets that tolerate everything are bound to it as well, and have no copies.
 #[test]
-fn node_without_pods_that_is_deleted_while_its_member_is_away_is_back_with_its_member() {
+fn node_without_other_pods_that_is_deleted_while_its_member_is_away_is_back_with_its_member() {
     story(1, async {
         let world = standing(1).await;
+        let (containers, labels) = (json!([{"name": "c", "image": "i:1"}]), json!({"app": "logs"}));
+        let template = json!({"metadata": {"labels": labels}, "spec": {"containers": containers}});
+        let set = json!({"metadata": {"namespace": SHOP, "name": "logs"},
+            "spec": {"selector": {"matchLabels": labels}, "template": template}});
+        let set = world.host.create("daemonsets.apps", set).unwrap();
+        let owner = json!({"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "logs", "uid": set["metadata"]["uid"],
+            "controller": true});
+        let metadata = json!({"namespace": SHOP, "name": "logs-x", "labels": labels, "ownerReferences": [owner]});
+        let spec = json!({"nodeName": NODE, "containers": containers});
+        world.host.create("pods", json!({"metadata": metadata, "spec": spec})).unwrap();
         let failing = fail(&world, Action::Refuse, |_| true);
         until("the node is not ready", || !world.is_ready()).await;
         sleep(Duration::from_secs(5)).await;

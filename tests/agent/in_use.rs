@@ -215,6 +215,29 @@ fn volume_stays_in_use_while_its_member_is_away_and_until_the_next_agent_has_see
     });
 }
 
+/// As by a cloud's controller. The Node that is made again says what the former one said.
+#[test]
+fn volume_stays_in_use_where_its_node_is_deleted_while_its_member_is_away() {
+    story(1, async {
+        let world = with_pod().await;
+        let is_cut = Arc::new(Mutex::new(true));
+        let still = Arc::clone(&is_cut);
+        world.member.faults().set(move |_| if *lock(&still) { Action::Refuse } else { Action::Pass });
+        until("the node is not ready", || !world.is_ready()).await;
+        sleep(Duration::from_secs(5)).await;
+        let before = world.node().unwrap()["metadata"]["uid"].clone();
+        world.host.delete("nodes", "", NODE).unwrap();
+        until("it is made again", || world.node().is_some_and(|node| node["metadata"]["uid"] != before)).await;
+        assert!(world.is_in_use(), "the host detaches it");
+        world.host.delete_now("pods", SHOP, "web").unwrap();
+        sleep(Duration::from_mins(10)).await;
+        assert!(world.is_in_use(), "nobody knows whether the copy writes");
+        *lock(&is_cut) = false;
+        world.until_the_copy_has_ended("after the member is back").await;
+        until("it is in use no more", || !world.is_in_use()).await;
+    });
+}
+
 /// Of a Node that is gone the host detaches everything.
 #[test]
 fn node_of_a_member_that_has_left_stays_while_a_volume_is_in_use_there_and_says_so() {

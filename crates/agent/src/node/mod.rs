@@ -91,8 +91,8 @@ pub(super) struct Nodes {
     /// Nodes that are not to be looked at before.
     later: HashMap<String, Instant>,
     told: HashSet<String>,
-    /// What those stand for that were told to be down, and their architecture.
-    away: HashMap<String, (VirtualNodeId, String)>,
+    /// Those that were told to be down since their member answered last: what they stand for, and as they were seen last.
+    away: HashMap<String, (VirtualNodeId, Arc<Value>)>,
 }
 
 impl Nodes {
@@ -109,6 +109,7 @@ impl Nodes {
         state: &MemberState<'_>,
         kubelet_api: Option<&KubeletAddress>,
     ) {
+        self.away.clear();
         let names = std::iter::once(member).chain(state.aliases.iter().map(String::as_str));
         let of_name = |name| self.view.nodes.of(name).into_iter().filter(move |node| is_of_clustertree(node, name));
         let of_clustertree: Vec<_> = names.flat_map(of_name).collect();

@@ -203,7 +203,7 @@ impl HostCache {
         }
     }
 
-    /// The pods on it concern the member once it stands for that, and once it does no more.
+    /// The pods on it concern the member once it stands for that, and once it does no more; and those who have copies of them.
     fn node_changed(&self, change: &Change) {
         let owners = change.each(member_of);
         let of_before = change.before.as_deref().and_then(virtual_node_of).map(|virtual_node| virtual_node.member);
@@ -219,6 +219,10 @@ impl HostCache {
             for (place, _) in &pods {
                 member.news.pods.put(place.clone());
             }
+        }
+        for (place, _) in &pods {
+            let copies = subscribers.copies.get(place).into_iter().flatten();
+            copies.for_each(|member| member.news.pods.put(place.clone()));
         }
     }
 

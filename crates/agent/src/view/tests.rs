@@ -122,6 +122,24 @@ async fn pod_concerns_whoever_has_something_of_its_name_also_where_its_node_has_
     assert!(view.subscribers().copies.is_empty());
 }
 
+/// It may be told of the node after the pod.
+#[tokio::test(start_paused = true)]
+async fn pod_concerns_whoever_has_a_copy_of_it_once_its_node_stands_for_another_member() {
+    let view = HostCache::default();
+    let members = [view.subscribe("a"), view.subscribe("b")];
+    let copy = json!({"metadata": {"namespace": "shop", "name": "p", "labels": {MANAGED_BY: DRIVER}}});
+    let event = Event::Apply(object::parsed(copy).unwrap());
+    members[1].pods.take(event, |_| true).iter().for_each(|change| members[1].pod_changed(change));
+    told(&view, "pods", "p", &on("kosmos-a"));
+    assert_eq!(woken(&members).await, ["b pods[p] attached[] nodes[false]"]);
+    told(&view, "nodes", "kosmos-a", &for_member("a"));
+    assert_eq!(
+        woken(&members).await,
+        ["a pods[p] attached[] nodes[true]", "b pods[p] attached[] nodes[false]"],
+        "it runs in the wrong member"
+    );
+}
+
 #[tokio::test(start_paused = true)]
 async fn work_that_has_ended_is_told_nothing_and_takes_nothing_from_work_that_began_before_or_after_it() {
     let view = HostCache::default();

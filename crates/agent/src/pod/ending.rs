@@ -30,6 +30,8 @@ use super::{
 const TIME: usize = 40;
 /// How much longer a copy may take to end than it was given.
 const LATE: Duration = Duration::from_mins(1);
+/// In bytes: of what copies of one member have said of their end, and their pods do not say yet. A member says as much as it likes.
+const ROOM: usize = 16 << 20;
 
 #[derive(Debug, Default)]
 pub(crate) struct Endings {
@@ -56,15 +58,20 @@ impl Endings {
 
     /// A kubelet tells the end of a pod in the moment in which it lets that go: the host may not have been told by then.
     pub(crate) fn note(&self, change: &Change<MemberPod>, view: &HostCache) {
-        let is_awaited = |copy: &MemberPod| {
-            let pod = view.pods.kept(&change.place);
+        let is_awaited = |place: &Place, copy: &MemberPod| {
+            let pod = view.pods.kept(place);
             pod.is_some_and(|pod| copy.copy_of() == Some(pod.uid()) && !pod.is_over())
         };
         let goes = change.after.as_ref().is_none_or(|after| after.is_leaving());
-        let ended = change.before.as_ref().filter(|before| goes && before.is_over() && is_awaited(before));
+        let ended =
+            change.before.as_ref().filter(|before| goes && before.is_over() && is_awaited(&change.place, before));
         let mut said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(ended) = ended {
-            said.entry(change.place.clone()).or_insert_with(|| Arc::clone(ended));
+            said.retain(|place, copy| is_awaited(place, copy));
+            let taken: usize = said.values().map(|copy| copy.weight()).sum();
+            if taken + ended.weight() <= ROOM {
+                said.entry(change.place.clone()).or_insert_with(|| Arc::clone(ended));
+            }
         } else if !goes {
             said.remove(&change.place);
         }
@@ -140,8 +147,12 @@ mod tests {
 
     /// The copy of the pod `web`, as a watch tells it.
     fn copy(phase: &str, leaves: bool) -> Arc<MemberPod> {
+        copy_that_says(&json!({"phase": phase}), leaves)
+    }
+
+    fn copy_that_says(status: &Value, leaves: bool) -> Arc<MemberPod> {
         let mut copy = json!({"metadata": {"namespace": "shop", "name": "web", "labels": {MANAGED_BY: DRIVER, HOST: "h"},
-            "annotations": {COPY_OF: "u"}}, "status": {"phase": phase}});
+            "annotations": {COPY_OF: "u"}}, "status": status});
         if leaves {
             copy["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
         }
@@ -180,6 +191,27 @@ mod tests {
             endings.note(&again, &view);
             assert!(endings.said(&pod, "h").is_none(), "another one runs");
         }
+    }
+
+    /// Their pods stay in the host for as long as it likes.
+    #[test]
+    fn what_copies_said_of_their_end_takes_no_more_than_its_room_and_none_once_their_pods_say_it() {
+        let (view, endings) = (HostCache::default(), Endings::default());
+        let pod = |name: &str| json!({"metadata": {"namespace": "shop", "name": name, "uid": "u"}});
+        let tell = |name: &str, phase: &str| {
+            let mut pod = pod(name);
+            pod["status"]["phase"] = json!(phase);
+            view.pods.take(Event::Apply(parsed(pod).unwrap()), |_| true);
+        };
+        let end = |name: &str| {
+            tell(name, "Running");
+            let said = copy_that_says(&json!({"phase": "Failed", "message": "x".repeat(ROOM / 2)}), false);
+            endings.note(&Change { place: Place::of(&pod(name)), before: Some(said), after: None }, &view);
+            endings.said(&pod(name), "h").is_some()
+        };
+        assert_eq!((end("a"), end("b"), end("a")), (true, false, true));
+        tell("a", "Failed");
+        assert_eq!((end("b"), endings.said(&pod("a"), "h").is_some()), (true, false));
     }
 
     #[test]

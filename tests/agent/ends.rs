@@ -43,13 +43,13 @@ fn copy_of_a_pod_that_is_deleted_by_force_and_held_has_ended_before_the_pod_has(
     });
 }
 
-/// The host takes no status of a pod, until that is over.
-fn refuse_statuses(world: &World) -> Arc<Mutex<bool>> {
+/// The host answers so to each status of a pod, until that is over.
+fn refuse_statuses(world: &World, code: u16, reason: &'static str) -> Arc<Mutex<bool>> {
     let is_refused = Arc::new(Mutex::new(true));
     let refused = Arc::clone(&is_refused);
     world.host.faults().set(move |asked| {
         let is_told = asked.verb == Verb::Patch && asked.resource == "pods" && asked.subresource == "status";
-        if is_told && *lock(&refused) { Action::Answer { code: 500, reason: "InternalError" } } else { Action::Pass }
+        if is_told && *lock(&refused) { Action::Answer { code, reason } } else { Action::Pass }
     });
     is_refused
 }
@@ -61,7 +61,7 @@ fn pod_that_is_deleted_and_held_has_ended_as_its_copy_has_said_also_where_that_w
         let world = with_pod().await;
         let hold = |pod: &mut Value| pod["metadata"]["finalizers"] = json!(["batch.kubernetes.io/job-tracking"]);
         world.host.change("pods", SHOP, "web", hold).unwrap();
-        let is_refused = refuse_statuses(&world);
+        let is_refused = refuse_statuses(&world, 500, "InternalError");
         world.host.delete("pods", SHOP, "web").unwrap();
         until("its copy is gone", || world.copy("web").is_none()).await;
         sleep(Duration::from_secs(5)).await;
@@ -76,6 +76,17 @@ fn pod_that_is_deleted_and_held_has_ended_as_its_copy_has_said_also_where_that_w
     });
 }
 
+/// Whether the pod `web` was told to have ended well before it was deleted for good.
+fn has_told_before_it_went(world: &World) -> bool {
+    let log = world.host.faults().log();
+    let of_pod: Vec<_> = log.iter().filter(|asked| asked.resource == "pods" && asked.name == "web").collect();
+    let place = |verb: Verb, phase: &str| {
+        of_pod.iter().rposition(|asked| asked.verb == verb && text(&asked.body, "/status/phase") == phase)
+    };
+    let (ended, gone) = (place(Verb::Patch, "Succeeded"), place(Verb::Delete, ""));
+    ended.is_some() && ended < gone
+}
+
 /// As of every pod that a kubelet ends: who follows it, and does not hold it, goes by what it said last.
 #[test]
 fn pod_that_is_deleted_says_how_its_copy_has_ended_before_it_goes() {
@@ -84,13 +95,23 @@ fn pod_that_is_deleted_says_how_its_copy_has_ended_before_it_goes() {
         world.host.faults().record(true);
         world.host.delete("pods", SHOP, "web").unwrap();
         until("it is gone", || world.pod("web").is_none()).await;
-        let log = world.host.faults().log();
-        let of_pod: Vec<_> = log.iter().filter(|asked| asked.resource == "pods" && asked.name == "web").collect();
-        let place = |verb: Verb, phase: &str| {
-            of_pod.iter().position(|asked| asked.verb == verb && text(&asked.body, "/status/phase") == phase)
-        };
-        let (ended, gone) = (place(Verb::Patch, "Succeeded"), place(Verb::Delete, ""));
-        assert!(ended.is_some() && ended < gone, "{of_pod:?}");
+        assert!(has_told_before_it_went(&world), "{:?}", world.host.faults().log());
+    });
+}
+
+#[test]
+fn pod_that_is_deleted_stays_until_it_says_how_its_copy_has_ended_where_others_write_on_it_meanwhile() {
+    story(1, async {
+        let world = with_pod().await;
+        let is_refused = refuse_statuses(&world, 409, "Conflict");
+        world.host.delete("pods", SHOP, "web").unwrap();
+        until("its copy is gone", || world.copy("web").is_none()).await;
+        sleep(Duration::from_secs(5)).await;
+        assert_eq!(world.phase("web"), "Running", "it is gone without a word");
+        world.host.faults().record(true);
+        *lock(&is_refused) = false;
+        until("it is gone", || world.pod("web").is_none()).await;
+        assert!(has_told_before_it_went(&world), "{:?}", world.host.faults().log());
     });
 }
 
@@ -120,7 +141,7 @@ fn pod_that_is_deleted_goes_also_where_the_host_does_not_take_what_its_copy_said
 fn pod_whose_copy_has_ended_before_it_was_deleted_in_its_member_has_ended_as_that_has() {
     story(1, async {
         let world = with_pod().await;
-        let is_refused = refuse_statuses(&world);
+        let is_refused = refuse_statuses(&world, 500, "InternalError");
         let ends = |copy: &mut Value| {
             copy["status"]["phase"] = json!("Succeeded");
             copy["status"]["containerStatuses"][0]["state"] = json!({"terminated": {"exitCode": 0}});

@@ -8,7 +8,7 @@ use super::{
         node::{ignore_conflict, now},
         object::{self, Place, text},
     },
-    MUCH_LATER, Next, Pods, elsewhere, failure,
+    AGAIN, MUCH_LATER, Next, Pods, elsewhere, failure,
     hold::is_refusal,
     status::{self, Source},
 };
@@ -44,7 +44,9 @@ pub(super) async fn of_pod(pods: &Pods<'_>, pod: &Value) -> kube::Result<Next> {
     }
     tracing::info!(member = pods.member.name, pod = %place, "the pod has ended");
     if !object::is_over(pod) {
-        tell_end(pods, pod, is_held).await?;
+        if !tell_end(pods, pod, is_held).await? {
+            return Ok(Next::After(AGAIN));
+        }
         if is_held {
             return Ok(Next::Settled);
         }
@@ -56,22 +58,19 @@ pub(super) async fn of_pod(pods: &Pods<'_>, pod: &Value) -> kube::Result<Next> {
 }
 
 /// As its copy has told it, where that had come so far: whoever follows the pod reads it last. Else something is said only of one that is held:
-/// whoever does that wants to know of its end before he lets it go. What the host does not take keeps no pod there.
-async fn tell_end(pods: &Pods<'_>, pod: &Value, is_held: bool) -> kube::Result<()> {
+/// whoever does that wants to know of its end before he lets it go. What the host does not take keeps no pod there. False: the pod has changed,
+/// or gone, since it was seen.
+async fn tell_end(pods: &Pods<'_>, pod: &Value, is_held: bool) -> kube::Result<bool> {
     if let Some(change) = told(pods, pod) {
         match pods.write(pod, change).await {
-            Ok(_) => return Ok(()),
-            Err(error) if is_held && !is_refusal(&error) => return Err(error),
-            Err(error) => {
+            Err(error) if !is_held || is_refusal(&error) => {
                 let (member, pod, error) = (&pods.member.name, Place::of(pod), with_causes(&error));
                 tracing::warn!(member, %pod, error, "how the copy has ended cannot be told of the pod");
             }
+            written => return written,
         }
     }
-    if is_held {
-        pods.write(pod, failure::terminated(pod, &now())).await?;
-    }
-    Ok(())
+    if is_held { pods.write(pod, failure::terminated(pod, &now())).await } else { Ok(true) }
 }
 
 fn told(pods: &Pods<'_>, pod: &Value) -> Option<Value> {

@@ -351,6 +351,24 @@ fn what_is_optional_and_not_in_the_host_is_nothing_of_somebody_elses_of_that_nam
     });
 }
 
+/// As by a webhook there: on a node of the host nobody would have to take anything.
+#[test]
+fn pod_runs_without_what_is_optional_and_not_in_the_host_also_where_the_member_does_not_take_an_empty_one() {
+    for (code, reason) in [(403, "Forbidden"), (500, "InternalError")] {
+        story(1, async {
+            let world = standing(1).await;
+            world.member.faults().set(move |asked| {
+                let makes = asked.verb == Verb::Create && asked.resource == "configmaps";
+                if makes { Action::Answer { code, reason } } else { Action::Pass }
+            });
+            run_with_optional(&world, "maybe");
+            until("it runs", || world.phase("maybe") == "Running").await;
+            let spec = world.copy("maybe").unwrap()["spec"].to_string();
+            assert!(!spec.contains("settings"), "{spec}");
+        });
+    }
+}
+
 /// A kubelet leaves a pod what it was given.
 #[test]
 fn what_a_pod_that_runs_needs_stays_when_the_host_has_it_no_more_also_where_another_one_can_do_without() {

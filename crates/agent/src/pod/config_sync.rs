@@ -24,9 +24,9 @@ use super::{
 use domain::volume::{DRIVER, id::is_subdomain};
 
 /// On a copy: the object of the host, and its version, that it is a copy of.
-const VERSION: &str = "kosmos.csi.io/version";
-/// In its place: the host has no such object, and who can do without finds nothing in this one.
-const NONE: &str = "none";
+pub(super) const VERSION: &str = "kosmos.csi.io/version";
+/// In its place, on an empty one: the host has none, and its pods can do without.
+pub(super) const NONE: &str = "none";
 /// In bytes, of what a copy says of itself: a UID and a version.
 const LONGEST_NOTE: usize = 200;
 /// A Secret of this type is given a token by the cluster that it is in, of the account there that it names.
@@ -86,10 +86,7 @@ impl Pods<'_> {
                 Ok(true) => {}
                 Ok(false) if !needed => {
                     let is_read = name.0 == Kind::ConfigMap || open && pulling().all(|one| one["name"] != name.1);
-                    // What is left there of one that the host has no more is emptied by the next look.
-                    let put = || self.put(name.0, namespace, &name.1, self.empty_one(&name.1, namespace), |_| true);
-                    // Another pod may just have put it there.
-                    if !is_read || put().await?.is_err() && put().await?.is_err() {
+                    if !is_read || !is_given_empty(self, &name, namespace).await? {
                         kept.left_out.push(name);
                     }
                 }
@@ -148,20 +145,6 @@ impl Pods<'_> {
             }
         }
         self.put(*kind, namespace, name, wanted, is_current).await.map(|put| put.map(|()| true))
-    }
-
-    /// Takes out what the host has no more, as a kubelet does where nobody needs it.
-    pub(super) async fn empty(&self, (kind, name): &Name, namespace: &str) -> kube::Result<Result<(), PodRejection>> {
-        let mut wanted = self.empty_one(name, namespace);
-        if *kind == Kind::Secret {
-            // One of another type has to have something in it.
-            wanted["type"] = json!("Opaque");
-        }
-        self.put(*kind, namespace, name, wanted, is_empty).await
-    }
-
-    fn empty_one(&self, name: &str, namespace: &str) -> Value {
-        self.marked(name, namespace, &json!({VERSION: NONE}))
     }
 
     /// Makes an object in the member, or brings it up to date. One that is not ours is left alone.
@@ -298,12 +281,25 @@ pub(super) fn seen(object: &Value) -> Value {
     }})
 }
 
-pub(super) fn is_empty(there: &Value) -> bool {
-    mark(there, "annotations", VERSION) == NONE
-}
-
 fn in_host<'a>(name: &'a str, host: &str) -> &'a str {
     if name == host_root_ca(host) || name == FORMER_ROOT_CA { ROOT_CA } else { name }
+}
+
+/// Whether the member has an empty one now. That it does not take it is no reason to wait.
+async fn is_given_empty(pods: &Pods<'_>, (kind, name): &Name, namespace: &str) -> kube::Result<bool> {
+    // What is left there of one that the host has no more is emptied by the next look.
+    let put = || pods.put(*kind, namespace, name, empty_one(pods, name, namespace), |_: &Value| true);
+    let first = put().await;
+    // Another pod may just have put it there.
+    let last = if matches!(first, Ok(Err(_))) { put().await } else { first };
+    match last {
+        Err(error) if !matches!(error, kube::Error::Api(_)) => Err(error),
+        last => Ok(matches!(last, Ok(Ok(())))),
+    }
+}
+
+pub(super) fn empty_one(pods: &Pods<'_>, name: &str, namespace: &str) -> Value {
+    pods.marked(name, namespace, &json!({VERSION: NONE}))
 }
 
 /// From what is there to what is wanted, as long as it is as it was seen.

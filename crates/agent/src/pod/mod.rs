@@ -24,6 +24,7 @@ mod in_use;
 mod level;
 mod names;
 mod namespace;
+mod optional;
 mod refresh;
 mod refusal;
 mod rejection;

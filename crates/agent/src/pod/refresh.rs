@@ -21,8 +21,9 @@ use super::{
     },
     Pods,
     account_tokens::{self, RENEW_AT, is_due},
-    config_sync::{FORMER_MARK, is_empty, rewritten, seen},
-    names::{Kind, named, token_secret, tokens},
+    config_sync::{FORMER_MARK, seen},
+    names::{Kind, token_secret, tokens},
+    optional,
     refusal::refusal,
     rejection::PodRejection,
     removal::with_uid,
@@ -300,7 +301,7 @@ impl Pods<'_> {
     }
 
     /// Whether a pod of the host has its copy in the member.
-    fn runs(&self, pod: &Value) -> bool {
+    pub(super) fn runs(&self, pod: &Value) -> bool {
         let there = self.there.kept(&Place::of(pod));
         let has_copy = there.is_some_and(|there| there.is_copy_of(&self.host.id.0, text(pod, "/metadata/uid")));
         has_copy && self.serves(pod) && refusal(pod, self.here()).is_none()
@@ -340,21 +341,11 @@ impl Pods<'_> {
         let (kind, place) = thing;
         let name = (*kind, place.name.clone());
         match self.sync_one(&name, &place.namespace, there).await? {
-            Ok(false) if !there.is_some_and(is_empty) && self.is_needed(thing) == Some(false) => {
-                self.empty(&name, &place.namespace).await
+            Ok(false) if optional::is_to_be_emptied(self, thing, there) => {
+                optional::empty(self, &name, &place.namespace).await
             }
             synced => Ok(synced.map(drop)),
         }
-    }
-
-    /// Whether a pod of the host that runs there cannot do without it; none where no such pod names it.
-    fn is_needed(&self, (kind, place): &SyncedObject) -> Option<bool> {
-        let name = (*kind, place.name.clone());
-        let near = self.view.kept_pods_for(&self.member.name).into_iter();
-        let near = near.filter(|(at, kept)| at.namespace == place.namespace && !kept.is_over());
-        let run = near.map(|(at, kept)| HostPod::read(&kept, &at)).filter(|pod| self.runs(pod));
-        let needs = run.filter_map(|pod| named(&rewritten(&pod, true, &self.host.id.0)).get(&name).copied());
-        needs.reduce(|any, one| any || one)
     }
 }
 

@@ -211,6 +211,20 @@ fn copy_of_a_pod_that_is_bound_to_no_node_yet_or_to_one_that_may_stand_for_its_m
 }
 
 #[test]
+fn copy_of_a_pod_that_has_ended_is_ended_also_where_its_node_may_stand_for_its_member_by_another_name() {
+    story(1, async {
+        let world = with_unbound_pod().await;
+        add_node_of_another_member(&world, None);
+        sleep(Duration::from_secs(5)).await;
+        bind(&world, "kosmos-other");
+        sleep(Duration::from_mins(1)).await;
+        assert_eq!(text(&world.copy("web").unwrap(), "/metadata/deletionTimestamp"), "");
+        world.host.change("pods", SHOP, "web", |pod| pod["status"]["phase"] = json!("Failed")).unwrap();
+        until("it is ended", || world.copy("web").is_none()).await;
+    });
+}
+
+#[test]
 fn member_that_was_removed_since_the_backup_of_the_host_runs_pods_again() {
     story(1, async {
         let world = standing(1).await;

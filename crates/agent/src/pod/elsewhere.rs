@@ -6,7 +6,7 @@ use serde_json::Value;
 use super::{
     super::{
         PREFIX,
-        object::{is_leaving, text},
+        object::{is_leaving, is_over, text},
     },
     MUCH_LATER, Next, Pods,
     step::copy_of,
@@ -28,7 +28,9 @@ pub(super) fn is_elsewhere(pods: &Pods<'_>, pod: &Value) -> bool {
 /// Whether the copy may be the one that the pod is to have: the member that its node stands for may be this one, by another name.
 pub(super) async fn may_be_its_own(pods: &Pods<'_>, pod: &Value, there: &Value) -> kube::Result<bool> {
     let is_its = copy_of(there, &pods.host.id.0) == Some(text(pod, "/metadata/uid"));
-    if !is_its || !is_elsewhere(pods, pod) {
+    // One that runs although its pod has ended is ended wherever that was.
+    let outlives = is_over(pod) && !is_over(there);
+    if !is_its || outlives || !is_elsewhere(pods, pod) {
         return Ok(false);
     }
     let Some(other) = pods.view.member_of_node(text(pod, "/spec/nodeName")) else { return Ok(false) };

@@ -5,7 +5,7 @@ use std::{
     time::Duration,
 };
 
-use serde_json::json;
+use serde_json::{Value, json};
 use simulate::faults::{Action, Asked, Verb};
 use tokio::time::{Instant, sleep};
 
@@ -201,6 +201,27 @@ fn node_that_is_deleted_while_its_member_is_away_is_back_within_seconds_and_not_
         assert_eq!(world.copy("web").unwrap()["metadata"]["uid"], copy["metadata"]["uid"]);
         world.host.delete("pods", SHOP, "web").unwrap();
         until("both are gone", || world.pod("web").is_none() && world.copy("web").is_none()).await;
+    });
+}
+
+/// No watch tells of it then.
+#[test]
+fn node_that_loses_its_label_while_its_member_is_away_is_asked_for_now_and_then_and_has_it_back_with_its_member() {
+    story(1, async {
+        let world = with_pod().await;
+        let failing = fail(&world, Action::Refuse, |_| true);
+        until("the node is not ready", || !world.is_ready()).await;
+        sleep(Duration::from_secs(5)).await;
+        let unmark = |node: &mut Value| node["metadata"]["labels"]["kosmos.io/node"] = json!("no");
+        world.host.change("nodes", "", NODE, unmark).unwrap();
+        world.host.faults().record(true);
+        sleep(Duration::from_mins(1)).await;
+        let log = world.host.faults().log();
+        let asked: Vec<_> = log.iter().filter(|asked| asked.resource == "nodes" && asked.verb != Verb::Watch).collect();
+        assert!(asked.iter().all(|asked| !asked.verb.writes()) && asked.len() <= 15, "{asked:?}");
+        lock(&failing).is_over = true;
+        until("it is ready again", || world.is_ready()).await;
+        assert_eq!(world.node().unwrap()["metadata"]["labels"]["kosmos.io/node"], "true");
     });
 }
 

@@ -27,6 +27,7 @@ use super::{
     view::HostCache,
     virtual_node::{VirtualNodeId, is_of_clustertree, virtual_node_of},
 };
+use away::Away;
 use cluster::with_causes;
 use domain::volume::{NodeId, id::is_label};
 pub(super) use heartbeat::keep_alive;
@@ -91,8 +92,8 @@ pub(super) struct Nodes {
     /// Nodes that are not to be looked at before.
     later: HashMap<String, Instant>,
     told: HashSet<String>,
-    /// Those that were told to be down since their member answered last: what they stand for, and as they were seen last.
-    away: HashMap<String, (VirtualNodeId, Arc<Value>)>,
+    /// Those that were told to be down since their member answered last.
+    away: HashMap<String, Away>,
 }
 
 impl Nodes {

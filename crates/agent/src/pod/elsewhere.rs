@@ -25,15 +25,17 @@ pub(super) fn is_elsewhere(pods: &Pods<'_>, pod: &Value) -> bool {
     }
 }
 
-/// Whether the copy may be the one that the pod is to have: the member that its node stands for may be this one, by another name.
+/// Whether the copy may be the one that the pod is to have: the member that its node stands for may be this one, by another name. What that
+/// node is, may have changed since it was decided to remove the copy.
 pub(super) async fn may_be_its_own(pods: &Pods<'_>, pod: &Value, there: &Value) -> kube::Result<bool> {
     let is_its = copy_of(there, &pods.host.id.0) == Some(text(pod, "/metadata/uid"));
     // One that runs although its pod has ended is ended wherever that was.
     let outlives = is_over(pod) && !is_over(there);
-    if !is_its || outlives || !is_elsewhere(pods, pod) {
+    if !is_its || outlives || is_leaving(pod) {
         return Ok(false);
     }
-    let Some(other) = pods.view.member_of_node(text(pod, "/spec/nodeName")) else { return Ok(false) };
+    let node = text(pod, "/spec/nodeName");
+    let Some(other) = pods.view.member_of_node(node) else { return Ok(node.is_empty() || node.starts_with(PREFIX)) };
     let pins = host::pins::pins(pods.host).await.map_err(|error| kube::Error::Service(error.into()))?;
     let (own, other) = (pins.get(&pods.member.name), pins.get(&other));
     Ok(own.is_none() || other.is_none() || own == other)

@@ -146,11 +146,16 @@ fn copy_whose_pod_is_not_in_the_backup_of_the_host_is_removed_and_nobody_elses_i
     });
 }
 
+/// The record says that this cluster is the member `other`.
+fn pin_other(world: &World, cluster: &str) {
+    let pin = |record: &mut Value| record["data"]["other"] = json!(cluster);
+    world.host.change("configmaps", NAMESPACE, "kosmos-csi-members", pin).unwrap();
+}
+
 /// A node of the host that stands for another member, which is this cluster where the record says so; a finalizer keeps it there.
 fn add_node_of_another_member(world: &World, cluster: Option<&str>) {
     if let Some(cluster) = cluster {
-        let pin = |record: &mut Value| record["data"]["other"] = json!(cluster);
-        world.host.change("configmaps", NAMESPACE, "kosmos-csi-members", pin).unwrap();
+        pin_other(world, cluster);
     }
     let metadata = json!({"name": "kosmos-other", "labels": {"kosmos.io/node": "true"}, "finalizers": ["example.com/stays"],
         "annotations": {"kosmos.csi.io/node-id": "virtual/other"}});
@@ -221,6 +226,21 @@ fn copy_of_a_pod_that_has_ended_is_ended_also_where_its_node_may_stand_for_its_m
         assert_eq!(text(&world.copy("web").unwrap(), "/metadata/deletionTimestamp"), "");
         world.host.change("pods", SHOP, "web", |pod| pod["status"]["phase"] = json!("Failed")).unwrap();
         until("it is ended", || world.copy("web").is_none()).await;
+    });
+}
+
+#[test]
+fn copy_runs_on_where_somebody_has_written_on_its_node_what_another_one_stands_for() {
+    story(1, async {
+        let world = with_pod().await;
+        let copy = world.copy("web").unwrap();
+        pin_other(&world, "another");
+        let says = |node: &mut Value| node["metadata"]["annotations"]["kosmos.csi.io/node-id"] = json!("virtual/other");
+        world.host.change("nodes", "", NODE, says).unwrap();
+        sleep(Duration::from_mins(1)).await;
+        let now = world.copy("web").unwrap();
+        assert_eq!(now["metadata"]["uid"], copy["metadata"]["uid"]);
+        assert_eq!(text(&now, "/metadata/deletionTimestamp"), "");
     });
 }
 

@@ -7,6 +7,7 @@ use super::{
     super::{
         PREFIX,
         object::{is_leaving, is_over, text},
+        virtual_node::{VirtualNodeId, virtual_node_of},
     },
     MUCH_LATER, Next, Pods,
     step::copy_of,
@@ -35,7 +36,11 @@ pub(super) async fn may_be_its_own(pods: &Pods<'_>, pod: &Value, there: &Value) 
         return Ok(false);
     }
     let node = text(pod, "/spec/nodeName");
-    let Some(other) = pods.view.member_of_node(node) else { return Ok(node.is_empty() || node.starts_with(PREFIX)) };
+    // Somebody may have written on a node what another one stands for.
+    let at = pods.view.node(node).and_then(|at| virtual_node_of(&at)).filter(|at| at.name() == node);
+    let Some(VirtualNodeId { member: other, .. }) = at else {
+        return Ok(node.is_empty() || node.starts_with(PREFIX));
+    };
     let pins = host::pins::pins(pods.host).await.map_err(|error| kube::Error::Service(error.into()))?;
     let (own, other) = (pins.get(&pods.member.name), pins.get(&other));
     Ok(own.is_none() || other.is_none() || own == other)

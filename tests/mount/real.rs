@@ -181,7 +181,8 @@ fn file_that_nobody_may_change_keeps_its_group_and_no_pod_from_its_volume() {
         }
         let fixed = Command::new("chattr").arg("+i").arg(staging.join("fixed")).status().unwrap();
         assert!(fixed.success());
-        mount::publish::publish(&machine, &disk("ext4"), &staging, &target, &way(), false).unwrap();
+        let told = mount::publish::publish(&machine, &disk("ext4"), &staging, &target, &way(), false).unwrap();
+        assert_eq!(told, Progress::Kept(1));
         let group = |name: &str| fs::metadata(target.join(name)).unwrap().gid();
         assert_eq!((group("fixed"), group("free"), group(".")), (0, GROUP, GROUP));
     });

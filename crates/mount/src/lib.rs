@@ -44,6 +44,8 @@ use domain::{
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Progress {
     Done,
+    /// Done, but for so many files that may not be changed: the pod's group does not have them.
+    Kept(u64),
     /// The leaf driver on this node has to do the same.
     Ask(CsiLeaf),
 }

@@ -61,7 +61,8 @@ pub fn publish<K: Kernel>(
     let shown = what_to_show(machine, &record, &wanted, &table)?;
     check_target(machine, &record, &place, &shown, &table)?;
     enter(machine, &mut record, target, wanted.clone())?;
-    show(machine, &record, &wanted, &place, &shown, mounted).map(|()| Progress::Done)
+    let kept = show(machine, &record, &wanted, &place, &shown, mounted)?;
+    Ok(if kept == 0 { Progress::Done } else { Progress::Kept(kept) })
 }
 
 /// The record of a volume, if it is staged as the request says.
@@ -173,6 +174,7 @@ fn check_target<K: Kernel>(
     }
 }
 
+/// Answers how many files may not be changed, and stay as they are.
 fn show<K: Kernel>(
     machine: &Machine<K>,
     record: &Record,
@@ -180,12 +182,13 @@ fn show<K: Kernel>(
     place: &Path,
     shown: &Shown,
     mounted: bool,
-) -> Result<()> {
+) -> Result<u64> {
     let only_reads = only_reads(record, wanted);
     let has_owners = !matches!(record.attached.backing, Backing::Nfs { .. });
-    if let (Some(group), false, true, Kind::Folder) = (wanted.way.group, only_reads, has_owners, shown.seen.kind) {
-        give(machine, &shown.path, &shown.seen, group)?;
-    }
+    let kept = match (wanted.way.group, only_reads, has_owners, shown.seen.kind) {
+        (Some(group), false, true, Kind::Folder) => give(machine, &shown.path, &shown.seen, group)?,
+        _ => 0,
+    };
     if !mounted {
         if shown.point == Point::Folder {
             // A bind takes them along. A remount of before may have been in the container of another process, and changed nothing elsewhere.
@@ -193,7 +196,10 @@ fn show<K: Kernel>(
         }
         machine.kernel.bind(&shown.path, &shown.seen, place).map_err(failed("showing the volume at", place))?;
     }
-    if only_reads { points::give_flags(machine, place, &read_only()) } else { Ok(()) }
+    if only_reads {
+        points::give_flags(machine, place, &read_only())?;
+    }
+    Ok(kept)
 }
 
 /// Gives the files of a published CSI leaf volume to the pod's group, where its driver leaves that to the node. Not

@@ -93,8 +93,13 @@ impl Node {
             let publish = move |machine: &Machine<Linux>| {
                 mount::publish::publish(machine, &attached, &staging, &at, &wanted, reads)
             };
-            let Progress::Ask(leaf) = blocking(&machine, publish).await? else {
-                return Ok(());
+            let leaf = match blocking(&machine, publish).await? {
+                Progress::Ask(leaf) => leaf,
+                Progress::Done => return Ok(()),
+                Progress::Kept(files) => {
+                    say_kept(files);
+                    return Ok(());
+                }
             };
             let given = async { leaves.driver_of(leaf).await?.publish(request, &options, readonly).await }.await;
             match given {
@@ -239,7 +244,7 @@ fn say_kept(files: u64) {
         tracing::warn!(
             files,
             "not all files were given to the pod's group (fsGroup), as this node may not change them: a server that takes its root for \
-             nobody (root_squash) refuses that; the pod has them as they are"
+             nobody (root_squash) refuses that, and so does a file that is immutable; the pod has them as they are"
         );
     }
 }

@@ -26,6 +26,7 @@ fn whatever_kubernetes_takes_there_is_handed_on() {
         "controller.resources.limits.memory=null,controller.resources.limits.cpu=2",
         "virtualNode.resources.requests.cpu=0.5",
         "controller.tolerations[0].operator=Exists,controller.tolerations[0].effect=NoExecute,controller.tolerations[0].tolerationSeconds=300",
+        "node.tolerations[0].operator=Exists,node.tolerations[0].effect=",
         "controller.affinity=null",
         "controller.affinity.nodeAffinity=null",
         "controller.affinity.podAntiAffinity.requiredDuringSchedulingIgnoredDuringExecution[0].topologyKey=zone",

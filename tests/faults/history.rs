@@ -166,9 +166,9 @@ impl History {
         self.stripped.extend(hash.map(|hash| (text(leaf, "/metadata/uid").to_owned(), hash)));
     }
 
-    /// Whether this was so of any leaf of a volume.
+    /// Whether this was so of any leaf of a volume, whose hash may be as short as in handles.
     pub fn was_stripped(&self, hash: &str) -> bool {
-        self.stripped.values().any(|stripped| stripped == hash)
+        self.stripped.values().any(|stripped| stripped.starts_with(hash))
     }
 
     /// Whether an object says that it was made for this host.

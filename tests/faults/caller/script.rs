@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use csi::v1;
+use csi::v1::{self, volume_content_source::Type};
 
 use super::Change;
 use crate::fixture;
@@ -70,5 +70,13 @@ impl Script {
     /// The class has its volumes attached in the member.
     pub fn attaches(&self) -> bool {
         self.parameters.iter().any(|(key, _)| *key == "attachMode")
+    }
+
+    /// Of the volume that it is a copy of, as that one's handle ends.
+    pub fn hash_of_the_source(&self) -> Option<&str> {
+        match self.source.as_ref()?.r#type.as_ref()? {
+            Type::Volume(volume) => volume.volume_id.rsplit('/').next(),
+            Type::Snapshot(_) => None,
+        }
     }
 }

@@ -5,6 +5,7 @@ mod schedule;
 mod status;
 
 use std::{
+    cmp::Reverse,
     collections::{BTreeSet, HashMap, HashSet},
     time::Duration,
 };
@@ -147,11 +148,15 @@ impl<'a> Pods<'a> {
         self.nodes.iter().any(|one| one == node)
     }
 
-    /// The nodes in the order in which they are tried for a pod, drawn by lot.
-    fn by_lot(&self, pod: &Value) -> Vec<String> {
+    /// The nodes in the order in which they are tried for a pod: those first that it prefers, and else by lot.
+    fn in_order(&self, pod: &Value) -> Vec<String> {
         let mut nodes = self.nodes.clone();
         if nodes.len() > 1 {
-            nodes.sort_by_cached_key(|node| self.chance(&format!("place on {node}"), pod).below(u64::MAX));
+            let object = |node: &str| self.member.cluster.get(NODES, "", node);
+            nodes.sort_by_cached_key(|node| {
+                let preference = object(node).map_or(0, |node| fit::preference(pod, &node));
+                (Reverse(preference), self.chance(&format!("place on {node}"), pod).below(u64::MAX))
+            });
         }
         nodes
     }
@@ -168,7 +173,7 @@ impl<'a> Pods<'a> {
         }
         let claims: Vec<Claimed> = claims_of(pod).map(|claim| self.claimed(&key.0, claim)).collect();
         let mut obstacles = Vec::new();
-        for name in self.by_lot(pod) {
+        for name in self.in_order(pod) {
             let node = self.member.cluster.get(NODES, "", &name);
             match schedule::decide(pod, node.as_deref(), &claims) {
                 Verdict::Bind => return self.bind(pod, &name),

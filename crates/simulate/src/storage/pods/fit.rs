@@ -27,15 +27,24 @@ pub(super) fn obstacle(pod: &Value, node: &Value) -> Option<String> {
     Some("1 node(s) didn't match Pod's node affinity/selector".to_owned())
 }
 
+/// By how much a pod prefers a node: the weights of those of its terms that the node meets.
+pub(super) fn preference(pod: &Value, node: &Value) -> u64 {
+    let preferred = items(pod, "/spec/affinity/nodeAffinity/preferredDuringSchedulingIgnoredDuringExecution");
+    let met = preferred.iter().filter(|term| meets(&term["preference"], node));
+    met.filter_map(|term| term["weight"].as_u64()).sum()
+}
+
 /// A node selector: any of its terms is enough, and none is never.
 pub(super) fn selects_node(selector: &Value, node: &Value) -> bool {
-    items(selector, "/nodeSelectorTerms").iter().any(|term| {
-        let (labels, fields) = (items(term, "/matchExpressions"), items(term, "/matchFields"));
-        let named = |rule: &Value| if text(rule, "/key") == "metadata.name" { Some(name(node)) } else { None };
-        !(labels.is_empty() && fields.is_empty())
-            && labels.iter().all(|rule| holds(rule, label(node, text(rule, "/key"))))
-            && fields.iter().all(|rule| holds(rule, named(rule)))
-    })
+    items(selector, "/nodeSelectorTerms").iter().any(|term| meets(term, node))
+}
+
+fn meets(term: &Value, node: &Value) -> bool {
+    let (labels, fields) = (items(term, "/matchExpressions"), items(term, "/matchFields"));
+    let named = |rule: &Value| if text(rule, "/key") == "metadata.name" { Some(name(node)) } else { None };
+    !(labels.is_empty() && fields.is_empty())
+        && labels.iter().all(|rule| holds(rule, label(node, text(rule, "/key"))))
+        && fields.iter().all(|rule| holds(rule, named(rule)))
 }
 
 fn holds(rule: &Value, value: Option<&str>) -> bool {
@@ -98,6 +107,24 @@ mod tests {
         ] {
             assert_eq!(obstacle(&pod, &node()).is_none(), runs, "{pod}");
         }
+    }
+
+    #[test]
+    fn a_pod_prefers_a_node_by_the_weights_of_the_terms_that_it_meets() {
+        let term = |weight: u64, key: &str, value: &str| {
+            let rule = json!({"key": key, "operator": "In", "values": [value]});
+            json!({"weight": weight, "preference": {"matchExpressions": [rule]}})
+        };
+        for (terms, weight) in [
+            (json!([]), 0),
+            (json!([term(7, "zone", "a"), term(2, "size", "5"), term(50, "zone", "b")]), 9),
+            (json!([{"weight": 3, "preference": {}}]), 0),
+        ] {
+            let affinity = json!({"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": terms}});
+            let pod = json!({"spec": {"affinity": affinity}});
+            assert_eq!((preference(&pod, &node()), obstacle(&pod, &node())), (weight, None), "{pod}");
+        }
+        assert_eq!(preference(&json!({"spec": {}}), &node()), 0);
     }
 
     #[test]

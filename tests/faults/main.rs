@@ -68,6 +68,7 @@ mod schedules;
 mod shared;
 mod sidecar;
 mod snapshotter;
+mod steered;
 mod strays;
 mod stuck;
 mod sweeps;

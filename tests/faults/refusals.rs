@@ -381,7 +381,7 @@ fn pod_with_a_claim_of_an_impossible_name_keeps_none_of_its_others_from_being_ma
     });
 }
 
-fn node_of_leaf(member: &Cluster, claim: &str) -> String {
+pub fn node_of_leaf(member: &Cluster, claim: &str) -> String {
     let leaf = leaf(member, claim).unwrap();
     let volume = member.get("persistentvolumes", "", text(&leaf, "/spec/volumeName")).unwrap();
     let node = "/spec/nodeAffinity/required/nodeSelectorTerms/0/matchExpressions/0/values/0";

@@ -1,13 +1,14 @@
 //! The short-lived pod that is the first consumer of leaf claims whose class waits for one. The member's own scheduler
-//! places it by the host pod's own constraints; it need not run, so its image need not exist.
+//! places it as it will place the host pod's copy; it need not run, so its image need not exist.
+
+mod preference;
 
 use std::{collections::BTreeMap, ops::RangeInclusive, time::Duration};
 
 use k8s_openapi::{
     api::core::v1::{
-        Affinity, Capabilities, Container, NodeSelectorRequirement, NodeSelectorTerm,
-        PersistentVolumeClaimVolumeSource, Pod, PodSecurityContext, PodSpec, ResourceRequirements, SeccompProfile,
-        SecurityContext, Toleration, Volume, VolumeDevice, VolumeMount,
+        Affinity, Capabilities, Container, PersistentVolumeClaimVolumeSource, Pod, PodSecurityContext, PodSpec,
+        ResourceRequirements, SeccompProfile, SecurityContext, Toleration, Volume, VolumeDevice, VolumeMount,
     },
     apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference},
 };
@@ -15,9 +16,10 @@ use kube::{
     Api, Resource, ResourceExt,
     api::{DeleteParams, PostParams, Preconditions},
 };
+use serde_json::{from_value, json};
 use tokio::time::{Instant, sleep};
 
-use super::{MemberClient, ownership, row::Consumer};
+use super::{MemberClient, ownership, row::Consumer, scheduling};
 use domain::{
     error::{Error, Result},
     volume::VolumeHash,
@@ -37,20 +39,13 @@ const ACCOUNT_PAUSES: [Duration; 4] =
     [Duration::from_millis(250), Duration::from_millis(500), Duration::from_secs(1), Duration::from_secs(2)];
 /// What a member says that has not made it yet.
 const NO_ACCOUNT: &str = "error looking up service account";
-/// What only the host means: its virtual nodes' taint, labels and names.
-const HOST_TAINT: &str = "kosmos.io/node";
-const HOST_KEYS: [&str; 4] =
-    ["kubernetes.io/hostname", "kosmos.io/node", "topology.kosmos.csi.io/member", "topology.kosmos.csi.io/node"];
 
-/// What the host pod demands of a node. Not how it is to be spread: that counts pods by labels, of which a consumer has none.
+/// What is asked of a node. Not how pods are to be spread: that counts them by labels, of which a consumer has none.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Constraints {
-    pub resources: Vec<ResourceRequirements>,
-    pub node_selector: BTreeMap<String, String>,
-    pub affinity: Option<Affinity>,
-    pub tolerations: Vec<Toleration>,
-    /// The one node of the member that will do.
-    pub node: Option<String>,
+    resources: Vec<ResourceRequirements>,
+    affinity: Option<Affinity>,
+    tolerations: Vec<Toleration>,
 }
 
 /// Our consumer pod, as the member's scheduler sees it.
@@ -71,88 +66,40 @@ pub struct Consumed {
 }
 
 impl Constraints {
-    /// The host pod's demands without those that name the virtual node.
-    pub fn of(pod: &PodSpec) -> Self {
+    /// What the host pod's copy requires, and as a preference what the pod asks of nodes besides. `node` is the one of the member that will do;
+    /// none where any will.
+    pub fn of(pod: Option<&PodSpec>, node: Option<&str>) -> Self {
+        let nobody = PodSpec::default();
+        let pod = pod.unwrap_or(&nobody);
         let sidecars = pod.init_containers.iter().flatten().filter(|init| init.restart_policy.is_some());
         let containers = pod.containers.iter().chain(sidecars);
-        let names_the_host = |key: &str| HOST_KEYS.contains(&key);
+        let PodSpec { mut affinity, tolerations, .. } = as_in_copy(pod, node);
+        let preferred = preference::of(pod);
+        if !preferred.is_empty() {
+            let nodes = affinity.get_or_insert_default().node_affinity.get_or_insert_default();
+            nodes.preferred_during_scheduling_ignored_during_execution = Some(preferred);
+        }
         Self {
             resources: containers.filter_map(|container| container.resources.clone()).map(schedulable).collect(),
-            node_selector: pod
-                .node_selector
-                .iter()
-                .flatten()
-                .filter(|(key, _)| !names_the_host(key))
-                .map(|(key, value)| (key.clone(), value.clone()))
-                .collect(),
-            affinity: pod.affinity.clone().map(without_host_terms),
-            tolerations: pod
-                .tolerations
-                .iter()
-                .flatten()
-                .filter(|toleration| toleration.key.as_deref() != Some(HOST_TAINT))
-                .cloned()
-                .collect(),
-            node: None,
+            affinity,
+            tolerations: tolerations.unwrap_or_default(),
         }
     }
+}
 
-    /// The host pod's affinity, and the node.
-    fn affinity(&self) -> Option<Affinity> {
-        let Some(node) = &self.node else { return self.affinity.clone() };
-        let named = NodeSelectorRequirement {
-            key: "metadata.name".to_owned(),
-            operator: "In".to_owned(),
-            values: Some(vec![node.clone()]),
-        };
-        let mut affinity = self.affinity.clone().unwrap_or_default();
-        let nodes = affinity.node_affinity.get_or_insert_default();
-        let required = nodes.required_during_scheduling_ignored_during_execution.get_or_insert_default();
-        if required.node_selector_terms.is_empty() {
-            required.node_selector_terms.push(NodeSelectorTerm::default());
-        }
-        for term in &mut required.node_selector_terms {
-            term.match_fields = Some(vec![named.clone()]);
-        }
-        Some(affinity)
-    }
+/// Copies are made of pods as they come, and not as types.
+fn as_in_copy(pod: &PodSpec, node: Option<&str>) -> PodSpec {
+    let (affinity, tolerations) = (pod.affinity.clone(), pod.tolerations.clone());
+    let asked = PodSpec { affinity, tolerations, ..PodSpec::default() };
+    let mut spec = json!(asked);
+    scheduling::rewrite(&mut spec, node);
+    from_value(spec).unwrap_or_default()
 }
 
 /// Claims on devices belong to the host's own objects.
 fn schedulable(mut resources: ResourceRequirements) -> ResourceRequirements {
     resources.claims = None;
     resources
-}
-
-/// Affinity to other pods stays; of node affinity, the terms and expressions that name the host's nodes go.
-fn without_host_terms(mut affinity: Affinity) -> Affinity {
-    if let Some(node) = &mut affinity.node_affinity {
-        if let Some(required) = &mut node.required_during_scheduling_ignored_during_execution {
-            required.node_selector_terms.iter_mut().for_each(strip);
-            // Terms are alternatives: one that is left empty no longer demands anything.
-            if required.node_selector_terms.iter().any(is_empty) {
-                node.required_during_scheduling_ignored_during_execution = None;
-            }
-        }
-        if let Some(preferred) = &mut node.preferred_during_scheduling_ignored_during_execution {
-            for term in preferred.iter_mut() {
-                strip(&mut term.preference);
-            }
-            preferred.retain(|term| !is_empty(&term.preference));
-        }
-    }
-    affinity
-}
-
-fn strip(term: &mut NodeSelectorTerm) {
-    term.match_fields = None;
-    if let Some(expressions) = &mut term.match_expressions {
-        expressions.retain(|expression: &NodeSelectorRequirement| !HOST_KEYS.contains(&expression.key.as_str()));
-    }
-}
-
-fn is_empty(term: &NodeSelectorTerm) -> bool {
-    term.match_expressions.as_ref().is_none_or(Vec::is_empty) && term.match_fields.as_ref().is_none_or(Vec::is_empty)
 }
 
 pub fn pod_name(hash: VolumeHash) -> String {
@@ -213,8 +160,7 @@ fn manifest(
         spec: Some(PodSpec {
             containers,
             volumes: Some(claims.iter().enumerate().map(|(index, claim)| volume(volume_name(index), claim)).collect()),
-            node_selector: Some(wishes.node_selector.clone()),
-            affinity: wishes.affinity(),
+            affinity: wishes.affinity.clone(),
             tolerations: Some(wishes.tolerations.clone()),
             automount_service_account_token: Some(false),
             enable_service_links: Some(false),

@@ -32,6 +32,7 @@ pub mod retention;
 pub mod row;
 pub mod rows;
 pub mod saved;
+pub mod scheduling;
 pub mod secret;
 mod segment;
 pub mod sightings;

@@ -5,23 +5,22 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 
 use super::{
-    super::LABEL,
     super::{
         HOST, MANAGED_BY,
         object::{items, text},
     },
     given::{GIVEN, given, marks},
     in_use::MOUNTS,
-    names::{Given, list_mut, retain, tokens},
+    names::{Given, list_mut, tokens},
     step::COPY_OF,
 };
 use domain::volume::DRIVER;
+use leaf::scheduling;
 
 /// Nodes, classes, accounts and gates are the host's, and so are groups that are placed together and who takes part in an eviction. A priority is
 /// given by the host's class, and the overhead and the preemption policy by its admission.
-const HOSTS_OWN: [&str; 15] = [
+const HOSTS_OWN: [&str; 14] = [
     "nodeName",
-    "nodeSelector",
     "schedulerName",
     "schedulingGates",
     "schedulingGroup",
@@ -38,8 +37,6 @@ const HOSTS_OWN: [&str; 15] = [
 ];
 /// The one label of a pod that its copy has otherwise.
 const MANAGER: &str = "metadata.labels['app.kubernetes.io/managed-by']";
-/// Decided in the host, and no node of a member has it.
-const TOPOLOGY: &str = "topology.kosmos.csi.io/";
 
 /// What a copy is made with, besides its pod.
 #[derive(Debug)]
@@ -87,13 +84,7 @@ fn spec(pod: &Value, made: &Made<'_>) -> Value {
         }
         fields.insert("automountServiceAccountToken".to_owned(), json!(false));
     }
-    retain(&mut spec, "tolerations", |toleration| toleration["key"] != LABEL);
-    retain(&mut spec, "topologySpreadConstraints", |one| !text(one, "/topologyKey").starts_with(TOPOLOGY));
-    place(&mut spec);
-    list_mut(&mut spec, "topologySpreadConstraints").for_each(leave_out_keys);
-    if let Some(node) = made.node {
-        pin(&mut spec, node);
-    }
+    scheduling::rewrite(&mut spec, made.node);
     for volume in list_mut(&mut spec, "volumes") {
         mount(volume, made.claims);
         say_in_files(volume);
@@ -108,42 +99,6 @@ fn spec(pod: &Value, made: &Made<'_>) -> Value {
         }
     }
     spec
-}
-
-/// Where it may be among the member's nodes stays; the node in the host is chosen already.
-fn place(spec: &mut Value) {
-    let Some(affinity) = spec.get_mut("affinity").and_then(Value::as_object_mut) else { return };
-    affinity.remove("nodeAffinity");
-    for kind in ["podAffinity", "podAntiAffinity"] {
-        let Some(terms) = affinity.get_mut(kind) else { continue };
-        retain(terms, "requiredDuringSchedulingIgnoredDuringExecution", |term| {
-            !text(term, "/topologyKey").starts_with(TOPOLOGY)
-        });
-        retain(terms, "preferredDuringSchedulingIgnoredDuringExecution", |term| {
-            !text(term, "/podAffinityTerm/topologyKey").starts_with(TOPOLOGY)
-        });
-        list_mut(terms, "requiredDuringSchedulingIgnoredDuringExecution").for_each(leave_out_keys);
-        let preferred = list_mut(terms, "preferredDuringSchedulingIgnoredDuringExecution");
-        preferred.filter_map(|term| term.get_mut("podAffinityTerm")).for_each(leave_out_keys);
-    }
-    if affinity.is_empty() {
-        spec.as_object_mut().map(|spec| spec.remove("affinity"));
-    }
-}
-
-/// An API server puts into the selector what these keys mean by the labels of a pod, when that is made. The host's has done so: the member's would
-/// do it once more, and takes no pod that has a key in both.
-fn leave_out_keys(term: &mut Value) {
-    let selected: Vec<String> =
-        items(term, "/labelSelector/matchExpressions").map(|one| text(one, "/key").to_owned()).collect();
-    retain(term, "matchLabelKeys", |key| !selected.iter().any(|one| key == one));
-}
-
-/// To one node, as the members' own DaemonSets have it: a scheduler there still decides whether there is room.
-fn pin(spec: &mut Value, node: &str) {
-    let field = json!({"key": "metadata.name", "operator": "In", "values": [node]});
-    spec["affinity"]["nodeAffinity"] =
-        json!({"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [{"matchFields": [field]}]}});
 }
 
 /// A claim is called as its leaf is. One that was made for the pod is an ordinary claim in the member: its own controller
@@ -224,7 +179,8 @@ mod tests {
         let (ours, other) =
             (json!({"key": "kosmos.io/node", "operator": "Exists"}), json!({"key": "disk", "operator": "Exists"}));
         let mut spec = json!({"tolerations": [ours, other], "containers": [{"name": "c", "image": "i"}],
-            "affinity": {"nodeAffinity": {}}, "securityContext": {"runAsUser": 7}, "aFieldOfTomorrow": 1});
+            "affinity": {"nodeAffinity": {}}, "nodeSelector": {"disk": "ssd"}, "securityContext": {"runAsUser": 7},
+            "aFieldOfTomorrow": 1});
         for field in HOSTS_OWN {
             spec[field] = json!("x");
         }

@@ -10,10 +10,10 @@ use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
 use super::super::{
-    LABEL, MANAGED_BY,
+    MANAGED_BY,
     object::{items, mark, text},
 };
-use leaf::ownership::OURS;
+use leaf::{ownership::OURS, scheduling};
 
 /// On a copy: digests of what it was made of, by digests of their names: there may be many.
 pub(super) const GIVEN: &str = "kosmos.csi.io/given";
@@ -100,7 +100,7 @@ fn containers(pod: &Value) -> impl Iterator<Item = (&'static str, &Value)> {
 }
 
 fn tolerations(pod: &Value) -> impl Iterator<Item = &Value> {
-    items(pod, "/spec/tolerations").filter(|one| one["key"] != LABEL)
+    items(pod, "/spec/tolerations").filter(|one| !scheduling::is_of_virtual_nodes(one))
 }
 
 /// Whether the copy is to be changed, as far as it is known.

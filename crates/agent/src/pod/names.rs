@@ -195,7 +195,7 @@ pub(super) fn list_mut<'a>(object: &'a mut Value, list: &str) -> impl Iterator<I
     object.get_mut(list).and_then(Value::as_array_mut).into_iter().flatten()
 }
 
-pub(super) fn retain(object: &mut Value, list: &str, keep: impl Fn(&Value) -> bool) {
+fn retain(object: &mut Value, list: &str, keep: impl Fn(&Value) -> bool) {
     if let Some(list) = object.get_mut(list).and_then(Value::as_array_mut) {
         list.retain(keep);
     }

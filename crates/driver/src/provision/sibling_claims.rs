@@ -43,8 +43,7 @@ pub(super) async fn consume(provisioner: &Provisioner, job: &VolumeCreation<'_>,
         Some(claim) => host::pod::of(&provisioner.host, claim).await?,
         None => None,
     };
-    let mut wishes = pod.as_ref().map(|pod| Constraints::of(&pod.spec)).unwrap_or_default();
-    wishes.node = job.only_node();
+    let wishes = Constraints::of(pod.as_ref().map(|pod| &pod.spec), job.only_node().as_deref());
     let mut claims = vec![consumed(row)];
     if let (Some(pod), Some(claim)) = (&pod, &job.spec.claim) {
         claims.extend(siblings(provisioner, job, claim, pod, row).await?);

@@ -3,48 +3,73 @@ use k8s_openapi::serde_json::{Value, from_value, json, to_value};
 use super::*;
 use domain::volume::HostId;
 
-fn constraints(spec: Value) -> Constraints {
-    Constraints::of(&from_value(spec).unwrap())
+fn constraints(spec: Value, node: Option<&str>) -> Constraints {
+    Constraints::of(Some(&from_value(spec).unwrap()), node)
 }
 
-fn node_affinity(terms: &Value) -> Value {
+fn required(terms: &Value) -> Value {
     json!({"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}})
+}
+
+fn preferred(keys: &[&str]) -> Value {
+    let term = |key: &&str| json!({"weight": 100, "preference": {"matchExpressions": [expression(key)]}});
+    json!({"preferredDuringSchedulingIgnoredDuringExecution": keys.iter().map(term).collect::<Vec<_>>()})
 }
 
 fn expression(key: &str) -> Value {
     json!({"key": key, "operator": "In", "values": ["x"]})
 }
 
+/// The copy drops them: a label may be one of the host's nodes alone.
 #[test]
-fn what_names_the_virtual_node_is_left_out_and_the_rest_is_kept() {
-    let found = constraints(json!({
-        "containers": [{"name": "a", "resources": {"requests": {"cpu": "1"}}}],
-        "nodeSelector": {"kubernetes.io/hostname": "kosmos-cluster38", "disk": "ssd"},
-        "tolerations": [
-            {"key": "kosmos.io/node", "operator": "Equal", "value": "true", "effect": "NoSchedule"},
-            {"key": "dedicated", "operator": "Exists"},
-        ],
-        "affinity": {"nodeAffinity": node_affinity(&json!([
-            {"matchExpressions": [expression("kubernetes.io/hostname"), expression("disk")]},
-        ]))},
-    }));
-    assert_eq!(found.node_selector, BTreeMap::from([("disk".to_owned(), "ssd".to_owned())]));
+fn labels_of_nodes_are_preferred_and_not_required_as_the_pods_copy_does_not_require_them() {
+    let found = constraints(
+        json!({
+            "containers": [{"name": "a", "resources": {"requests": {"cpu": "1"}}}],
+            "nodeSelector": {"kubernetes.io/hostname": "kosmos-cluster38", "disk": "x"},
+            "tolerations": [
+                {"key": "kosmos.io/node", "operator": "Equal", "value": "true", "effect": "NoSchedule"},
+                {"key": "dedicated", "operator": "Exists"},
+            ],
+            "affinity": {"nodeAffinity": required(&json!([
+                {"matchExpressions": [expression("kubernetes.io/hostname"), expression("pool")]},
+            ]))},
+        }),
+        None,
+    );
     assert_eq!(found.tolerations.len(), 1);
     assert_eq!(found.resources.len(), 1);
-    let expected = json!({"nodeAffinity": node_affinity(&json!([{"matchExpressions": [expression("disk")]}]))});
+    assert_eq!(to_value(&found.affinity).unwrap(), json!({"nodeAffinity": preferred(&["disk", "pool"])}));
+    let pod = manifest("shop", BTreeMap::new(), String::new(), &[], &found);
+    assert_eq!(pod.spec.unwrap().node_selector, None);
+}
+
+/// No node of a member has that label.
+#[test]
+fn affinity_to_pods_is_that_of_the_pods_copy_without_what_is_decided_among_members() {
+    let term = |key: &str| json!({"topologyKey": key, "labelSelector": {"matchLabels": {"app": "web"}}});
+    let (node, member) = (term("kubernetes.io/hostname"), term("topology.kosmos.csi.io/member"));
+    let apart = |terms: &[&Value]| json!({"requiredDuringSchedulingIgnoredDuringExecution": terms});
+    let both = json!({"podAffinity": apart(&[&member]), "podAntiAffinity": apart(&[&node, &member])});
+    let found = constraints(json!({"containers": [], "affinity": both}), None);
+    let expected = json!({"podAffinity": apart(&[]), "podAntiAffinity": apart(&[&node])});
     assert_eq!(to_value(&found.affinity).unwrap(), expected);
 }
 
 #[test]
-fn affinity_that_only_names_the_virtual_node_demands_nothing_in_the_member() {
-    let found = constraints(json!({
-        "containers": [],
-        "affinity": {"nodeAffinity": node_affinity(&json!([
-            {"matchExpressions": [expression("kubernetes.io/hostname")]},
-            {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["kosmos-cluster38"]}]},
-        ]))},
-    }));
-    assert_eq!(to_value(&found.affinity).unwrap(), json!({"nodeAffinity": {}}));
+fn affinity_that_only_names_the_virtual_node_asks_for_nothing_in_the_member() {
+    let found = constraints(
+        json!({
+            "containers": [],
+            "affinity": {"nodeAffinity": required(&json!([
+                {"matchExpressions": [expression("kubernetes.io/hostname")]},
+                {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["kosmos-cluster38"]}]},
+            ]))},
+        }),
+        None,
+    );
+    assert_eq!(found, Constraints::of(None, None));
+    assert_eq!(found, Constraints::default());
 }
 
 #[test]
@@ -81,20 +106,16 @@ fn pod_passes_the_restricted_level_and_mounts_every_claim() {
 }
 
 #[test]
-fn pod_for_one_node_names_it_beside_what_the_host_pod_demands() {
+fn pod_for_one_node_requires_it_and_no_label() {
     let field = json!([{"key": "metadata.name", "operator": "In", "values": ["n1"]}]);
-    let on_node = |spec: Value| {
-        let wishes = Constraints { node: Some("n1".to_owned()), ..constraints(spec) };
-        to_value(wishes.affinity().unwrap()).unwrap()["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
-            ["nodeSelectorTerms"]
-            .clone()
-    };
-    assert_eq!(on_node(json!({"containers": []})), json!([{"matchFields": field}]));
+    let on_node = |spec: Value| to_value(constraints(spec, Some("n1")).affinity).unwrap()["nodeAffinity"].clone();
+    let named = required(&json!([{"matchFields": field}]));
+    assert_eq!(on_node(json!({"containers": []})), named);
+    assert_eq!(to_value(Constraints::of(None, Some("n1")).affinity).unwrap(), json!({"nodeAffinity": named}));
     let terms = json!([{"matchExpressions": [expression("disk")]}, {"matchExpressions": [expression("gpu")]}]);
-    let spec = json!({"containers": [], "affinity": {"nodeAffinity": node_affinity(&terms)}});
-    let expected = json!([
-        {"matchExpressions": [expression("disk")], "matchFields": field},
-        {"matchExpressions": [expression("gpu")], "matchFields": field},
-    ]);
+    let spec = json!({"containers": [], "affinity": {"nodeAffinity": required(&terms)}});
+    let mut expected = preferred(&["disk", "gpu"]);
+    expected["requiredDuringSchedulingIgnoredDuringExecution"] =
+        named["requiredDuringSchedulingIgnoredDuringExecution"].clone();
     assert_eq!(on_node(spec), expected);
 }

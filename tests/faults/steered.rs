@@ -1,0 +1,79 @@
+//! What a pod of the host asks of nodes, and on which node of the member its volume is made. The pod's copy asks for nothing of it.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use simulate::{storage::Settings, text};
+use tokio::time::{sleep, timeout};
+
+use crate::{
+    bench::{Bench, SHOP},
+    caller::{Caller, Ending, Script},
+    fixture,
+    refusals::node_of_leaf,
+    virtual_time,
+};
+
+const STEP: Duration = Duration::from_millis(100);
+
+/// A member with two nodes, which somebody has changed so.
+async fn node_of_volume(seed: u64, pod: &Value, change: impl Fn(&mut Value)) -> String {
+    let bench = Bench::new(seed, 1, &Settings { nodes: 2, ..fixture::steady(STEP) }).await;
+    bench.start();
+    bench.serves().await;
+    sleep(STEP).await;
+    let member = &bench.members[0];
+    for node in member.list("nodes") {
+        member.change("nodes", "", text(&node, "/metadata/name"), &change).unwrap();
+    }
+    let mut spec = pod.clone();
+    spec["containers"] = json!([{"name": "c", "image": "i"}]);
+    spec["volumes"] = json!([{"name": "d", "persistentVolumeClaim": {"claimName": "data"}}]);
+    bench.host.create("pods", json!({"metadata": {"name": "web", "namespace": SHOP}, "spec": spec})).unwrap();
+    let script = Script { places: vec![0], leaf_class: fixture::LATER, node_selected: true, ..Script::new("data") };
+    let mut caller = Caller::new(&bench, script);
+    let made = timeout(Duration::from_mins(2), caller.provision()).await;
+    assert_eq!(made.ok(), Some(Ending::Provisioned), "{pod}: {}", bench.guard.trace().join("\n"));
+    node_of_leaf(member, "data")
+}
+
+fn has_disk(node: &mut Value) {
+    node["metadata"]["labels"]["disk"] = json!("ssd");
+}
+
+/// The host's administrator gives virtual nodes labels that mean something there alone.
+#[test]
+fn volume_is_made_for_a_pod_that_asks_for_labels_which_no_node_of_the_member_has() {
+    let rule = json!({"key": "pool", "operator": "In", "values": ["remote"]});
+    let terms = json!({"nodeSelectorTerms": [{"matchExpressions": [rule]}]});
+    let affinity = json!({"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}});
+    for pod in [json!({"nodeSelector": {"pool": "remote"}}), json!({"affinity": affinity})] {
+        let node = virtual_time::run(1, node_of_volume(1, &pod, |_| ()));
+        assert!(["m0-n1", "m0-n2"].contains(&node.as_str()), "{node}");
+    }
+}
+
+#[test]
+fn volume_is_made_on_the_node_that_has_most_of_what_its_pod_asks_for() {
+    let pod = json!({"nodeSelector": {"disk": "ssd", "pool": "remote"}});
+    for (seed, wanted) in (1..=4).flat_map(|seed| ["m0-n1", "m0-n2"].map(|node| (seed, node))) {
+        let label = |node: &mut Value| {
+            if text(node, "/metadata/name") == wanted {
+                has_disk(node);
+            }
+        };
+        assert_eq!(virtual_time::run(seed, node_of_volume(seed, &pod, label)), wanted, "seed {seed}");
+    }
+}
+
+#[test]
+fn volume_is_made_on_another_node_where_the_one_that_has_what_its_pod_asks_for_takes_no_pods() {
+    let close = |node: &mut Value| {
+        if text(node, "/metadata/name") == "m0-n1" {
+            has_disk(node);
+            node["spec"]["unschedulable"] = json!(true);
+        }
+    };
+    let pod = json!({"nodeSelector": {"disk": "ssd"}});
+    assert_eq!(virtual_time::run(1, node_of_volume(1, &pod, close)), "m0-n2");
+}

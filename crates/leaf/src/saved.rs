@@ -23,7 +23,7 @@ use super::{
 use domain::{
     error::{Error, Result},
     volume::{
-        AccessMode, Attributes, Claim, LeafPlace, Parameters, VolumeId, VolumeSpec,
+        AccessMode, Claim, LeafPlace, Parameters, VolumeId, VolumeSpec,
         moving::MoveMark,
         published::{Attachment, Publication, Published},
         quantity,
@@ -144,16 +144,7 @@ impl Saved {
             return Ok(before.clone());
         };
         let parameters = Parameters::parse(&request.parameters)?;
-        let spec = VolumeSpec {
-            name: name.clone(),
-            request,
-            parameters,
-            attributes: Attributes::default(),
-            claim: Some(claim.clone()),
-            preferred: Vec::new(),
-            requisite: Vec::new(),
-            nodes: Vec::new(),
-        };
+        let spec = VolumeSpec::of_leaf(name, request, parameters, claim);
         spec.place(&leaf.member, &leaf.host, &before.namespace)
     }
 

@@ -155,6 +155,20 @@ pub struct VolumeSpec {
 }
 
 impl VolumeSpec {
+    /// By what a leaf says that it was made for, for a claim of the host's. Its member is chosen already.
+    pub fn of_leaf(name: &str, request: Request, parameters: Parameters, claim: &Claim) -> Self {
+        Self {
+            name: name.to_owned(),
+            request,
+            parameters,
+            attributes: Attributes::default(),
+            claim: Some(claim.clone()),
+            preferred: Vec::new(),
+            requisite: Vec::new(),
+            nodes: Vec::new(),
+        }
+    }
+
     /// The parameters that count for comparison: the administrator's.
     pub fn comparable(raw: &BTreeMap<String, String>) -> BTreeMap<String, String> {
         own(raw).map(|(key, value)| (key.clone(), value.clone())).collect()

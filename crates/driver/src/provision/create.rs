@@ -17,7 +17,7 @@ use super::{
 use domain::{
     error::{Error, Result},
     volume::{
-        Attributes, Claim, VolumeHash, VolumeSpec,
+        Claim, VolumeHash, VolumeSpec,
         plan::{Binder, Creation},
         quantity,
     },
@@ -117,16 +117,7 @@ async fn unwanted(
     let leaf = member.leaf()?;
     let Some(row) = leaf.rows.row(hash).and_then(|row| row.claim) else { return Ok(None) };
     let Some((request, parameters)) = abandon::asked_for(leaf, hash, &row).await? else { return Ok(None) };
-    let spec = VolumeSpec {
-        name: name.to_owned(),
-        request,
-        parameters,
-        attributes: Attributes::default(),
-        claim: Some(claim.clone()),
-        preferred: Vec::new(),
-        requisite: Vec::new(),
-        nodes: Vec::new(),
-    };
+    let spec = VolumeSpec::of_leaf(name, request, parameters, claim);
     Ok(Some(abandon::withdraw(provisioner, &spec, claim, hash, deadline).await))
 }
 

@@ -216,17 +216,27 @@ fn removal_for_one_volume_waits_for_the_other_one_also_where_that_calls_its_memb
     }
 }
 
-/// Of the host's volumes, after so many events; nothing tells of it for minutes.
-async fn whose_watch_of_the_host_dies(told: u64) -> Arc<Bench> {
+/// So it goes with each watch of the host's volumes, from the beginning.
+async fn whose_watch_of_the_host(fate: Action) -> Arc<Bench> {
     let bench = Bench::new(1, 1, &fixture::steady(Duration::from_millis(100))).await;
     bench.guard.set_fate(move |_, at, asked| {
         let is_watch = at == 0 && asked.verb == Verb::Watch && asked.resource == VOLUMES;
-        if is_watch { Action::Silence(told) } else { Action::Pass }
+        if is_watch { fate.clone() } else { Action::Pass }
     });
     bench.start();
     bench.serves().await;
+    bench
+}
+
+/// After so many events; nothing tells of it for minutes.
+async fn whose_watch_of_the_host_dies(told: u64) -> Arc<Bench> {
+    let bench = whose_watch_of_the_host(Action::Silence(told)).await;
     sleep(Duration::from_secs(1)).await;
     bench
+}
+
+async fn whose_watch_of_the_host_is_behind() -> Arc<Bench> {
+    whose_watch_of_the_host(Action::Lag(Duration::from_secs(8))).await
 }
 
 /// One whose connection is dead tells nothing for minutes: of neither volume, of one, or not that this one is to go.
@@ -251,13 +261,7 @@ fn removal_for_one_volume_waits_for_the_other_one_also_where_the_leaders_watch_h
 #[test]
 fn removal_for_one_volume_waits_for_the_other_one_also_where_the_leaders_watch_is_behind() {
     virtual_time::run(1, async {
-        let bench = Bench::new(1, 1, &fixture::steady(Duration::from_millis(100))).await;
-        bench.guard.set_fate(|_, at, asked| {
-            let is_watch = at == 0 && asked.verb == Verb::Watch && asked.resource == VOLUMES;
-            if is_watch { Action::Lag(Duration::from_secs(8)) } else { Action::Pass }
-        });
-        bench.start();
-        bench.serves().await;
+        let bench = whose_watch_of_the_host_is_behind().await;
         sleep(Duration::from_secs(1)).await;
         let caller = provisioned(&bench, Script::new(CLAIM)).await;
         release(&bench, &caller).await;
@@ -279,13 +283,7 @@ fn removal_for_one_volume_waits_for_the_other_one_also_where_the_leaders_watch_i
 #[test]
 fn leaf_is_not_let_go_from_under_a_volume_that_calls_its_member_otherwise_also_where_the_leaders_watch_is_behind() {
     virtual_time::run(1, async {
-        let bench = Bench::new(1, 1, &fixture::steady(Duration::from_millis(100))).await;
-        bench.guard.set_fate(|_, at, asked| {
-            let is_watch = at == 0 && asked.verb == Verb::Watch && asked.resource == VOLUMES;
-            if is_watch { Action::Lag(Duration::from_secs(8)) } else { Action::Pass }
-        });
-        bench.start();
-        bench.serves().await;
+        let bench = whose_watch_of_the_host_is_behind().await;
         has_alias(&bench).await;
         let caller = provisioned(&bench, retained()).await;
         sleep(Duration::from_secs(10)).await;

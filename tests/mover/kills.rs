@@ -14,8 +14,8 @@ use crate::{
     trees::{ground::is_thorough, rsync::left_to_do},
 };
 
-/// For whoever is left to come to an end, where he does.
-const LONG: Duration = Duration::from_secs(5);
+/// More than it takes until one of both has ended, also where the machine is busy.
+const LONG: Duration = Duration::from_mins(1);
 const AGAIN: Duration = Duration::from_millis(2);
 
 /// More of them where there is time.
@@ -60,7 +60,8 @@ async fn strike(end: i32, at: Victim, chance: &mut Rng) {
     }
 }
 
-/// An attempt, with one kill somewhere. Whoever is left is ended by who has started both. Whether something was there to be killed.
+/// An attempt, with one kill somewhere. Once one end is over, whoever is left is ended by who has started both. Whether something was there to be
+/// killed.
 async fn attempt(ground: &Ground, at: Victim, chance: &mut Rng) -> (Ended, Ended, bool) {
     let (mut sender, mut receiver) = (ground.sender(), ground.receiver(&[]));
     let end = chance.choice([&sender, &receiver]).unwrap().child.id().unwrap().cast_signed();
@@ -69,11 +70,13 @@ async fn attempt(ground: &Ground, at: Victim, chance: &mut Rng) -> (Ended, Ended
         () = strike(end, at, chance) => true,
     };
     // Both end by themselves where what they had started was killed, and go on over another line where it was not.
-    let _ = tokio::time::timeout(LONG, join(&mut sender, &mut receiver, || None)).await;
+    let over = tokio::time::timeout(LONG, join(&mut sender, &mut receiver, || None)).await;
     for end in [&mut sender, &mut receiver] {
         let _ = end.child.start_kill();
     }
-    (sender.ended().await, receiver.ended().await, struck)
+    let (sent, taken) = (sender.ended().await, receiver.ended().await);
+    assert!(over.is_ok(), "{at:?} was killed, and neither end has ended after {LONG:?}: {sent:?}\n{taken:?}");
+    (sent, taken, struck)
 }
 
 #[tokio::test]

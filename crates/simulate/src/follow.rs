@@ -71,8 +71,12 @@ impl Changes {
         let mut gone = std::mem::take(&mut self.told);
         for resource in self.resources.clone() {
             for object in store.table(&resource).into_iter().flat_map(|table| table.objects().values()) {
-                let what = match gone.remove(&(resource.clone(), key_of(object))) {
-                    Some(before) if before == *object => continue,
+                let key = (resource.clone(), key_of(object));
+                let what = match gone.remove(&key) {
+                    Some(before) if before == *object => {
+                        self.told.insert(key, before);
+                        continue;
+                    }
                     Some(_) => What::Modified,
                     None => What::Added,
                 };

@@ -184,6 +184,13 @@ async fn followers_see_what_is_there_and_every_change_even_after_compaction() {
     cluster.compact();
     let change = changes.next().await;
     assert_eq!((change.what, change.object["metadata"]["name"].as_str()), (super::What::Deleted, Some("a")));
+    for name in ["c", "d"] {
+        cluster.create("configmaps", json!({"metadata": {"name": name, "namespace": "default"}})).unwrap();
+        cluster.compact();
+        let change = changes.next().await;
+        assert_eq!((change.what, change.object["metadata"]["name"].as_str()), (super::What::Added, Some(name)));
+    }
+    assert!(changes.try_next().is_none());
 }
 
 #[tokio::test]

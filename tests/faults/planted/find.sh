@@ -18,6 +18,8 @@ export GIT_CEILING_DIRECTORIES=$CARGO_TARGET_DIR
 failed=0
 # What was asked of the checkout is not asked of the copy.
 unset KOSMOS_CSI_THOROUGH KOSMOS_CSI_FAULTED_OPERATIONS KOSMOS_CSI_SEED
+# Nobody debugs what is built here, and most of the time is that of building.
+export CARGO_PROFILE_DEV_DEBUG=none
 
 # Which tests are built and run.
 target=(--test faults)

@@ -24,7 +24,7 @@ pub mod tools;
 pub mod tools_table;
 
 use product::Flavour;
-use tools_table::{OLDER, TOOLS};
+use tools_table::{OLDER, SUITES, TOOLS};
 
 const DRIVER: &str = env!("CARGO_BIN_EXE_kosmos-csi");
 
@@ -44,6 +44,17 @@ fn older_control_plane_is_of_the_minor_version_before() {
     let (now_has, older_has) = (now.version().unwrap(), OLDER.version().unwrap());
     assert_eq!(minor(&older_has) + 1, minor(&now_has), "{older_has} and {now_has}");
     assert!(OLDER.binaries.iter().all(|binary| now.binaries.contains(binary)));
+}
+
+/// What they expect of an API server is of their own version.
+#[test]
+fn suites_are_of_the_version_of_the_control_planes() {
+    let now = TOOLS.iter().find(|tool| tool.name == "kubernetes").unwrap().version().unwrap();
+    let agnhost = SUITES.iter().find(|tool| tool.name == "agnhost").unwrap();
+    assert_eq!(agnhost.version().unwrap(), now);
+    for tool in SUITES {
+        assert_eq!(tool.version().unwrap() == "own", tool.module.starts_with("kosmos-csi/"), "{}", tool.name);
+    }
 }
 
 #[test]
@@ -95,7 +106,7 @@ fn the_longest_of_any_number_of_tests_are_told() {
 
 #[test]
 fn every_binary_has_one_tool() {
-    let names: Vec<_> = TOOLS.iter().flat_map(|tool| tool.binaries).collect();
+    let names: Vec<_> = TOOLS.iter().chain(&SUITES).flat_map(|tool| tool.binaries).collect();
     assert_eq!(names.iter().collect::<BTreeSet<_>>().len(), names.len());
 }
 

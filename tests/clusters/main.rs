@@ -31,6 +31,9 @@ enum Command {
         /// In their place a control plane of the minor version before
         #[arg(long, conflicts_with = "binaries")]
         older: bool,
+        /// In their place Kubernetes' own end-to-end suites
+        #[arg(long, conflicts_with_all = ["binaries", "older"])]
+        suites: bool,
     },
     /// Say where one of them is
     Where { binary: String },
@@ -89,7 +92,8 @@ fn main() -> Result<()> {
     match Arguments::parse().command {
         Command::Packages => packages::install().and_then(|()| packages::raise_limits()),
         Command::Build { older: true, .. } => tools_build::build_older(),
-        Command::Build { binaries, older: false } => tools_build::build(&binaries),
+        Command::Build { suites: true, .. } => tools_build::build_suites(),
+        Command::Build { binaries, .. } => tools_build::build(&binaries),
         Command::Where { binary } => tools_build::tell_where(&binary),
         Command::Image { program, name, tag, folder } => product::images(&program, &name, &tag, &folder),
         Command::Up { name, members, no_nodes } => up(&name, Spec { members, nodes: !no_nodes }),

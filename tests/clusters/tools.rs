@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
 
-use super::tools_table::{OLDER, SNAPSHOT_CRDS, TOOLS, Tool};
+use super::tools_table::{OLDER, SNAPSHOT_CRDS, SUITES, TOOLS, Tool};
 
 /// A tool at the version the checkout asks for, and the place of its build, which may not be there yet.
 #[derive(Debug)]
@@ -123,6 +123,21 @@ pub fn older() -> Result<Build> {
     let build = planned_older()?;
     ensure!(build.exists(), "run `clusters build --older`: not built yet: {} {}", build.tool.name, build.version);
     Ok(build)
+}
+
+/// Kubernetes' own suites and the programs of their pods, built or not.
+pub fn planned_suites() -> Result<Vec<Build>> {
+    let folder = cache_folder()?.join("tools");
+    let go_version = go_version(&SUITES[0].wrapper_folder())?;
+    SUITES.iter().map(|tool| plan(tool, &folder, &go_version)).collect()
+}
+
+/// The path of one of them, or what has yet to build it.
+pub fn suites_program(binary: &str) -> Result<PathBuf> {
+    let build = planned_suites()?.into_iter().find(|build| build.tool.binaries.contains(&binary));
+    let build = build.with_context(|| format!("the suites have no program {binary}"))?;
+    ensure!(build.exists(), "run `clusters build --suites`: not built yet: {binary}");
+    Ok(build.binary(binary))
 }
 
 fn plan(tool: &'static Tool, folder: &Path, go_version: &str) -> Result<Build> {

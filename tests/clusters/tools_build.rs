@@ -13,7 +13,7 @@ use anyhow::{Context, Result, ensure};
 
 use super::packages;
 use super::progress;
-use super::tools::{Build, cache_folder, go, planned, planned_older, tool};
+use super::tools::{Build, cache_folder, go, planned, planned_older, planned_suites, tool};
 use super::tools_table::{Layout, SNAPSHOT_CRDS};
 
 const UNFINISHED: &str = ".building-";
@@ -26,6 +26,11 @@ pub fn build(binaries: &[String]) -> Result<()> {
 /// Likewise, a control plane of the minor version before.
 pub fn build_older() -> Result<()> {
     build_all(&[planned_older()?])
+}
+
+/// Likewise, Kubernetes' own suites and the programs of their pods.
+pub fn build_suites() -> Result<()> {
+    build_all(&planned_suites()?)
 }
 
 fn build_all(builds: &[Build]) -> Result<()> {

@@ -34,6 +34,8 @@ pub enum Layout {
     Sidecar,
     /// `cmd/<binary>`, version in Kubernetes' own variables: an API server and a kubelet compare theirs.
     Kubernetes,
+    /// `test/images/<binary>`, the program of an image of Kubernetes' own tests.
+    TestImage,
 }
 
 #[rustfmt::skip] // one row, one line
@@ -70,6 +72,13 @@ pub const OLDER: Tool = tool(
     "k8s.io/kubernetes",
     &["kube-apiserver", "kube-controller-manager", "kube-scheduler"],
 );
+
+/// Kubernetes' own end-to-end suites and the programs of the pods that they make, which are built where somebody asks for them alone.
+pub const SUITES: [Tool; 3] = [
+    tool("suites", "suites", Layout::Root, "kosmos-csi/tools/suites", &["e2e.test"]),
+    tool("agnhost", "suites", Layout::TestImage, "k8s.io/kubernetes", &["agnhost"]),
+    tool("first", "first", Layout::Root, "kosmos-csi/tools/first", &["first"]),
+];
 
 /// The module that carries the snapshot CRDs, and the tool whose build keeps a copy of them.
 pub const SNAPSHOT_CRDS: (&str, &str) =
@@ -109,13 +118,14 @@ impl Tool {
         match self.layout {
             Layout::Root => self.module.to_owned(),
             Layout::Command | Layout::Sidecar | Layout::Kubernetes => format!("{}/cmd/{binary}", self.module),
+            Layout::TestImage => format!("{}/test/images/{binary}", self.module),
         }
     }
 
     fn stamp(&self, version: &str) -> String {
         let variables = "k8s.io/component-base/version";
         match self.layout {
-            Layout::Root | Layout::Command => String::new(),
+            Layout::Root | Layout::Command | Layout::TestImage => String::new(),
             Layout::Sidecar => format!(" -X main.version={version}"),
             Layout::Kubernetes => {
                 let mut parts = version.trim_start_matches('v').split('.');

@@ -1,0 +1,3 @@
+module kosmos-csi/tools/first
+
+go 1.26.0

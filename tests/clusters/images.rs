@@ -107,7 +107,7 @@ fn fill_pause(root: &Path, program: &Path) -> Result<()> {
     copy_program(program, &root.join("pause"))
 }
 
-fn fill_busybox(root: &Path, program: &Path) -> Result<()> {
+pub fn fill_busybox(root: &Path, program: &Path) -> Result<()> {
     for (name, mode) in [("bin", 0o755), ("etc", 0o755), ("root", 0o700), ("tmp", 0o1777)] {
         make_folder(&root.join(name), mode)?;
     }

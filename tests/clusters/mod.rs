@@ -38,6 +38,7 @@ pub mod progress;
 pub mod protocol;
 pub mod remains;
 pub mod sidecars;
+pub mod suites;
 pub mod tools;
 pub mod tools_build;
 pub mod tools_table;

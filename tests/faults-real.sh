@@ -64,6 +64,12 @@ gone-members-of-moves   member_that_is_gone_for_good                      15
 lost-host               cluster_is_lost                                   15
 outages-in-moves        api_server_of_a_member_goes_away                  15
 kills-in-moves          volume_moves_to_another                           40
+suites-of-pods          asks_of_pods_holds                                20
+suites-of-probes        asks_of_probes_holds                              20
+suites-of-mounts        asks_of_what_pods_mount_holds                     20
+suites-of-storage       asks_of_a_storage_driver_holds_on_a_virtual_node  20
+suites-of-slow-storage  what_takes_long_of_a_storage_driver_holds         20
+suites-of-real-storage  asks_of_a_storage_driver_holds_on_a_real_node     20
 PARTS
 }
 
@@ -116,6 +122,7 @@ play() {
     case $1 in
         faults-of-an-older-host) "$target/debug/examples/clusters" build --older || return ;;
         faults-of-upgrades) build_before || return ;;
+        suites-of-*) "$target/debug/examples/clusters" build --suites || return ;;
     esac
     case $1 in *-in-moves) which=--include-ignored && export KOSMOS_CSI_THOROUGH=1 ;; esac
     $cargo test --workspace --test e2e -- "$which" --nocapture "$tests" 2>&1 | tee >(grep --line-buffered "^$1: " >&8)

@@ -58,6 +58,7 @@ mod rig;
 mod rights;
 mod sanity;
 mod snapshots;
+mod suites;
 mod tokens;
 mod two_hosts;
 mod usage;

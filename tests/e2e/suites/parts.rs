@@ -40,8 +40,11 @@ fn conforms(name: &str) -> bool {
     name.contains("[NodeConformance]") || name.contains("[Conformance]")
 }
 
+/// By which containers begin again, all of them at once too: a scheduler looks for a node that declares that.
+const RULES: &str = "] Pod Extended (";
+
 fn of_pods(name: &str) -> bool {
-    name.starts_with("[sig-node]") && conforms(name)
+    name.starts_with("[sig-node]") && (conforms(name) || name.contains(RULES))
 }
 
 fn of_probes(name: &str) -> bool {
@@ -71,10 +74,11 @@ mod tests {
 
     use super::*;
 
-    const NAMES: [(&str, &[&str]); 6] = [
+    const NAMES: [(&str, &[&str]); 7] = [
         ("[sig-node] Pods should be updated [NodeConformance] [Conformance]", &["pods"]),
         ("[sig-node] Probing container should be restarted with a GRPC liveness probe [NodeConformance]", &["probes"]),
         ("[sig-node] Lease lease API should be available [Conformance]", &["pods"]),
+        ("[sig-node] Pod Extended (RestartAllContainers) [Beta] RestartAllContainers should restart x", &["pods"]),
         ("[sig-storage] EmptyDir volumes should support (root,0644,tmpfs) [LinuxOnly] [NodeConformance]", &["mounts"]),
         (
             "External Storage [Driver: kosmos.csi.io] [Testpattern: Dynamic PV (default fs)] volumes should store data",

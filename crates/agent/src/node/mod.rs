@@ -2,6 +2,7 @@
 //! here it is done, one step at a time, on objects that were just read.
 
 mod away;
+mod features;
 mod heartbeat;
 mod plan;
 mod room;
@@ -210,6 +211,7 @@ impl Nodes {
             version: state.version.clone(),
             architecture: architecture.min().unwrap_or("amd64").to_owned(),
             kubelet_api: kubelet_api.map(|kubelet_api| kubelet_api.of(name, &self.view)),
+            features: features::of_all(&open),
         };
         self.found.insert(name.to_owned(), (Instant::now(), found.clone()));
         found

@@ -5,9 +5,12 @@ use std::collections::HashSet;
 use serde_json::{Value, json};
 
 pub(super) use super::super::member_pod::Amounts;
-use super::super::{
-    member_pod::{MemberPod, add, amounts, bounded},
-    object::{is_ready, items, text},
+use super::{
+    super::{
+        member_pod::{MemberPod, add, amounts, bounded},
+        object::{is_ready, items, text},
+    },
+    features,
 };
 use domain::volume::quantity;
 
@@ -45,16 +48,20 @@ pub(super) fn print(resource: &str, thousandths: u128) -> String {
     }
 }
 
-/// Leaves of a member's node what it has to give, and to whom.
+/// Leaves of a member's node what it has to give, to whom, and what its kubelet can.
 pub(crate) fn trim(node: &mut Value) -> bool {
     let ready = items(node, "/status/conditions").filter(|one| one["type"] == "Ready");
     let ready: Vec<Value> = ready.map(|one| json!({"type": "Ready", "status": one["status"]})).collect();
     let info = json!({"architecture": node["status"]["nodeInfo"]["architecture"]});
+    let features = features::of_node(node);
     *node = json!({
         "metadata": {"name": node["metadata"]["name"]},
         "spec": {"unschedulable": node["spec"]["unschedulable"]},
         "status": {"conditions": ready, "allocatable": node["status"]["allocatable"], "nodeInfo": info},
     });
+    if !features.is_empty() {
+        node["status"][features::DECLARED] = json!(features);
+    }
     true
 }
 
@@ -116,6 +123,7 @@ mod tests {
                 .push(json!({"type": "DiskPressure", "status": "False"}));
             node["status"]["nodeInfo"] = json!({"architecture": "arm64", "kernelVersion": "6"});
             node["status"]["images"] = json!([{"names": ["i:1"]}]);
+            node["status"]["declaredFeatures"] = json!(["OfTomorrow", "RestartAllContainersOnContainerExits"]);
             node
         };
         for unschedulable in [false, true] {
@@ -125,6 +133,7 @@ mod tests {
             assert_eq!((is_open(&kept), is_open(&before)), (!unschedulable, !unschedulable));
             assert_eq!(text(&kept, "/metadata/name"), "a");
             assert_eq!(text(&kept, "/status/nodeInfo/architecture"), "arm64");
+            assert_eq!(kept["status"]["declaredFeatures"], json!(["RestartAllContainersOnContainerExits"]));
             let all = kept.to_string();
             assert!(
                 ["rack", "podCIDR", "Pressure", "kernel", "images"].iter().all(|word| !all.contains(word)),

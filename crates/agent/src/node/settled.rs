@@ -57,6 +57,7 @@ mod tests {
                 version: "v1.36.0".to_owned(),
                 architecture: "amd64".to_owned(),
                 kubelet_api: None,
+                features: Vec::new(),
             },
         };
         assert!(seen().is(&seen()));

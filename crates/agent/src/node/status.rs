@@ -6,6 +6,7 @@ use serde_json::{Map, Value, json};
 
 use super::{
     super::object::{items, short},
+    features,
     plan::patch_of,
     room::{self, Amounts},
 };
@@ -32,6 +33,7 @@ pub(super) struct ObservedStatus {
     pub(super) version: String,
     pub(super) architecture: String,
     pub(super) kubelet_api: Option<SocketAddr>,
+    pub(super) features: Vec<&'static str>,
 }
 
 /// The change from what a Node says to what is so; none where it says it. What is not known just now stays as it was.
@@ -56,6 +58,9 @@ pub(super) fn change(node: &Value, health: &Health, found: Option<&ObservedStatu
             if node["status"][field] != wanted {
                 status[field] = wanted;
             }
+        }
+        if let Some(features) = features::to_tell(node, &found.features, status != json!({})) {
+            status[features::DECLARED] = features;
         }
     }
     (status != json!({})).then(|| patch_of(node, json!({"status": status})))
@@ -142,7 +147,8 @@ mod tests {
 
     fn found(cpu: u128) -> ObservedStatus {
         let room = Amounts::from([("cpu".to_owned(), cpu)]);
-        ObservedStatus { room, version: "v1.36.3".to_owned(), architecture: "amd64".to_owned(), kubelet_api: None }
+        let (version, architecture) = ("v1.36.3".to_owned(), "amd64".to_owned());
+        ObservedStatus { room, version, architecture, kubelet_api: None, features: Vec::new() }
     }
 
     fn applied(node: &mut Value, change: &Value) {
@@ -214,6 +220,18 @@ mod tests {
         node["status"]["capacity"]["example.org/gpu"] = json!("4");
         let change = change(&node, &health(true, ""), Some(&found(2000)), "2").unwrap();
         assert_eq!(change["status"], json!({"capacity": {"example.org/gpu": null}}));
+    }
+
+    #[test]
+    fn features_of_the_members_kubelets_are_declared() {
+        let mut node = json!({"metadata": {"name": "kosmos-m"}});
+        let declared = |features: &[&'static str]| ObservedStatus { features: features.to_vec(), ..found(1) };
+        let first = change(&node, &health(true, ""), Some(&declared(&["A"])), "1").unwrap();
+        assert_eq!(first["status"]["declaredFeatures"], json!(["A"]));
+        applied(&mut node, &first);
+        assert_eq!(change(&node, &health(true, ""), Some(&declared(&["A"])), "2"), None);
+        let undeclared = change(&node, &health(true, ""), Some(&declared(&[])), "2").unwrap();
+        assert_eq!(undeclared["status"], json!({"declaredFeatures": null}));
     }
 
     #[test]

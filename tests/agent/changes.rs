@@ -12,7 +12,7 @@ use simulate::{
 };
 use tokio::time::{Instant, sleep};
 
-use super::{NODE, SHOP, World, lock, standing, story, until, with_pod};
+use super::{NODE, SHOP, World, condition, lock, standing, story, until, with_pod};
 
 fn change(world: &World, change: impl FnOnce(&mut Value)) {
     world.host.change("pods", SHOP, "web", change).unwrap();
@@ -227,10 +227,15 @@ fn resources_of_a_pod_that_runs_are_not_changed_and_that_is_told_once() {
         let world = with_pod().await;
         change(&world, |pod| pod["spec"]["containers"][0]["resources"] = json!({"requests": {"cpu": "2"}}));
         until("it is told", || events(&world, "ResizeNotCopied") == 1).await;
+        let is_pending = || condition(&world.pod("web").unwrap(), "PodResizePending");
+        assert!(is_pending() == "True" && world.says("web", "Infeasible", "recreate the pod"));
         sleep(Duration::from_mins(10)).await;
-        assert_eq!(events(&world, "ResizeNotCopied"), 1);
+        assert_eq!((events(&world, "ResizeNotCopied"), is_pending().as_str()), (1, "True"));
         let resources = world.copy("web").unwrap()["spec"]["containers"][0]["resources"].clone();
         assert!(resources["requests"]["cpu"].is_null(), "{resources}");
+        change(&world, |pod| pod["spec"]["containers"][0]["resources"] = resources);
+        until("it asks for what its copy has", || is_pending().is_empty()).await;
+        assert_eq!(events(&world, "ResizeNotCopied"), 1);
     });
 }
 

@@ -22,10 +22,12 @@ impl Metrics {
         Ok(Self { address: listener.local_addr()? })
     }
 
-    /// How many members serve.
+    /// How many members get volumes: it is known who they are, and what they have is listed.
     pub async fn serving(&self) -> Result<usize> {
         let text = self.text().await?;
-        Ok(samples(&text, "kosmos_csi_member_up").filter(|(_, value)| *value > 0.0).count())
+        let is_open = |labels: &str| labels.contains("state=\"ok\"");
+        let states = samples(&text, "kosmos_csi_member_state");
+        Ok(states.filter(|(labels, value)| is_open(labels) && *value > 0.0).count())
     }
 
     /// So far, to members and to the host.

@@ -15,7 +15,7 @@ use super::{
     PATIENCE,
     clusters::guardian::profile_folder,
     metrics::Metrics,
-    process::{Apart, memory, open_files, processor_time},
+    process::{Apart, megabytes, memory, open_files, processor_time},
     question::{OF_A_THIRD, Plan, Question, THIRDS},
     replica::{FILES, MEMORY},
     report::Row,
@@ -76,7 +76,7 @@ pub async fn measure(world: &mut World, part: &str, sheet: &mut Sheet) -> Result
     let (resident, _) = memory(agent.id())?;
     let figures = [
         ("virtual nodes are ready after (s)", ready.as_secs_f64()),
-        (MEMORY, resident as f64 / f64::from(1 << 20)),
+        (MEMORY, megabytes(resident)),
         (FILES, open_files(agent.id())? as f64),
         (PROCESSOR, a_second(now.0, before.0) * 100.0),
         (TO_A_MEMBER, a_second(now.1, before.1) / members as f64),

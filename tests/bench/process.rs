@@ -92,6 +92,11 @@ pub fn memory(process: u32) -> Result<(u64, u64)> {
     Ok((kibibytes("VmRSS")?, kibibytes("VmHWM")?))
 }
 
+/// As they are told.
+pub fn megabytes(bytes: u64) -> f64 {
+    bytes as f64 / 1e6
+}
+
 pub fn open_files(process: u32) -> Result<usize> {
     Ok(fs::read_dir(format!("/proc/{process}/fd")).context("look at a process's files")?.count())
 }

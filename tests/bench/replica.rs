@@ -14,7 +14,7 @@ use super::{
     PATIENCE,
     measure::{Figures, PROCESSOR, RATE, closed_loop},
     metrics::Metrics,
-    process::{memory, open_files, processor_time},
+    process::{megabytes, memory, open_files, processor_time},
     provisioner::{Host, HostClaim},
     subject::{Subject, Terms},
     world::World,
@@ -63,7 +63,6 @@ impl Replica {
 
     pub fn size(&self) -> Result<Figures> {
         let (now, most) = memory(self.subject.id())?;
-        let megabytes = |bytes: u64| bytes as f64 / f64::from(1 << 20);
         let files = open_files(self.subject.id())? as f64;
         Ok(vec![(MEMORY, megabytes(now)), ("most memory so far (MB)", megabytes(most)), (FILES, files)])
     }

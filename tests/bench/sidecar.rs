@@ -17,7 +17,7 @@ use super::{
     PATIENCE,
     again::answered,
     measure::{Figures, RATE, TURN},
-    process::{Apart, memory},
+    process::{Apart, megabytes, memory},
     provisioner::{Host, HostClaim},
     subject::{Subject, Terms},
     turn::Stage,
@@ -61,7 +61,7 @@ impl Stage {
         all_have_volumes(&self.host, &claims).await?;
         let mut figures = meters.spent(&before, CLAIMS)?;
         figures.push((RATE, CLAIMS as f64 / begun.elapsed().as_secs_f64()));
-        figures.push(("memory of external-provisioner (MB)", memory(sidecar.id())?.0 as f64 / f64::from(1 << 20)));
+        figures.push(("memory of external-provisioner (MB)", megabytes(memory(sidecar.id())?.0)));
         all.extend(claims);
         self.host.bind(&all).await?;
         let begun = Instant::now();

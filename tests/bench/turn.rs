@@ -22,7 +22,7 @@ use super::{
     measure::{Figures, Load, OVER_BIND_LAST, OVER_BIND_MIDDLE, RATE, Run, TURN, closed_loop, percentile},
     meters::Meters,
     outside::ACCOUNT,
-    process::{Apart, memory, now, open_files, waited},
+    process::{Apart, megabytes, memory, now, open_files, waited},
     provisioner::{Host, HostClaim},
     subject::{Place, Subject, Terms},
     told::Heard,
@@ -229,8 +229,4 @@ async fn delete(subject: &Subject, made: &Made<'_>) -> Result<Duration> {
 
 fn milliseconds(time: Duration) -> f64 {
     time.as_secs_f64() * 1000.0
-}
-
-fn megabytes(bytes: u64) -> f64 {
-    bytes as f64 / f64::from(1 << 20)
 }

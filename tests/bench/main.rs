@@ -114,8 +114,8 @@ struct Arguments {
     /// How many volumes the host has in each of them from the beginning
     #[arg(long, default_value_t = 0, value_name = "COUNT", requires = "members")]
     volumes: u32,
-    /// Fails where a goal is missed, or there is none for what was asked among simulated members
-    #[arg(long)]
+    /// Fails where a goal is missed, or there is none for what was asked
+    #[arg(long, requires = "members")]
     strict: bool,
     /// Measures few and many volumes on simulated members instead
     #[arg(long)]

@@ -4,8 +4,8 @@
 # --list shows how far it is.
 set -eu -o pipefail
 cd "$(dirname "$0")/.."
-# What `make bench-page` writes, and no part reads.
-besides=(':(exclude)docs/design/limits.md')
+# Pages, that of `make bench-page` among them: no part reads one.
+besides=(':(exclude,glob)**/*.md')
 . tests/parts.sh
 folder=$target/goals/${played:0:12}
 

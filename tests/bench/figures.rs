@@ -199,6 +199,18 @@ fn columns_are_as_wide_as_what_stands_in_them() {
 }
 
 #[test]
+fn what_is_less_than_a_tenth_is_told_with_more_digits() {
+    let (_folder, file) = results();
+    let mut sheet = begun(&file, true, "a", "1");
+    for (figure, value, told) in
+        [("requests", 0.0103, "0.0103"), ("none", 0.0, "0.00"), ("tenth", 0.1, "0.10"), ("more", 12.34, "12.3")]
+    {
+        sheet.add(PART, OWN, &[(figure, value)]);
+        assert_eq!(sheet.cell(PART, OWN, figure), told);
+    }
+}
+
+#[test]
 fn few_and_a_thousand_members_are_asked_within_the_time_that_the_page_says() {
     let each = |members: usize| [Question::Idle, Question::Start].map(|ask| ask.expected(members, ask.rounds(3)));
     let whole: Duration = [1, 100, 1000].into_iter().flat_map(each).sum();

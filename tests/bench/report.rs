@@ -43,7 +43,8 @@ pub fn print(rows: &[Row]) {
     println!("\n{:<wide$} {:>10} {:>10}", "", "goal", "seen");
     for row in rows {
         let sign = if row.at_least { ">=" } else { "<=" };
+        let digits = if row.goal.is_some_and(|goal| goal < 0.1) { 4 } else { 2 };
         let goal = row.goal.map(|goal| format!("{sign} {goal}")).unwrap_or_default();
-        println!("{:<wide$} {goal:>10} {:>10.2}  {}", row.what, row.seen, row.verdict());
+        println!("{:<wide$} {goal:>10} {:>10.digits$}  {}", row.what, row.seen, row.verdict());
     }
 }

@@ -212,6 +212,7 @@ fn short(value: f64) -> String {
     match value.abs() {
         100.0.. => format!("{value:.0}"),
         10.0.. => format!("{value:.1}"),
+        f64::MIN_POSITIVE..0.1 => format!("{value:.4}"),
         _ => format!("{value:.2}"),
     }
 }

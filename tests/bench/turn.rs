@@ -32,7 +32,7 @@ use super::{
 const WARM: usize = 64;
 
 /// What a driver has let go, a member's controllers remove in that time.
-const LEFT: Duration = Duration::from_secs(15);
+const LEFT: Duration = Duration::from_mins(1);
 
 /// Ports of the fleet's own network, at which the ways to the member begin that take longer: this and the milliseconds.
 const LONG_WAYS: u16 = 10_000;

@@ -44,11 +44,12 @@ const ROUND: Duration = Duration::from_mins(5);
 /// Objects for each node, or none and the scheduler is not to look for any.
 const CASES: [(&str, usize); 3] = [("not looked at", 0), ("one class", 1), ("five classes", 5)];
 
-const UNLIKE_LIFE: [&str; 4] = [
+const UNLIKE_LIFE: [&str; 5] = [
     "Nobody keeps the nodes, which pods tolerate, and nobody makes the volumes: a pod counts once its claim says for which node.",
     "No controller-manager works meanwhile; the bench, the API server and its etcd share the processors with the scheduler.",
     "etcd does not wait for the disk (--unsafe-no-fsync), and the API server writes an audit log without bodies.",
     "Pods ask for nothing but their claim, and have no affinity.",
+    "The scheduler has the bound of requests that it has by itself, a hundred at once and then fifty a second, as mostly in life.",
 ];
 
 /// A share of so many minutes goes on where the last one has ended.

@@ -86,7 +86,15 @@ impl Terms {
         let fits = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
         let is_name = (1..=30).contains(&terms.name.len()) && terms.name.bytes().all(fits);
         ensure!(is_name, "{}: the name {:?} is not of small letters, digits and dashes", file.display(), terms.name);
+        ensure!(terms.is_there(), "{}: there is no {} in PATH", file.display(), terms.program);
         Ok(terms)
+    }
+
+    /// Whether its program is, where it is one that PATH has to have.
+    fn is_there(&self) -> bool {
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        let is_in = |folder: PathBuf| folder.join(&self.program).is_file();
+        self.program.contains(['/', '{']) || std::env::split_paths(&path).any(is_in)
     }
 
     /// The claim in the member, where it makes one and says which.

@@ -204,7 +204,7 @@ flame: bench-tools ## Where the driver's processor time goes with a hundred call
 	@$(call say,samples)
 	@time $(BENCH) --rounds 1 --callers 100 --delays 0 --json $(TARGET)/bench-flame.json --subject tests/bench/subjects/$(SAMPLED).json
 	@perf report --stdio --no-children --sort dso,symbol --call-graph=none --input=$(TARGET)/samples.data > $(TARGET)/flame.txt
-	@perf script --fields=ip,sym --input=$(TARGET)/samples.data > $(TARGET)/samples.txt
+	@perf script --no-inline --fields=ip,sym --input=$(TARGET)/samples.data > $(TARGET)/samples.txt
 	@$(TARGET)/release/examples/bench flame $(TARGET)/samples.txt $(TARGET)/flame.svg
 	@head -40 $(TARGET)/flame.txt
 

@@ -5,7 +5,7 @@
 set -eu -o pipefail
 shopt -s inherit_errexit
 cd "$(dirname "$0")/../.."
-kept=${CARGO_TARGET_DIR:-$PWD/target}/cuts
+kept=$(realpath -m "${CARGO_TARGET_DIR:-target}")/cuts
 tree=$kept/tree
 mkdir -p "$kept"
 if [ $# -eq 0 ]; then
@@ -16,7 +16,10 @@ fi
 # Of one commit: both, in one line.
 count() {
     local commit figures
-    commit=$(git rev-parse --verify --quiet "$1^{commit}")
+    if ! commit=$(git rev-parse --verify --quiet "$1^{commit}"); then
+        echo "there is no commit $1" >&2
+        return 1
+    fi
     figures=$kept/$commit.txt
     if ! [ -e "$figures" ]; then
         echo "counting $1" >&2

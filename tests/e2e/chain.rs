@@ -40,9 +40,10 @@ use self::{
 };
 use crate::{
     clusters::{Fleet, guardian::profile_folder, wait_for},
+    driver::Launch,
     objects::{Place, nothing_of_ours},
     pool::on_fleet,
-    rig::{NOW, PATIENCE},
+    rig::{NOW, PATIENCE, Rig},
 };
 
 const NAMESPACE: &str = "chain";
@@ -118,6 +119,14 @@ async fn bound(place: &Place<'_>, class: &str, count: usize, at_once: usize) -> 
     Ok((times[times.len() / 2], times[times.len() - 1]))
 }
 
+/// In tests it says each of its steps, which takes time.
+async fn logs_as_by_default(rig: &Rig) -> Result<()> {
+    let environment = vec![("RUST_LOG", "warn,kosmos_csi=info,kube_client=off".to_owned())];
+    rig.driver.launch_with(Launch { environment, ..Launch::default() }).await;
+    rig.driver.kill().await?;
+    rig.driver.ensure(&rig.fleet).await
+}
+
 /// What is kept of it at each round may be read where it is ended before.
 fn begin(fleet: &Fleet) -> Result<Sheet> {
     let mut head = conditions::conditions(&UNLIKE_LIFE);
@@ -154,6 +163,7 @@ fn chain_of_the_host_beside_that_of_its_member() {
         let member = Place::new(rig.fleet.member(MEMBER), NAMESPACE).await?;
         let host = Place::new(rig.fleet.host(), NAMESPACE).await?;
         host.class(CLASS, "Immediate", json!({"leafStorageClass": NOW, "member": MEMBER}), &[]).await?;
+        logs_as_by_default(rig).await?;
         let mut sheet = begin(&rig.fleet)?;
         for round in 0..=ROUNDS {
             for (load, count, at_once) in LOADS {

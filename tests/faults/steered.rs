@@ -1,14 +1,16 @@
-//! What a pod of the host asks of nodes, and on which node of the member its volume is made. The pod's copy asks for nothing of it.
+//! What a pod of the host and the class of its claim ask of nodes, and on which node of the member the volume is made. The pod's copy asks for nothing of what
+//! the pod asks for.
 
 use std::time::Duration;
 
+use csi::v1::{Topology, TopologyRequirement};
 use serde_json::{Value, json};
 use simulate::{storage::Settings, text};
 use tokio::time::{sleep, timeout};
 
 use crate::{
     bench::{Bench, SHOP},
-    caller::{Caller, Ending, Script},
+    caller::{Caller, Ending, MEMBER_KEY, NODE_KEY, Script},
     fixture,
     refusals::node_of_leaf,
     virtual_time,
@@ -76,4 +78,32 @@ fn volume_is_made_on_another_node_where_the_one_that_has_what_its_pod_asks_for_t
     };
     let pod = json!({"nodeSelector": {"disk": "ssd"}});
     assert_eq!(virtual_time::run(1, node_of_volume(1, &pod, close)), "m0-n2");
+}
+
+/// Nobody has chosen one of them: the host's class does not wait for a pod.
+async fn node_of_volume_of_a_class_for(nodes: &[&str], seed: u64) -> String {
+    let bench = Bench::new(seed, 1, &Settings { nodes: 3, ..fixture::steady(STEP) }).await;
+    bench.start();
+    bench.serves().await;
+    let script = Script { leaf_class: fixture::LATER, binding: Some("consumer"), ..Script::new("data") };
+    let caller = Caller::new(&bench, script);
+    let place = |node: &&str| {
+        let segments = [(MEMBER_KEY, "m0"), (NODE_KEY, *node)];
+        Topology { segments: segments.map(|(key, value)| (key.to_owned(), value.to_owned())).into() }
+    };
+    let places: Vec<Topology> = nodes.iter().map(place).collect();
+    let mut request = caller.request();
+    request.accessibility_requirements = Some(TopologyRequirement { requisite: places.clone(), preferred: places });
+    let volume = bench.create(request).await.unwrap();
+    let node = node_of_leaf(&bench.members[0], "data");
+    assert_eq!(volume.accessible_topology[0].segments.get(NODE_KEY), Some(&node));
+    node
+}
+
+#[test]
+fn volume_of_a_class_for_some_nodes_of_a_member_is_made_on_one_of_these() {
+    for seed in 1..=8 {
+        let node = virtual_time::run(seed, node_of_volume_of_a_class_for(&["m0-n2", "m0-n3"], seed));
+        assert!(["m0-n2", "m0-n3"].contains(&node.as_str()), "seed {seed}: {node}");
+    }
 }

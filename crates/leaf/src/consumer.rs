@@ -66,14 +66,14 @@ pub struct Consumed {
 }
 
 impl Constraints {
-    /// What the host pod's copy requires, and as a preference what the pod asks of nodes besides. `node` is the one of the member that will do;
+    /// What the host pod's copy requires, and as a preference what the pod asks of nodes besides. `nodes` are those of the member that will do;
     /// none where any will.
-    pub fn of(pod: Option<&PodSpec>, node: Option<&str>) -> Self {
+    pub fn of(pod: Option<&PodSpec>, nodes: &[&str]) -> Self {
         let nobody = PodSpec::default();
         let pod = pod.unwrap_or(&nobody);
         let sidecars = pod.init_containers.iter().flatten().filter(|init| init.restart_policy.is_some());
         let containers = pod.containers.iter().chain(sidecars);
-        let PodSpec { mut affinity, tolerations, .. } = as_in_copy(pod, node);
+        let PodSpec { mut affinity, tolerations, .. } = as_in_copy(pod, nodes);
         let preferred = preference::of(pod);
         if !preferred.is_empty() {
             let nodes = affinity.get_or_insert_default().node_affinity.get_or_insert_default();
@@ -88,11 +88,11 @@ impl Constraints {
 }
 
 /// Copies are made of pods as they come, and not as types.
-fn as_in_copy(pod: &PodSpec, node: Option<&str>) -> PodSpec {
+fn as_in_copy(pod: &PodSpec, nodes: &[&str]) -> PodSpec {
     let (affinity, tolerations) = (pod.affinity.clone(), pod.tolerations.clone());
     let asked = PodSpec { affinity, tolerations, ..PodSpec::default() };
     let mut spec = json!(asked);
-    scheduling::rewrite(&mut spec, node);
+    scheduling::rewrite(&mut spec, nodes);
     from_value(spec).unwrap_or_default()
 }
 

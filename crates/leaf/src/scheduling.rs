@@ -11,8 +11,8 @@ const REQUIRED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
 const PREFERRED: &str = "preferredDuringSchedulingIgnoredDuringExecution";
 
 /// Has the spec of a host's pod ask for what a member has. Where it may be among the member's nodes stays; the node in the host is chosen
-/// already, by labels that may be of nodes there alone. `node` is the member's one that will do; none where any will.
-pub fn rewrite(spec: &mut Value, node: Option<&str>) {
+/// already, by labels that may be of nodes there alone. `nodes` are the member's that will do; none where any will.
+pub fn rewrite(spec: &mut Value, nodes: &[&str]) {
     if let Some(fields) = spec.as_object_mut() {
         fields.remove("nodeSelector");
     }
@@ -23,8 +23,8 @@ pub fn rewrite(spec: &mut Value, node: Option<&str>) {
         narrow(constraints);
     }
     place(spec);
-    if let Some(node) = node {
-        pin(spec, node);
+    if !nodes.is_empty() {
+        pin(spec, nodes);
     }
 }
 
@@ -71,10 +71,12 @@ fn leave_out_keys(term: &mut Value) {
     }
 }
 
-/// To one node, as the members' own DaemonSets have it: a scheduler there still decides whether there is room.
-fn pin(spec: &mut Value, node: &str) {
-    let field = json!({"key": "metadata.name", "operator": "In", "values": [node]});
-    spec["affinity"]["nodeAffinity"] = json!({REQUIRED: {"nodeSelectorTerms": [{"matchFields": [field]}]}});
+/// By name, as the members' own DaemonSets have it, and by no label, which may say anything: a scheduler there still decides whether there is room. A
+/// field is compared with one value only, so each node has a term, and one term is enough.
+fn pin(spec: &mut Value, nodes: &[&str]) {
+    let term = |node: &&str| json!({"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]});
+    let terms: Vec<Value> = nodes.iter().map(term).collect();
+    spec["affinity"]["nodeAffinity"] = json!({REQUIRED: {"nodeSelectorTerms": terms}});
 }
 
 fn list<'a>(object: &'a mut Value, name: &str) -> Option<&'a mut Vec<Value>> {
@@ -107,7 +109,7 @@ mod tests {
             "nodeSelector": {"disk": "ssd"}, "tolerations": [ours, other], "topologySpreadConstraints": [member, node],
             "affinity": {"nodeAffinity": of_nodes, "podAffinity": all, "podAntiAffinity": all},
         });
-        rewrite(&mut spec, None);
+        rewrite(&mut spec, &[]);
         let kept = of_pods(&[&node]);
         let expected = json!({
             "tolerations": [other], "topologySpreadConstraints": [node],
@@ -117,19 +119,17 @@ mod tests {
     }
 
     #[test]
-    fn pod_that_asks_for_the_hosts_nodes_alone_asks_for_nothing_or_for_the_one_node_that_will_do() {
+    fn pod_that_asks_for_the_hosts_nodes_alone_asks_for_nothing_or_for_the_nodes_that_will_do() {
         let spec = json!({"nodeSelector": {"disk": "ssd"}, "affinity": {"nodeAffinity": {}}});
-        for (node, expected) in [
-            (None, json!({})),
-            (
-                Some("n1"),
-                json!({"affinity": {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": [
-                    {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n1"]}]},
-                ]}}}}),
-            ),
+        let named = |node: &str| json!({"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]});
+        let on = |terms: &Value| json!({"affinity": {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": terms}}}});
+        for (nodes, expected) in [
+            (&[][..], json!({})),
+            (&["n1"][..], on(&json!([named("n1")]))),
+            (&["n1", "n2"][..], on(&json!([named("n1"), named("n2")]))),
         ] {
             let mut spec = spec.clone();
-            rewrite(&mut spec, node);
+            rewrite(&mut spec, nodes);
             assert_eq!(spec, expected);
         }
     }

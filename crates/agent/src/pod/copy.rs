@@ -84,7 +84,7 @@ fn spec(pod: &Value, made: &Made<'_>) -> Value {
         }
         fields.insert("automountServiceAccountToken".to_owned(), json!(false));
     }
-    scheduling::rewrite(&mut spec, made.node);
+    scheduling::rewrite(&mut spec, made.node.as_slice());
     for volume in list_mut(&mut spec, "volumes") {
         mount(volume, made.claims);
         say_in_files(volume);

@@ -43,7 +43,7 @@ pub(super) async fn consume(provisioner: &Provisioner, job: &VolumeCreation<'_>,
         Some(claim) => host::pod::of(&provisioner.host, claim).await?,
         None => None,
     };
-    let wishes = Constraints::of(pod.as_ref().map(|pod| &pod.spec), job.only_node().as_deref());
+    let wishes = Constraints::of(pod.as_ref().map(|pod| &pod.spec), &job.wanted_nodes());
     let mut claims = vec![consumed(row)];
     if let (Some(pod), Some(claim)) = (&pod, &job.spec.claim) {
         claims.extend(siblings(provisioner, job, claim, pod, row).await?);

@@ -3,8 +3,8 @@ use k8s_openapi::serde_json::{Value, from_value, json, to_value};
 use super::*;
 use domain::volume::HostId;
 
-fn constraints(spec: Value, node: Option<&str>) -> Constraints {
-    Constraints::of(Some(&from_value(spec).unwrap()), node)
+fn constraints(spec: Value, nodes: &[&str]) -> Constraints {
+    Constraints::of(Some(&from_value(spec).unwrap()), nodes)
 }
 
 fn required(terms: &Value) -> Value {
@@ -35,7 +35,7 @@ fn labels_of_nodes_are_preferred_and_not_required_as_the_pods_copy_does_not_requ
                 {"matchExpressions": [expression("kubernetes.io/hostname"), expression("pool")]},
             ]))},
         }),
-        None,
+        &[],
     );
     assert_eq!(found.tolerations.len(), 1);
     assert_eq!(found.resources.len(), 1);
@@ -51,7 +51,7 @@ fn affinity_to_pods_is_that_of_the_pods_copy_without_what_is_decided_among_membe
     let (node, member) = (term("kubernetes.io/hostname"), term("topology.kosmos.csi.io/member"));
     let apart = |terms: &[&Value]| json!({"requiredDuringSchedulingIgnoredDuringExecution": terms});
     let both = json!({"podAffinity": apart(&[&member]), "podAntiAffinity": apart(&[&node, &member])});
-    let found = constraints(json!({"containers": [], "affinity": both}), None);
+    let found = constraints(json!({"containers": [], "affinity": both}), &[]);
     let expected = json!({"podAffinity": apart(&[]), "podAntiAffinity": apart(&[&node])});
     assert_eq!(to_value(&found.affinity).unwrap(), expected);
 }
@@ -66,9 +66,9 @@ fn affinity_that_only_names_the_virtual_node_asks_for_nothing_in_the_member() {
                 {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["kosmos-cluster38"]}]},
             ]))},
         }),
-        None,
+        &[],
     );
-    assert_eq!(found, Constraints::of(None, None));
+    assert_eq!(found, Constraints::of(None, &[]));
     assert_eq!(found, Constraints::default());
 }
 
@@ -108,14 +108,22 @@ fn pod_passes_the_restricted_level_and_mounts_every_claim() {
 #[test]
 fn pod_for_one_node_requires_it_and_no_label() {
     let field = json!([{"key": "metadata.name", "operator": "In", "values": ["n1"]}]);
-    let on_node = |spec: Value| to_value(constraints(spec, Some("n1")).affinity).unwrap()["nodeAffinity"].clone();
+    let on_node = |spec: Value| to_value(constraints(spec, &["n1"]).affinity).unwrap()["nodeAffinity"].clone();
     let named = required(&json!([{"matchFields": field}]));
     assert_eq!(on_node(json!({"containers": []})), named);
-    assert_eq!(to_value(Constraints::of(None, Some("n1")).affinity).unwrap(), json!({"nodeAffinity": named}));
+    assert_eq!(to_value(Constraints::of(None, &["n1"]).affinity).unwrap(), json!({"nodeAffinity": named}));
     let terms = json!([{"matchExpressions": [expression("disk")]}, {"matchExpressions": [expression("gpu")]}]);
     let spec = json!({"containers": [], "affinity": {"nodeAffinity": required(&terms)}});
     let mut expected = preferred(&["disk", "gpu"]);
     expected["requiredDuringSchedulingIgnoredDuringExecution"] =
         named["requiredDuringSchedulingIgnoredDuringExecution"].clone();
     assert_eq!(on_node(spec), expected);
+}
+
+/// Kubernetes takes one value for each rule of a field.
+#[test]
+fn pod_for_some_nodes_requires_one_of_them() {
+    let named = |node: &str| json!({"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]});
+    let affinity = to_value(Constraints::of(None, &["n1", "n2"]).affinity).unwrap();
+    assert_eq!(affinity, json!({"nodeAffinity": required(&json!([named("n1"), named("n2")]))}));
 }

@@ -2,6 +2,7 @@
 //! places it as it will place the host pod's copy; it need not run, so its image need not exist.
 
 mod preference;
+mod resources;
 
 use std::{collections::BTreeMap, ops::RangeInclusive, time::Duration};
 
@@ -43,7 +44,10 @@ const NO_ACCOUNT: &str = "error looking up service account";
 /// What is asked of a node. Not how pods are to be spread: that counts them by labels, of which a consumer has none.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Constraints {
+    /// Of each container.
     resources: Vec<ResourceRequirements>,
+    /// Of all of them together, where the pod says so.
+    pod_resources: Option<ResourceRequirements>,
     affinity: Option<Affinity>,
     tolerations: Vec<Toleration>,
 }
@@ -71,8 +75,6 @@ impl Constraints {
     pub fn of(pod: Option<&PodSpec>, nodes: &[&str]) -> Self {
         let nobody = PodSpec::default();
         let pod = pod.unwrap_or(&nobody);
-        let sidecars = pod.init_containers.iter().flatten().filter(|init| init.restart_policy.is_some());
-        let containers = pod.containers.iter().chain(sidecars);
         let PodSpec { mut affinity, tolerations, .. } = as_in_copy(pod, nodes);
         let preferred = preference::of(pod);
         if !preferred.is_empty() {
@@ -80,7 +82,8 @@ impl Constraints {
             nodes.preferred_during_scheduling_ignored_during_execution = Some(preferred);
         }
         Self {
-            resources: containers.filter_map(|container| container.resources.clone()).map(schedulable).collect(),
+            resources: resources::of(pod),
+            pod_resources: pod.resources.clone().map(resources::schedulable),
             affinity,
             tolerations: tolerations.unwrap_or_default(),
         }
@@ -94,12 +97,6 @@ fn as_in_copy(pod: &PodSpec, nodes: &[&str]) -> PodSpec {
     let mut spec = json!(asked);
     scheduling::rewrite(&mut spec, nodes);
     from_value(spec).unwrap_or_default()
-}
-
-/// Claims on devices belong to the host's own objects.
-fn schedulable(mut resources: ResourceRequirements) -> ResourceRequirements {
-    resources.claims = None;
-    resources
 }
 
 pub fn pod_name(hash: VolumeHash) -> String {
@@ -160,6 +157,7 @@ fn manifest(
         spec: Some(PodSpec {
             containers,
             volumes: Some(claims.iter().enumerate().map(|(index, claim)| volume(volume_name(index), claim)).collect()),
+            resources: wishes.pod_resources.clone(),
             affinity: wishes.affinity.clone(),
             tolerations: Some(wishes.tolerations.clone()),
             automount_service_account_token: Some(false),

@@ -20,6 +20,27 @@ fn expression(key: &str) -> Value {
     json!({"key": key, "operator": "In", "values": ["x"]})
 }
 
+/// A port of the node would be held against the pod's copy, and the level baseline has none.
+#[test]
+fn pod_asks_for_what_the_pods_copy_asks_for_and_for_no_port_of_the_node() {
+    let asks = |cpu: &str| json!({"requests": {"cpu": cpu}});
+    let port = json!({"containerPort": 80, "hostPort": 80});
+    let found = constraints(
+        json!({
+            "containers": [{"name": "a", "ports": [port], "resources": asks("1")}],
+            "initContainers": [{"name": "b", "resources": asks("2")}],
+            "resources": {"requests": {"cpu": "3"}, "claims": [{"name": "gpu"}]},
+            "overhead": {"cpu": "1"},
+        }),
+        &[],
+    );
+    let spec = manifest("shop", BTreeMap::new(), String::new(), &[], &found).spec.unwrap();
+    let container = &spec.containers[0];
+    assert_eq!(to_value(&container.resources).unwrap(), asks("2"));
+    assert_eq!(to_value(&spec.resources).unwrap(), asks("3"));
+    assert_eq!((&container.ports, &spec.init_containers, &spec.overhead), (&None, &None, &None));
+}
+
 /// The copy drops them: a label may be one of the host's nodes alone.
 #[test]
 fn labels_of_nodes_are_preferred_and_not_required_as_the_pods_copy_does_not_require_them() {

@@ -16,7 +16,7 @@ use tokio::time::sleep;
 
 use crate::{
     clusters::{Cluster, NodeDriver, member_driver, wait_for},
-    objects::{Place, attribute, handle, nothing_of_ours},
+    objects::{Place, attribute, handle, nothing_of_ours, tolerant},
     pool::{beside_others, on_fleet},
     rig::{DRIVER, LATER, LOCAL_PATH, MEMBER_KEY, PATIENCE, Rig},
 };
@@ -47,6 +47,35 @@ fn consumer_binds_a_class_that_waits() {
         let volume = volume_in_38(&host, "by-consumer", parameters).await?;
         ensure!(!attribute(&volume, "leafVolume").is_empty());
         all_goes(rig, &host, &volume).await
+    });
+}
+
+/// The member itself adds to the consumer what its RuntimeClass says, as it does to the pod's copy.
+#[test]
+fn consumer_goes_where_the_members_runtime_class_of_its_pod_is() {
+    beside_others("binding_runtime_class", async |rig| {
+        let member = rig.fleet.member("cluster38");
+        let mut class = json!({"apiVersion": "node.k8s.io/v1", "kind": "RuntimeClass", "metadata": {"name": "picky"},
+            "handler": "runc"});
+        rig.fleet.host().apply(&class.to_string()).await?;
+        class["scheduling"] = json!({"nodeSelector": {"kosmos-csi.test/runtime": "picky"}});
+        member.apply(&class.to_string()).await?;
+        let host = Place::new(rig.fleet.host(), "runtime-class").await?;
+        let parameters = json!({"leafStorageClass": LOCAL_PATH, "leafBinding": "consumer"});
+        host.class("runtime-class", "WaitForFirstConsumer", parameters, &["cluster38"]).await?;
+        host.claim("data", "runtime-class").await?;
+        let mut pod = tolerant("web", &["data"]);
+        pod["spec"]["runtimeClassName"] = json!("picky");
+        host.pods().create(&PostParams::default(), &serde_json::from_value(pod)?).await?;
+        host.warned("data", &["finds no node", "didn't match Pod's node affinity/selector"]).await?;
+        member.kubectl(&["label", "node", &member.node_name(), "kosmos-csi.test/runtime=picky"]).await?;
+        let volume = host.bound("data").await?;
+        all_goes(rig, &host, &volume).await?;
+        member.kubectl(&["label", "node", &member.node_name(), "kosmos-csi.test/runtime-"]).await?;
+        for cluster in [rig.fleet.host(), member] {
+            cluster.kubectl(&["delete", "runtimeclass", "picky"]).await?;
+        }
+        Ok(())
     });
 }
 

@@ -80,6 +80,14 @@ fn volume_is_made_on_another_node_where_the_one_that_has_what_its_pod_asks_for_t
     assert_eq!(virtual_time::run(1, node_of_volume(1, &pod, close)), "m0-n2");
 }
 
+/// The pod may be one for a node of the host, which the member does not run.
+#[test]
+fn volume_is_made_for_a_pod_whose_runtime_class_the_member_lacks() {
+    let pod = json!({"runtimeClassName": "kata"});
+    let node = virtual_time::run(1, node_of_volume(1, &pod, |_| ()));
+    assert!(["m0-n1", "m0-n2"].contains(&node.as_str()), "{node}");
+}
+
 /// Nobody has chosen one of them: the host's class does not wait for a pod.
 async fn node_of_volume_of_a_class_for(nodes: &[&str], seed: u64) -> String {
     let bench = Bench::new(seed, 1, &Settings { nodes: 3, ..fixture::steady(STEP) }).await;

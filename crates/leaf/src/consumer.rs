@@ -40,6 +40,8 @@ const ACCOUNT_PAUSES: [Duration; 4] =
     [Duration::from_millis(250), Duration::from_millis(500), Duration::from_secs(1), Duration::from_secs(2)];
 /// What a member says that has not made it yet.
 const NO_ACCOUNT: &str = "error looking up service account";
+/// What one says that lacks the RuntimeClass of a pod.
+const NO_RUNTIME_CLASS: &str = "pod rejected: RuntimeClass";
 
 /// What is asked of a node. Not how pods are to be spread: that counts them by labels, of which a consumer has none.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -50,6 +52,8 @@ pub struct Constraints {
     pod_resources: Option<ResourceRequirements>,
     affinity: Option<Affinity>,
     tolerations: Vec<Toleration>,
+    /// By its name a member adds nodes, tolerations and overhead of its own, to a copy as well.
+    runtime_class: Option<String>,
 }
 
 /// Our consumer pod, as the member's scheduler sees it.
@@ -86,6 +90,7 @@ impl Constraints {
             pod_resources: pod.resources.clone().map(resources::schedulable),
             affinity,
             tolerations: tolerations.unwrap_or_default(),
+            runtime_class: pod.runtime_class_name.clone(),
         }
     }
 }
@@ -160,6 +165,7 @@ fn manifest(
             resources: wishes.pod_resources.clone(),
             affinity: wishes.affinity.clone(),
             tolerations: Some(wishes.tolerations.clone()),
+            runtime_class_name: wishes.runtime_class.clone(),
             automount_service_account_token: Some(false),
             enable_service_links: Some(false),
             restart_policy: Some("Never".to_owned()),
@@ -200,7 +206,8 @@ fn pods(client: &MemberClient, namespace: &str) -> Api<Pod> {
     Api::namespaced(client.client.clone(), namespace)
 }
 
-/// Makes the pod once; called again it finds it. In a namespace that is new it waits, at most so long, for the account.
+/// Makes the pod once; called again it finds it. In a namespace that is new it waits, at most so long, for the account. A member that lacks the pod's
+/// RuntimeClass takes no copy of it, and says so there; a pod on a node of the host needs none.
 pub async fn ensure(
     client: &MemberClient,
     namespace: &str,
@@ -209,15 +216,31 @@ pub async fn ensure(
     wishes: &Constraints,
     until: Instant,
 ) -> Result<()> {
-    let pod = manifest(namespace, ownership::labels(&client.host, hash), pod_name(hash), claims, wishes);
+    let mut pod = manifest(namespace, ownership::labels(&client.host, hash), pod_name(hash), claims, wishes);
+    let made = ensure_with_account(client, namespace, hash, &pod, until).await;
+    let lacks = matches!(&made, Err(Error::InProgress(reason)) if reason.contains(NO_RUNTIME_CLASS));
+    match &mut pod.spec {
+        Some(spec) if lacks => spec.runtime_class_name = None,
+        _ => return made,
+    }
+    ensure_with_account(client, namespace, hash, &pod, until).await
+}
+
+async fn ensure_with_account(
+    client: &MemberClient,
+    namespace: &str,
+    hash: VolumeHash,
+    pod: &Pod,
+    until: Instant,
+) -> Result<()> {
     for pause in ACCOUNT_PAUSES {
-        match create_consumer(client, namespace, hash, &pod).await {
+        match create_consumer(client, namespace, hash, pod).await {
             Err(Error::InProgress(reason)) if reason.contains(NO_ACCOUNT) && Instant::now() + pause < until => {}
             made => return made,
         }
         sleep(pause).await;
     }
-    create_consumer(client, namespace, hash, &pod).await
+    create_consumer(client, namespace, hash, pod).await
 }
 
 async fn create_consumer(client: &MemberClient, namespace: &str, hash: VolumeHash, pod: &Pod) -> Result<()> {

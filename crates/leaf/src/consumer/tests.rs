@@ -31,6 +31,7 @@ fn pod_asks_for_what_the_pods_copy_asks_for_and_for_no_port_of_the_node() {
             "initContainers": [{"name": "b", "resources": asks("2")}],
             "resources": {"requests": {"cpu": "3"}, "claims": [{"name": "gpu"}]},
             "overhead": {"cpu": "1"},
+            "runtimeClassName": "kata",
         }),
         &[],
     );
@@ -38,7 +39,9 @@ fn pod_asks_for_what_the_pods_copy_asks_for_and_for_no_port_of_the_node() {
     let container = &spec.containers[0];
     assert_eq!(to_value(&container.resources).unwrap(), asks("2"));
     assert_eq!(to_value(&spec.resources).unwrap(), asks("3"));
-    assert_eq!((&container.ports, &spec.init_containers, &spec.overhead), (&None, &None, &None));
+    assert_eq!((&container.ports, &spec.init_containers), (&None, &None));
+    assert_eq!(spec.runtime_class_name.as_deref(), Some("kata"));
+    assert_eq!(spec.overhead, None, "the member adds its own, and refuses another");
 }
 
 /// The copy drops them: a label may be one of the host's nodes alone.

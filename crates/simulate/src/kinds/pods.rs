@@ -108,6 +108,12 @@ pub(super) fn pod(object: &mut Value, making: &mut Making<'_>) -> Result<(), Sta
             format!("error looking up service account {namespace}/{wanted}: serviceaccount \"{wanted}\" not found");
         return Err(StatusError::forbidden("pods", text(object, "/metadata/name"), &problem));
     }
+    // There are none here.
+    let runtime_class = text(object, "/spec/runtimeClassName");
+    if !runtime_class.is_empty() && !making.inside {
+        let problem = format!("pod rejected: RuntimeClass \"{runtime_class}\" not found");
+        return Err(StatusError::forbidden("pods", text(object, "/metadata/name"), &problem));
+    }
     let automatic = account.map(|account| account["automountServiceAccountToken"].clone()).unwrap_or_default();
     let mounted = object["spec"].get("automountServiceAccountToken").unwrap_or(&automatic);
     if mounted != false {

@@ -13,6 +13,7 @@ use k8s_openapi::ByteString;
 use serde_json::{Value, json};
 use simulate::{
     faults::{Action, Verb},
+    storage::Settings,
     text,
 };
 use tokio::time::{sleep, timeout};
@@ -21,7 +22,9 @@ use tonic::{Code, Status};
 use crate::{
     bench::{Bench, DRIVER_NAMESPACE, SHOP, lock, with_deadline},
     caller::{Caller, Ending, MEMBER_KEY, Script},
-    fixture, virtual_time,
+    fixture,
+    refusals::node_of_leaf,
+    virtual_time,
 };
 
 const STEP: Duration = Duration::from_millis(100);
@@ -376,4 +379,43 @@ fn claim_that_takes_no_mark_keeps_no_other_one_from_being_marked_against_cluster
         come_to(&bench, "closed", "_kosmos-csi").await;
         nothing_is_wrong(&bench);
     });
+}
+
+/// Where the volume of a pod is made that tolerates the taint of one of two nodes: clustertree has its copies tolerate what the annotation says.
+async fn node_of_volume(seed: u64, annotations: &Value) -> String {
+    let bench = Bench::new(seed, 1, &Settings { nodes: 2, ..fixture::steady(STEP) }).await;
+    *lock(&bench.kosmos_clusters) = KosmosClusters::Auto;
+    bench.host.delete("secrets", DRIVER_NAMESPACE, "m0").unwrap();
+    define(&bench);
+    join(&bench, "m0", 0, &json!({}));
+    bench.start();
+    bench.serves().await;
+    sleep(STEP * 20).await;
+    let set_apart = |node: &mut Value| {
+        node["metadata"]["labels"]["disk"] = json!("ssd");
+        node["spec"]["taints"] = json!([{"key": "dedicated", "value": "shop", "effect": "NoSchedule"}]);
+    };
+    bench.members[0].change("nodes", "", "m0-n1", set_apart).unwrap();
+    let volume = json!({"name": "d", "persistentVolumeClaim": {"claimName": "data"}});
+    let tolerations = json!([{"key": "dedicated", "operator": "Exists"}]);
+    let pod = json!({
+        "metadata": {"name": "web", "namespace": SHOP, "annotations": annotations},
+        "spec": {"containers": [{"name": "c", "image": "i"}], "volumes": [volume], "tolerations": tolerations},
+    });
+    bench.host.create("pods", pod).unwrap();
+    let script = Script { places: vec![0], leaf_class: fixture::LATER, node_selected: true, ..Script::new("data") };
+    let made = timeout(Duration::from_mins(2), Caller::new(&bench, script).provision()).await;
+    assert_eq!(made.ok(), Some(Ending::Provisioned), "{}", bench.guard.trace().join("\n"));
+    nothing_is_wrong(&bench);
+    node_of_leaf(&bench.members[0], "data")
+}
+
+#[test]
+fn volume_is_made_where_clustertrees_copy_of_its_pod_can_run() {
+    let said = json!({"nodeSelector": {"disk": "ssd"}, "tolerations": [{"key": "dedicated", "operator": "Exists"}]});
+    let annotations = json!({"kosmos.io/cluster-selector": said.to_string()});
+    for seed in 1..=4 {
+        assert_eq!(virtual_time::run(seed, node_of_volume(seed, &json!({}))), "m0-n2", "seed {seed}");
+        assert_eq!(virtual_time::run(seed, node_of_volume(seed, &annotations)), "m0-n1", "seed {seed}");
+    }
 }

@@ -1,5 +1,5 @@
-//! What a pod of the host and the class of its claim ask of nodes, and on which node of the member the volume is made. The pod's copy asks for nothing of what
-//! the pod asks for.
+//! What a pod of the host and the class of its claim ask of nodes, and on which node of the member the volume is made. The pod's copy asks for nothing of
+//! it but nodes that the topology names.
 
 use std::time::Duration;
 

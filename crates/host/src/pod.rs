@@ -17,13 +17,16 @@ use domain::{
 /// The scheduler's words for pods whose volumes are where they may not go; they differ between its releases.
 const KEPT_FROM_VOLUME: [&str; 2] = ["volume node affinity conflict", "match PersistentVolume's node affinity"];
 
-/// Nobody goes by labels and annotations of pods.
+/// An annotation: what clustertree has its copy of a pod ask of nodes.
+const CLUSTER_SELECTOR: &str = "kosmos.io/cluster-selector";
+
+/// Who goes by labels and annotations of pods.
 #[derive(Clone, Debug)]
 enum OfPods {}
 
 impl Reads for OfPods {
-    fn reads(_: &str) -> bool {
-        false
+    fn reads(key: &str) -> bool {
+        key == CLUSTER_SELECTOR
     }
 }
 
@@ -35,6 +38,8 @@ type SeenPod = Trimmed<Pod, OfPods>;
 pub struct HostPod {
     pub spec: PodSpec,
     pub claims: Vec<String>,
+    /// What it asks of a member's nodes where clustertree copies it.
+    pub cluster_selector: Option<String>,
 }
 
 /// A pod, and the node it is bound to.
@@ -123,8 +128,8 @@ fn choose(pods: Vec<Pod>, claim: &str) -> Option<HostPod> {
     let living = pods.into_iter().filter(|pod| pod.metadata.deletion_timestamp.is_none());
     let mut users: Vec<HostPod> = living
         .filter_map(|pod| {
-            let claims = claims_of(&pod);
-            Some(HostPod { spec: pod.spec?, claims })
+            let (claims, cluster_selector) = (claims_of(&pod), pod.annotations().get(CLUSTER_SELECTOR).cloned());
+            Some(HostPod { spec: pod.spec?, claims, cluster_selector })
         })
         .filter(|pod| pod.claims.iter().any(|used| used == claim))
         .collect();

@@ -1,6 +1,7 @@
 //! The short-lived pod that is the first consumer of leaf claims whose class waits for one. The member's own scheduler
 //! places it as it will place the host pod's copy; it need not run, so its image need not exist.
 
+mod clustertree;
 mod preference;
 mod resources;
 
@@ -51,6 +52,7 @@ pub struct Constraints {
     /// Of all of them together, where the pod says so.
     pod_resources: Option<ResourceRequirements>,
     affinity: Option<Affinity>,
+    node_selector: Option<BTreeMap<String, String>>,
     tolerations: Vec<Toleration>,
     /// By its name a member adds nodes, tolerations and overhead of its own, to a copy as well.
     runtime_class: Option<String>,
@@ -89,6 +91,7 @@ impl Constraints {
             resources: resources::of(pod),
             pod_resources: pod.resources.clone().map(resources::schedulable),
             affinity,
+            node_selector: None,
             tolerations: tolerations.unwrap_or_default(),
             runtime_class: pod.runtime_class_name.clone(),
         }
@@ -164,6 +167,7 @@ fn manifest(
             volumes: Some(claims.iter().enumerate().map(|(index, claim)| volume(volume_name(index), claim)).collect()),
             resources: wishes.pod_resources.clone(),
             affinity: wishes.affinity.clone(),
+            node_selector: wishes.node_selector.clone(),
             tolerations: Some(wishes.tolerations.clone()),
             runtime_class_name: wishes.runtime_class.clone(),
             automount_service_account_token: Some(false),

@@ -43,13 +43,25 @@ pub(super) async fn consume(provisioner: &Provisioner, job: &VolumeCreation<'_>,
         Some(claim) => host::pod::of(&provisioner.host, claim).await?,
         None => None,
     };
-    let wishes = Constraints::of(pod.as_ref().map(|pod| &pod.spec), &job.wanted_nodes());
+    let wishes = wishes(provisioner, job, pod.as_ref())?;
     let mut claims = vec![consumed(row)];
     if let (Some(pod), Some(claim)) = (&pod, &job.spec.claim) {
         claims.extend(siblings(provisioner, job, claim, pod, row).await?);
     }
     let until = job.deadline.next();
     leaf::consumer::ensure(job.leaf, &row.place.namespace, job.hash, &claims, &wishes, until).await
+}
+
+/// By the copy that there will be of the pod: ours, or clustertree's where that runs the member's pods.
+fn wishes(provisioner: &Provisioner, job: &VolumeCreation<'_>, pod: Option<&HostPod>) -> Result<Constraints> {
+    let (nodes, members) = (job.wanted_nodes(), provisioner.members.all()?);
+    let by_clustertree = provisioner.members.is_beside_clustertree(&members, &job.leaf.member);
+    Ok(match pod {
+        Some(HostPod { spec, cluster_selector, .. }) if by_clustertree => {
+            Constraints::of_clustertree(spec, cluster_selector.as_deref(), &nodes)
+        }
+        _ => Constraints::of(pod.map(|pod| &pod.spec), &nodes),
+    })
 }
 
 async fn siblings(

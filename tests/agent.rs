@@ -50,6 +50,8 @@ mod in_use;
 mod left;
 #[path = "agent/level.rs"]
 mod level;
+#[path = "agent/missing.rs"]
+mod missing;
 #[path = "agent/node_mode.rs"]
 mod node_mode;
 #[path = "agent/planted.rs"]

@@ -27,7 +27,7 @@ fn run_with_settings(world: &World, namespace: &str) {
     world.host.create("pods", json!({"metadata": {"namespace": namespace, "name": "web"}, "spec": spec})).unwrap();
 }
 
-fn settings(world: &World, namespace: &str) -> Value {
+pub(super) fn settings(world: &World, namespace: &str) -> Value {
     world.member.get("configmaps", namespace, "settings").map(|map| map["data"]["a"].clone()).unwrap_or_default()
 }
 
@@ -100,7 +100,7 @@ fn namespace_in_which_nothing_is_taken_in_time_keeps_no_other_one_waiting_howeve
 }
 
 /// A ConfigMap that another host keeps in the shop's namespace of the member.
-fn of_another_host(world: &World, name: &str) -> Arc<Value> {
+pub(super) fn of_another_host(world: &World, name: &str) -> Arc<Value> {
     let labels = json!({"app.kubernetes.io/managed-by": "kosmos.csi.io", "kosmos.csi.io/host": "another"});
     let metadata =
         json!({"namespace": SHOP, "name": name, "labels": labels, "annotations": {"kosmos.csi.io/version": "1"}});

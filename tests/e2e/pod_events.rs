@@ -1,7 +1,7 @@
 //! What a member's kubelet says of a copy in events is read in the host, on the pod.
 
 use anyhow::{Context, Result, ensure};
-use k8s_openapi::api::core::v1::Event;
+use k8s_openapi::api::core::v1::{ConfigMap, Event};
 use kube::{
     Api, ResourceExt,
     api::{DeleteParams, ListParams, PostParams},
@@ -73,6 +73,7 @@ fn kubectl_describe_shows_in_the_host_what_the_members_kubelet_says_of_a_pod() {
         wait_for("it is counted on", PATIENCE, counted).await?;
         phase(&host, "unready", "Running").await?;
         ends_as_its_kubelet_says(&host).await?;
+        waits_for_its_variable_alone(&host).await?;
         for pod in pods.iter().map(|(pod, ..)| *pod).chain(ENDED.map(|(pod, ..)| pod)) {
             host.pods().delete(pod, &DeleteParams::default()).await?;
         }
@@ -106,4 +107,29 @@ async fn ends_as_its_kubelet_says(host: &Place<'_>) -> Result<()> {
         ensure!(words.iter().all(|word| shown.contains(word)), "{name}: {shown}");
     }
     Ok(())
+}
+
+/// What is before and beside a container that lacks a variable starts, and it starts once the host has that.
+async fn waits_for_its_variable_alone(host: &Place<'_>) -> Result<()> {
+    let mut pod = tolerant("lacking", &[]);
+    pod["spec"]["nodeSelector"] = json!({"kubernetes.io/hostname": NODE});
+    let main = pod["spec"]["containers"][0].clone();
+    let (mut first, mut late) = (main.clone(), main.clone());
+    first["name"] = json!("first");
+    first["command"] = json!(["true"]);
+    late["name"] = json!("late");
+    late["env"] = json!([{"name": "A", "valueFrom": {"configMapKeyRef": {"name": "settings", "key": "a"}}}]);
+    pod["spec"]["initContainers"] = json!([first]);
+    pod["spec"]["containers"] = json!([main, late]);
+    host.pods().create(&PostParams::default(), &serde_json::from_value(pod)?).await?;
+    told(host, "lacking", "Failed", "couldn't find key a in ConfigMap pod-events/settings").await?;
+    let shown = host.cluster.kubectl(&["describe", "pod", "lacking", "-n", NAMESPACE]).await?;
+    ensure!(shown.contains("CreateContainerConfigError") && shown.contains("State:          Running"), "{shown}");
+    let settings = json!({"metadata": {"name": "settings"}, "data": {"a": "1"}});
+    let maps: Api<ConfigMap> = Api::namespaced(host.client.clone(), &host.namespace);
+    maps.create(&PostParams::default(), &serde_json::from_value(settings)?).await?;
+    let ready = ["wait", "pod", "lacking", "-n", NAMESPACE, "--for=condition=Ready", "--timeout=120s"];
+    host.cluster.kubectl(&ready).await?;
+    host.pods().delete("lacking", &DeleteParams::default()).await?;
+    gone(host, "lacking").await
 }

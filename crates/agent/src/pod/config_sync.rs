@@ -17,16 +17,16 @@ use super::{
     },
     Pods,
     account_tokens::{self, RENEW_AT},
-    names::{FORMER_ROOT_CA, Given, Kind, Name, ROOT_CA, host_root_ca, is_of_an_agent, named, token_secret, tokens},
+    missing,
+    names::{
+        FORMER_ROOT_CA, Given, Kind, Name, Need, ROOT_CA, VERSION, host_root_ca, is_of_an_agent, named, rewritten,
+        token_secret, tokens,
+    },
     rejection::{PodRejection, denied},
     removal::with_uid,
 };
 use domain::volume::{DRIVER, id::is_subdomain};
 
-/// On a copy: the object of the host, and its version, that it is a copy of.
-pub(super) const VERSION: &str = "kosmos.csi.io/version";
-/// In its place, on an empty one: the host has none, and its pods can do without.
-pub(super) const NONE: &str = "none";
 /// In bytes, of what a copy says of itself: a UID and a version.
 const LONGEST_NOTE: usize = 200;
 /// A Secret of this type is given a token by the cluster that it is in, of the account there that it names.
@@ -41,7 +41,9 @@ pub(super) const FORMER_MARK: &str = "kosmos-csi.secrets";
 pub(super) struct Synced {
     secrets: bool,
     left_out: Vec<Name>,
-    /// Why no member is given the first of these that is there.
+    /// Containers wait for what the host does not have. It may come at once: what belongs together is often made together.
+    pub(super) is_awaited: bool,
+    /// Why the pod is without something that it names: the first that there is something to say of.
     pub(super) why_without: Option<PodRejection>,
 }
 
@@ -53,8 +55,17 @@ impl Synced {
     /// A kubelet runs a pod without what is optional and not there.
     fn leave_out(&mut self, name: Name, why: &PodRejection) {
         self.left_out.push(name);
-        let message = || format!("{}. The pod does not need it, and is run without", why.message);
-        self.why_without.get_or_insert_with(|| PodRejection::new(why.reason, message()));
+        self.note(why, "The pod does not need it, and is run without");
+    }
+
+    /// A kubelet starts all but the containers that need what is not there.
+    fn wait_for(&mut self, why: &PodRejection) {
+        self.is_awaited = true;
+        self.note(why, "Containers that take a variable of it wait for it in the member, and the others start");
+    }
+
+    fn note(&mut self, why: &PodRejection, so: &str) {
+        self.why_without.get_or_insert_with(|| PodRejection::new(why.reason, format!("{}. {so}", why.message)));
     }
 }
 
@@ -67,7 +78,8 @@ impl Pods<'_> {
         let wants_secret = wanted.keys().find(|(kind, _)| *kind == Kind::Secret);
         let open = (wants_secret.is_some() || !tokens.is_empty()) && self.is_open(namespace).await?;
         if let Some((_, name)) = wants_secret.filter(|_| !open)
-            && (wanted.iter().any(|((kind, _), needed)| *kind == Kind::Secret && *needed) || pulling().next().is_some())
+            && (wanted.iter().any(|((kind, _), need)| *kind == Kind::Secret && *need != Need::Nothing)
+                || pulling().next().is_some())
         {
             let message = format!(
                 "it names Secret {name}, and the Secrets of namespace {namespace} are not given to members: label the \
@@ -75,8 +87,8 @@ impl Pods<'_> {
             );
             return Ok(Err(PodRejection::new("SecretsNotGiven", message)));
         }
-        let mut kept = Synced { secrets: open, ..Synced::default() };
-        for (name, needed) in in_copy(pod, open, &self.host.id.0) {
+        let (mut kept, mut awaited) = (Synced { secrets: open, ..Synced::default() }, Vec::new());
+        for (name, need) in in_copy(pod, open, &self.host.id.0) {
             let synced = match refused_name((name.0, &name.1), &self.host.id.0) {
                 Some(why) => Err(why),
                 None if name.0 == Kind::Secret && !open => Ok(false),
@@ -84,18 +96,24 @@ impl Pods<'_> {
             };
             match synced {
                 Ok(true) => {}
-                Ok(false) if !needed => {
+                Ok(false) if need == Need::Nothing => {
                     let is_read = name.0 == Kind::ConfigMap || open && pulling().all(|one| one["name"] != name.1);
-                    if !is_read || !is_given_empty(self, &name, namespace).await? {
+                    if !is_read || !missing::is_given_empty(self, &name, namespace).await? {
                         kept.left_out.push(name);
                     }
                 }
-                Err(why) if !needed && why.reason == NOT_GIVEN => kept.leave_out(name, &why),
-                Ok(false) => {
-                    let message = format!("{} {} is not there", name.0, in_host(&name.1, &self.host.id.0));
-                    return Ok(Err(PodRejection::new("WaitsForObject", message)));
-                }
+                Err(why) if need == Need::Nothing && why.reason == NOT_GIVEN => kept.leave_out(name, &why),
+                Ok(false) if need == Need::Container => awaited.push(name),
+                Ok(false) => return Ok(Err(is_not_there(&name, &self.host.id.0))),
                 Err(why) => return Ok(Err(why)),
+            }
+        }
+        for name in awaited {
+            let why = is_not_there(&name, &self.host.id.0);
+            match missing::stands_in(self, &name, namespace).await? {
+                Ok(true) => kept.wait_for(&why),
+                Ok(false) => return Ok(Err(why)),
+                Err(taken) => return Ok(Err(taken)),
             }
         }
         if open
@@ -231,18 +249,15 @@ impl Pods<'_> {
     }
 }
 
-/// What the copy of a pod names, and whether it needs it: with the member's names, and without its tokens.
-fn in_copy(pod: &Value, open: bool, host: &str) -> BTreeMap<Name, bool> {
+/// What the copy of a pod names, and what of it needs that: with the member's names, and without its tokens.
+fn in_copy(pod: &Value, open: bool, host: &str) -> BTreeMap<Name, Need> {
     let mut named = named(&rewritten(pod, open, host));
     named.remove(&(Kind::Secret, token_secret(text(pod, "/metadata/uid"))));
     named
 }
 
-/// The spec of a pod's copy, in what it names.
-pub(super) fn rewritten(pod: &Value, secrets: bool, host: &str) -> Value {
-    let mut spec = pod["spec"].clone();
-    Given { secrets, left_out: &[], pod_uid: text(pod, "/metadata/uid"), host }.rewrite(&mut spec);
-    spec
+fn is_not_there((kind, name): &Name, host: &str) -> PodRejection {
+    PodRejection::new("WaitsForObject", format!("{kind} {} is not there", in_host(name, host)))
 }
 
 /// Why an object of the host is given to no member: another host's agent, or this one, may make its own of that name there, or none can
@@ -283,23 +298,6 @@ pub(super) fn seen(object: &Value) -> Value {
 
 fn in_host<'a>(name: &'a str, host: &str) -> &'a str {
     if name == host_root_ca(host) || name == FORMER_ROOT_CA { ROOT_CA } else { name }
-}
-
-/// Whether the member has an empty one now. That it does not take it is no reason to wait.
-async fn is_given_empty(pods: &Pods<'_>, (kind, name): &Name, namespace: &str) -> kube::Result<bool> {
-    // What is left there of one that the host has no more is emptied by the next look.
-    let put = || pods.put(*kind, namespace, name, empty_one(pods, name, namespace), |_: &Value| true);
-    let first = put().await;
-    // Another pod may just have put it there.
-    let last = if matches!(first, Ok(Err(_))) { put().await } else { first };
-    match last {
-        Err(error) if !matches!(error, kube::Error::Api(_)) => Err(error),
-        last => Ok(matches!(last, Ok(Ok(())))),
-    }
-}
-
-pub(super) fn empty_one(pods: &Pods<'_>, name: &str, namespace: &str) -> Value {
-    pods.marked(name, namespace, &json!({VERSION: NONE}))
 }
 
 /// From what is there to what is wanted, as long as it is as it was seen.

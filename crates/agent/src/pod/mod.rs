@@ -22,9 +22,9 @@ mod given;
 mod hold;
 mod in_use;
 mod level;
+mod missing;
 mod names;
 mod namespace;
-mod optional;
 mod refresh;
 mod refusal;
 mod rejection;
@@ -305,7 +305,7 @@ impl Pods<'_> {
     }
 
     async fn create(&self, pod: &Value, claims: &claims::Leaves, kept: &Synced, looks: u32) -> kube::Result<Next> {
-        if !hold::hold(self, pod, claims).await? {
+        if kept.is_awaited && looks < PATIENCE || !hold::hold(self, pod, claims).await? {
             return Ok(Next::After(AGAIN));
         }
         let Some(at) = self.view.node(text(pod, "/spec/nodeName")).and_then(|node| virtual_node_of(&node)) else {

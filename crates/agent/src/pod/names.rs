@@ -16,6 +16,9 @@ pub(super) fn host_root_ca(host: &str) -> String {
     format!("{FORMER_ROOT_CA}.{host}")
 }
 
+/// On a copy: the object of the host, and its version, that it is a copy of.
+pub(super) const VERSION: &str = "kosmos.csi.io/version";
+
 /// What agents make for themselves in members has names that begin with one of these.
 const OWN: [&str; 2] = ["kosmos-csi.", TOKENS];
 const TOKENS: &str = "kosmos-csi-token-";
@@ -44,13 +47,24 @@ impl std::fmt::Display for Kind {
 
 pub(super) type Name = (Kind, String);
 
+/// What of a pod does not start while something that it names is not there.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Need {
+    #[default]
+    Nothing,
+    /// A container that takes a variable of it: one that has no such key keeps it waiting as well.
+    Container,
+    /// All of it, for what is in a volume. So it is here for a container that takes all variables of it: with an empty one it would start.
+    Pod,
+}
+
 /// What a pod can name, and where: the part that names it, and the field with the name.
 const IN_VARIABLE: [(&str, Kind); 2] =
     [("/valueFrom/configMapKeyRef", Kind::ConfigMap), ("/valueFrom/secretKeyRef", Kind::Secret)];
 const IN_VARIABLES: [(&str, Kind); 2] = [("/configMapRef", Kind::ConfigMap), ("/secretRef", Kind::Secret)];
 const IN_VOLUME: [(&str, Kind); 2] = [("/configMap", Kind::ConfigMap), ("/secret", Kind::Secret)];
 
-/// What one part of a pod names, and whether the pod can do without it.
+/// What one part of a pod names, and whether that can do without it.
 fn named_in(part: &Value, places: [(&str, Kind); 2]) -> Option<(Name, bool)> {
     places.into_iter().find_map(|(place, kind)| {
         let source = part.pointer(place).filter(|source| source.is_object())?;
@@ -59,25 +73,31 @@ fn named_in(part: &Value, places: [(&str, Kind); 2]) -> Option<(Name, bool)> {
     })
 }
 
+fn needed_in(part: &Value, places: [(&str, Kind); 2], need: Need) -> Option<(Name, Need)> {
+    named_in(part, places).map(|(name, is_optional)| (name, if is_optional { Need::Nothing } else { need }))
+}
+
 fn containers(spec: &Value) -> impl Iterator<Item = &Value> {
     items(spec, "/initContainers").chain(items(spec, "/containers"))
 }
 
-/// Everything that a pod names, and whether it needs it. What it pulls images with, it can do without.
-pub(super) fn named(spec: &Value) -> BTreeMap<Name, bool> {
+/// Everything that a pod names, and what of it needs that. What it pulls images with, it can do without.
+pub(super) fn named(spec: &Value) -> BTreeMap<Name, Need> {
     let variables = containers(spec).flat_map(|container| {
-        let one = items(container, "/env").filter_map(|variable| named_in(variable, IN_VARIABLE));
-        one.chain(items(container, "/envFrom").filter_map(|source| named_in(source, IN_VARIABLES)))
+        let one = items(container, "/env").filter_map(|variable| needed_in(variable, IN_VARIABLE, Need::Container));
+        one.chain(items(container, "/envFrom").filter_map(|source| needed_in(source, IN_VARIABLES, Need::Pod)))
     });
     let volumes = items(spec, "/volumes").flat_map(|volume| {
-        let projected = items(volume, "/projected/sources").filter_map(|source| named_in(source, IN_VOLUME));
-        named_in(volume, IN_VOLUME).into_iter().chain(projected)
+        let projected =
+            items(volume, "/projected/sources").filter_map(|source| needed_in(source, IN_VOLUME, Need::Pod));
+        needed_in(volume, IN_VOLUME, Need::Pod).into_iter().chain(projected)
     });
-    let pulling =
-        items(spec, "/imagePullSecrets").map(|source| ((Kind::Secret, text(source, "/name").to_owned()), true));
-    let mut all = BTreeMap::new();
-    for (name, optional) in variables.chain(volumes).chain(pulling).filter(|((_, name), _)| !name.is_empty()) {
-        *all.entry(name).or_default() |= !optional;
+    let pulling = items(spec, "/imagePullSecrets")
+        .map(|source| ((Kind::Secret, text(source, "/name").to_owned()), Need::Nothing));
+    let mut all = BTreeMap::<Name, Need>::new();
+    for (name, need) in variables.chain(volumes).chain(pulling).filter(|((_, name), _)| !name.is_empty()) {
+        let most = all.entry(name).or_default();
+        *most = need.max(*most);
     }
     all
 }
@@ -185,6 +205,13 @@ impl Given<'_> {
     }
 }
 
+/// The spec of a pod's copy, in what it names.
+pub(super) fn rewritten(pod: &Value, secrets: bool, host: &str) -> Value {
+    let mut spec = pod["spec"].clone();
+    Given { secrets, left_out: &[], pod_uid: text(pod, "/metadata/uid"), host }.rewrite(&mut spec);
+    spec
+}
+
 /// By its name alone it may be any: whoever makes a pod calls his volumes as he likes.
 fn is_of_account(volume: &Value) -> bool {
     let has_token = || items(volume, "/projected/sources").any(|source| source.get("serviceAccountToken").is_some());
@@ -239,13 +266,12 @@ mod tests {
     }
 
     #[test]
-    fn everything_a_pod_names_is_found_and_whether_it_needs_it() {
-        let told: Vec<String> = named(&spec())
-            .into_iter()
-            .map(|((kind, name), needed)| format!("{kind} {name}{}", if needed { "" } else { "?" }))
-            .collect();
-        let config_maps = ["ConfigMap files", "ConfigMap kube-root-ca.crt", "ConfigMap settings"];
-        let secrets = ["Secret keys", "Secret maybe?", "Secret passwords", "Secret registry?"];
+    fn everything_a_pod_names_is_found_and_what_of_it_needs_that() {
+        let told: Vec<String> =
+            named(&spec()).into_iter().map(|((kind, name), need)| format!("{kind} {name}: {need:?}")).collect();
+        let config_maps = ["ConfigMap files: Pod", "ConfigMap kube-root-ca.crt: Pod", "ConfigMap settings: Container"];
+        let secrets =
+            ["Secret keys: Pod", "Secret maybe: Nothing", "Secret passwords: Pod", "Secret registry: Nothing"];
         assert_eq!(told, [&config_maps[..], &secrets[..]].concat());
         assert_eq!(tokens(&spec()), [Token { audience: String::new(), seconds: 3600 }]);
     }

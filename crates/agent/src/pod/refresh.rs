@@ -22,8 +22,8 @@ use super::{
     Pods,
     account_tokens::{self, RENEW_AT, is_due},
     config_sync::{FORMER_MARK, seen},
+    missing,
     names::{Kind, token_secret, tokens},
-    optional,
     refusal::refusal,
     rejection::PodRejection,
     removal::with_uid,
@@ -341,8 +341,8 @@ impl Pods<'_> {
         let (kind, place) = thing;
         let name = (*kind, place.name.clone());
         match self.sync_one(&name, &place.namespace, there).await? {
-            Ok(false) if optional::is_to_be_emptied(self, thing, there) => {
-                optional::empty(self, &name, &place.namespace).await
+            Ok(false) if missing::is_to_be_emptied(self, thing, there) => {
+                missing::empty(self, &name, &place.namespace).await
             }
             synced => Ok(synced.map(drop)),
         }

@@ -6,8 +6,8 @@ use serde_json::Value;
 
 use super::{
     super::object::{Place, text},
-    config_sync::{refused_name, rewritten},
-    names::{FORMER_ROOT_CA, Kind, host_root_ca, named, token_secret},
+    config_sync::refused_name,
+    names::{FORMER_ROOT_CA, Kind, host_root_ca, named, rewritten, token_secret},
 };
 
 /// Where a thing is, by its kind.

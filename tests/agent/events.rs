@@ -1,4 +1,4 @@
-//! What the member says in events of a copy that does not get ready is told of the host's pod, as a kubelet would, and nothing else.
+//! What the member says in events of a copy that is not well is told of the host's pod, as a kubelet would, and nothing else.
 
 use std::{
     sync::{Arc, Mutex},
@@ -118,6 +118,55 @@ fn of_a_pod_that_is_well_the_member_is_asked_nothing() {
         sleep(Duration::from_mins(10)).await;
         let count = lock(&asked).len();
         assert!((10..=14).contains(&count), "{count} in ten minutes: {:?}", lock(&asked));
+    });
+}
+
+/// As where a probe fails that has a container started again, or its node is slow for a moment.
+#[test]
+fn event_of_a_copy_that_is_ready_again_is_told_once_it_was_not_or_a_container_was_started_again() {
+    story(1, async {
+        let (world, copy) = with_copy().await;
+        sleep(Duration::from_secs(5)).await;
+        say(&world, &copy, "Unhealthy", "the probe fails");
+        sleep(Duration::from_mins(5)).await;
+        assert!(told(&world).is_empty(), "it is ready, and nobody is asked");
+        is_not_ready(&world, "web");
+        sleep(Duration::from_secs(2)).await;
+        let conditions = json!([{"type": "Ready", "status": "True"}]);
+        world.member.change("pods", SHOP, "web", |pod| pod["status"]["conditions"] = conditions).unwrap();
+        until("it is told", || told(&world).len() == 1).await;
+        say(&world, &copy, "Killing", "the container is started again");
+        sleep(Duration::from_mins(5)).await;
+        assert_eq!(told(&world).len(), 1);
+        let again = |pod: &mut Value| pod["status"]["containerStatuses"][0]["restartCount"] = json!(1);
+        world.member.change("pods", SHOP, "web", again).unwrap();
+        until("why it was started again is told", || told(&world).len() == 2).await;
+    });
+}
+
+/// As of a hook that fails, or of a container that cannot be killed.
+#[test]
+fn event_of_a_copy_that_is_being_ended_is_told_of_its_pod_while_that_is_there() {
+    story(1, async {
+        let world = World::whose_pods_stop_after(1, Duration::from_secs(40)).await;
+        world.start("first");
+        until("the node is ready", || world.is_ready()).await;
+        let spec = json!({"nodeName": NODE, "terminationGracePeriodSeconds": 60, "containers": [{"name": "c", "image": "i:1"}]});
+        world.host.create("pods", json!({"metadata": {"namespace": SHOP, "name": "web"}, "spec": spec})).unwrap();
+        until("it runs", || world.phase("web") == "Running").await;
+        sleep(Duration::from_secs(5)).await;
+        let (copy, lists) = (world.copy("web").unwrap(), Arc::<Mutex<u32>>::default());
+        let count = Arc::clone(&lists);
+        asked_for_events(&world, &world.member, move |_| {
+            *lock(&count) += 1;
+            Action::Pass
+        });
+        world.host.delete("pods", SHOP, "web").unwrap();
+        say(&world, &copy, "FailedPreStopHook", "the hook fails");
+        until("it is told", || told(&world).len() == 1).await;
+        assert!(world.pod("web").is_some());
+        until("it is gone", || world.pod("web").is_none()).await;
+        assert!((1..=3).contains(&*lock(&lists)), "{} lists", lock(&lists));
     });
 }
 

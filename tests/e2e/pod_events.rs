@@ -74,6 +74,7 @@ fn kubectl_describe_shows_in_the_host_what_the_members_kubelet_says_of_a_pod() {
         phase(&host, "unready", "Running").await?;
         ends_as_its_kubelet_says(&host).await?;
         waits_for_its_variable_alone(&host).await?;
+        says_that_its_hook_fails(&host).await?;
         for pod in pods.iter().map(|(pod, ..)| *pod).chain(ENDED.map(|(pod, ..)| pod)) {
             host.pods().delete(pod, &DeleteParams::default()).await?;
         }
@@ -132,4 +133,17 @@ async fn waits_for_its_variable_alone(host: &Place<'_>) -> Result<()> {
     host.cluster.kubectl(&ready).await?;
     host.pods().delete("lacking", &DeleteParams::default()).await?;
     gone(host, "lacking").await
+}
+
+/// It is ready until it is deleted.
+async fn says_that_its_hook_fails(host: &Place<'_>) -> Result<()> {
+    let mut pod = tolerant("hooked", &[]);
+    pod["spec"]["nodeSelector"] = json!({"kubernetes.io/hostname": NODE});
+    pod["spec"]["terminationGracePeriodSeconds"] = json!(20);
+    pod["spec"]["containers"][0]["lifecycle"] = json!({"preStop": {"exec": {"command": ["false"]}}});
+    host.pods().create(&PostParams::default(), &serde_json::from_value(pod)?).await?;
+    phase(host, "hooked", "Running").await?;
+    host.pods().delete("hooked", &DeleteParams::default()).await?;
+    told(host, "hooked", "FailedPreStopHook", "").await?;
+    gone(host, "hooked").await
 }

@@ -51,6 +51,7 @@ struct Ours {
     /// The UID of the host's pod that it is a copy of; empty where it is none.
     copy_of: Box<str>,
     in_trouble: bool,
+    restarts: u64,
     has_claims: bool,
     text: Box<str>,
 }
@@ -62,6 +63,7 @@ impl Ours {
             host: mark(pod, "labels", HOST).into(),
             copy_of: mark(pod, "annotations", COPY_OF).into(),
             in_trouble: in_trouble(pod),
+            restarts: restarts(pod),
             has_claims: items(pod, "/spec/volumes").any(is_claim),
             text: pod.to_string().into(),
         }
@@ -136,6 +138,11 @@ impl MemberPod {
         self.ours.as_ref().is_some_and(|ours| ours.in_trouble)
     }
 
+    /// How often containers of it were started again.
+    pub(super) fn restarts(&self) -> u64 {
+        self.ours.as_ref().map_or(0, |ours| ours.restarts)
+    }
+
     pub(super) fn has_claims(&self) -> bool {
         self.ours.as_ref().is_some_and(|ours| ours.has_claims)
     }
@@ -165,6 +172,12 @@ impl Cached for MemberPod {
 
 fn in_trouble(copy: &Value) -> bool {
     !is_ready(copy) && !is_over(copy) && !is_leaving(copy)
+}
+
+fn restarts(copy: &Value) -> u64 {
+    let lists = ["/status/initContainerStatuses", "/status/containerStatuses"];
+    let counts = lists.into_iter().flat_map(|list| items(copy, list)).filter_map(|one| one["restartCount"].as_u64());
+    counts.fold(0, u64::saturating_add)
 }
 
 /// As far as it is kept: whoever makes a pod may name as many resources as an API server takes.
@@ -316,6 +329,15 @@ mod tests {
         let leaving = with("/metadata", "deletionTimestamp", "2026-01-02T03:04:05Z");
         assert!(!leaving.runs() && !asked_of(&leaving).is_empty(), "what it asks for is taken still");
         assert!(!with("/status", "phase", "Pending").runs());
+    }
+
+    #[test]
+    fn all_containers_of_a_copy_count_that_were_started_again() {
+        let count = |count: u64| json!([{"name": "a", "restartCount": count}, {"name": "b"}]);
+        let status = json!({"initContainerStatuses": count(2), "containerStatuses": count(40)});
+        assert_eq!(restarts(&json!({"status": status})), 42);
+        let said = json!([{"restartCount": u64::MAX}, {"restartCount": 1}, {"restartCount": -1}]);
+        assert_eq!(restarts(&json!({"status": {"containerStatuses": said}})), u64::MAX);
     }
 
     #[test]

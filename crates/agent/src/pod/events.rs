@@ -1,5 +1,5 @@
-//! Tells the host what events in a member say of a pod that does not get ready: why an image cannot be pulled, a probe fails, a volume
-//! is not mounted. `kubectl describe pod` shows it as for a pod on any node. Best effort, as events are.
+//! Tells the host what events in a member say of a pod that is not well: why an image cannot be pulled, a probe fails, a volume is not mounted,
+//! a container does not end. `kubectl describe pod` shows it as for a pod on any node. Best effort, as events are.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -25,11 +25,11 @@ use super::{
     },
     Pods,
     retold::{again, retold},
-    told::RelayedEvents,
+    told::{RelayedEvents, Seen},
 };
 use cluster::with_causes;
 
-/// Between two looks at which pods do not get ready.
+/// Between two looks at which pods are not well.
 const LOOK: Duration = Duration::from_secs(1);
 /// Of one pod. There are a dozen of a pod that cannot start.
 const MOST: u32 = 50;
@@ -49,16 +49,22 @@ pub(crate) async fn relay(pods: &Pods<'_>, told: &mut RelayedEvents) {
     let mut way = None;
     loop {
         sleep(LOOK).await;
-        let waiting = waiting(pods);
-        if waiting.is_empty() && told.is_empty() {
+        let is_meant =
+            |copy: &MemberPod| waits(copy) || copy.copy_of().is_some_and(|uid| told.has_news(uid, copy.restarts()));
+        let copies = copies(pods, is_meant);
+        if copies.is_empty() && told.is_empty() {
             continue;
         }
         let Some(client) = way.take().or_else(|| pods.member.unbounded().ok()) else { continue };
-        let uids = waiting.iter().map(|(uid, place)| (uid.as_str(), place.namespace.as_str())).collect();
+        let seen = copies.iter().map(|(uid, (place, copy))| {
+            let seen = Seen { namespace: &place.namespace, waits: waits(copy), restarts: copy.restarts() };
+            (uid.as_str(), seen)
+        });
+        let seen: HashMap<&str, Seen<'_>> = seen.collect();
         let all = pods.view.kept_pods_for(&pods.member.name);
         let there: HashSet<&str> = all.iter().map(|(_, pod)| pod.uid()).collect();
-        for uid in told.due(&uids, |uid| there.contains(uid), Instant::now()) {
-            let place = &waiting[&uid];
+        for uid in told.due(&seen, |uid| there.contains(uid), Instant::now()) {
+            let (place, _) = &copies[&uid];
             if let (Some(pod), Some(copy)) = (pods.view.pods.get(place), pods.there.get(place)) {
                 tell(pods, &client, told, &pod, &copy).await;
             }
@@ -67,15 +73,20 @@ pub(crate) async fn relay(pods: &Pods<'_>, told: &mut RelayedEvents) {
     }
 }
 
-/// Where the pods of the host are that do not get ready, by their UIDs. Those alone are read whose events are asked for: all of them as trees
-/// would take several times what they are kept in.
-fn waiting(pods: &Pods<'_>) -> HashMap<String, Place> {
-    let copies = pods.there.kept_of(&pods.host.id.0).into_iter().filter(|(_, copy)| copy.in_trouble());
+/// Whether somebody may want to know why it takes so long.
+fn waits(copy: &MemberPod) -> bool {
+    copy.in_trouble() || copy.is_leaving() && !copy.is_over()
+}
+
+/// The copies that are meant, by the UIDs of the host's pods. Those alone are read whose events are asked for: all of them as trees would take
+/// several times what they are kept in.
+fn copies(pods: &Pods<'_>, is_meant: impl Fn(&MemberPod) -> bool) -> HashMap<String, (Place, Arc<MemberPod>)> {
+    let copies = pods.there.kept_of(&pods.host.id.0).into_iter().filter(|(_, copy)| is_meant(copy));
     let is_served = |node: &str| pods.view.member_of_node(node).is_some_and(|member| member == pods.member.name);
     let pair = |(place, copy): (Place, Arc<MemberPod>)| {
         let pod = pods.view.pods.kept(&place)?;
         let is_its = copy.copy_of() == Some(pod.uid()) && is_served(&pod.node()?);
-        is_its.then(|| (pod.uid().to_owned(), place))
+        is_its.then(|| (pod.uid().to_owned(), (place, copy)))
     };
     copies.filter_map(pair).collect()
 }

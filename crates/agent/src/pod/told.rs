@@ -1,4 +1,4 @@
-//! When the events of pods that do not get ready are asked for, and how much of them is told. Pure.
+//! When the events of pods are asked for that are not well, or were not a moment ago, and how much of them is told. Pure.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -10,7 +10,7 @@ use tokio::time::Instant;
 
 use super::allowance::Allowance;
 
-/// How long a pod may take to get ready before its member is asked why.
+/// How long a pod may take to get ready, or to end, before its member is asked why.
 const SLOW: Duration = Duration::from_secs(3);
 /// Until it is asked again, twice as long each time, and how long at most.
 const ASKED_AGAIN: Duration = Duration::from_secs(10);
@@ -27,6 +27,16 @@ fn of_namespace(now: Instant) -> Allowance {
     Allowance::new(100, Duration::from_secs(5), now)
 }
 
+/// A copy, as one look sees it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Seen<'a> {
+    pub(super) namespace: &'a str,
+    /// It does not get ready, or is being ended.
+    pub(super) waits: bool,
+    /// How often containers of it were started again.
+    pub(super) restarts: u64,
+}
+
 /// What was told of the pods in one member.
 #[derive(Debug, Default)]
 pub(crate) struct RelayedEvents {
@@ -38,43 +48,67 @@ pub(crate) struct RelayedEvents {
 
 #[derive(Debug)]
 struct RelayedOfPod {
-    /// When its events are to be listed, and how long after that once more. None while it is well.
+    /// When its events are to be listed, and how long after that once more. None while it is well, and nothing is owed.
     next: Option<(Instant, Duration)>,
     /// When they may be, also if it was well in between.
     not_before: Instant,
+    is_well: bool,
+    restarts: u64,
+    /// It was well, and then it was not, or a container of it was started again: nobody has asked why since, also if it is well again.
+    is_owed: bool,
     allowance: Allowance,
     /// How often each event, by its name in the host, was said to have been seen.
     counts: HashMap<String, i32>,
 }
 
 impl RelayedOfPod {
-    fn new(now: Instant) -> Self {
-        Self { next: None, not_before: now, allowance: of_pod(now), counts: HashMap::new() }
+    /// What a container was started again for before it was seen first, is no news.
+    fn new(restarts: u64, now: Instant) -> Self {
+        let (allowance, counts) = (of_pod(now), HashMap::new());
+        Self { next: None, not_before: now, is_well: false, restarts, is_owed: false, allowance, counts }
+    }
+
+    /// When its events are to be listed, if they are. `seen`: none of one that is well, and of which there is no news.
+    fn see(&mut self, seen: Option<&Seen<'_>>, now: Instant) -> Option<Instant> {
+        let (waits, restarts) = seen.map_or((false, 0), |seen| (seen.waits, seen.restarts));
+        self.is_owed |= restarts > self.restarts || waits && self.is_well;
+        self.restarts = self.restarts.max(restarts);
+        self.is_well = !waits;
+        if !waits && !self.is_owed {
+            self.next = None;
+            return None;
+        }
+        let first = (self.not_before.max(now + SLOW), ASKED_AGAIN);
+        Some(self.next.get_or_insert(first).0)
     }
 }
 
 impl RelayedEvents {
-    /// Those of the pods that do not get ready whose events are to be listed now. `waiting`: their UIDs, with their namespaces. `is_there`:
-    /// whether the host still has a pod of this UID.
+    /// Whether one that is well is to be seen all the same: it is new, or its events are to be listed once.
+    pub(super) fn has_news(&self, uid: &str, restarts: u64) -> bool {
+        self.pods.get(uid).is_none_or(|pod| pod.is_owed || restarts > pod.restarts)
+    }
+
+    /// The pods whose events are to be listed now. `copies`: by the UIDs of their pods, those that are not well, or of which there is news.
+    /// `is_there`: whether the host still has a pod of this UID.
     pub(super) fn due(
         &mut self,
-        waiting: &HashMap<&str, &str>,
+        copies: &HashMap<&str, Seen<'_>>,
         is_there: impl Fn(&str) -> bool,
         now: Instant,
     ) -> Vec<String> {
         self.pods.retain(|uid, _| is_there(uid));
         self.namespaces.retain(|_, allowance| !allowance.is_whole(now));
         for (uid, pod) in &mut self.pods {
-            if !waiting.contains_key(uid.as_str()) {
-                pod.next = None;
+            if !copies.contains_key(uid.as_str()) {
+                pod.see(None, now);
             }
         }
         let mut due = Vec::new();
-        for (uid, namespace) in waiting {
-            let pod = self.pods.entry((*uid).to_owned()).or_insert_with(|| RelayedOfPod::new(now));
-            let first = (pod.not_before.max(now + SLOW), ASKED_AGAIN);
-            let (at, _) = *pod.next.get_or_insert(first);
-            due.extend((at <= now).then_some((at, *uid, *namespace)));
+        for (uid, seen) in copies {
+            let new = || RelayedOfPod::new(seen.restarts, now);
+            let at = self.pods.entry((*uid).to_owned()).or_insert_with(new).see(Some(seen), now);
+            due.extend(at.filter(|at| *at <= now).map(|at| (at, *uid, seen.namespace)));
         }
         if self.refused_until.is_some_and(|until| until > now) {
             return Vec::new();
@@ -83,6 +117,7 @@ impl RelayedEvents {
         for uid in &due {
             let Some(pod) = self.pods.get_mut(*uid) else { continue };
             let pause = pod.next.map_or(ASKED_AGAIN, |(_, pause)| pause);
+            pod.is_owed = false;
             pod.not_before = now + ASKED_AGAIN;
             pod.next = Some((now + pause, (pause * 2).min(LONGEST_PAUSE)));
         }
@@ -152,9 +187,14 @@ mod tests {
 
     use super::*;
 
+    /// One that does not get ready.
+    fn waits_in(namespace: &str) -> Seen<'_> {
+        Seen { namespace, waits: true, restarts: 0 }
+    }
+
     /// Of one namespace.
-    fn of_shop<'a>(pods: &[&'a str]) -> HashMap<&'a str, &'a str> {
-        pods.iter().map(|uid| (*uid, "shop")).collect()
+    fn of_shop<'a>(pods: &[&'a str]) -> HashMap<&'a str, Seen<'static>> {
+        pods.iter().map(|uid| (*uid, waits_in("shop"))).collect()
     }
 
     async fn asked(told: &mut RelayedEvents, pods: &[&str], time: Duration) -> Vec<(u64, String)> {
@@ -185,6 +225,22 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
+    async fn pod_that_was_not_well_for_a_moment_or_was_started_again_is_asked_for_once() {
+        let (mut told, mut asked) = (RelayedEvents::default(), Vec::new());
+        for second in 0..60 {
+            // It begins, is not well for a moment, and is started again. The other one was, before it was seen first.
+            let seen = [("u", second < 2 || second == 20, u64::from(second >= 40)), ("other", false, 3)];
+            let is_told = |(uid, waits, restarts): &(&str, bool, u64)| *waits || told.has_news(uid, *restarts);
+            let copies = seen.into_iter().filter(is_told);
+            let copies =
+                copies.map(|(uid, waits, restarts)| (uid, Seen { namespace: "shop", waits, restarts })).collect();
+            asked.extend(told.due(&copies, |_| true, Instant::now()).into_iter().map(|uid| (second, uid)));
+            tokio::time::advance(Duration::from_secs(1)).await;
+        }
+        assert_eq!(asked, [(23, "u".to_owned()), (43, "u".to_owned())]);
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn of_a_thousand_pods_that_do_not_get_ready_two_are_asked_for_at_a_look_and_each_has_its_turn() {
         let names: Vec<String> = (0..1000).map(|number| number.to_string()).collect();
         let pods: Vec<&str> = names.iter().map(String::as_str).collect();
@@ -199,14 +255,14 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn pods_of_one_namespace_that_do_not_get_ready_keep_none_of_another_one_waiting() {
         let many: Vec<String> = (0..1000).map(|number| number.to_string()).collect();
-        let mut waiting: HashMap<&str, &str> = many.iter().map(|uid| (uid.as_str(), "many")).collect();
+        let mut waiting: HashMap<&str, Seen<'_>> = many.iter().map(|uid| (uid.as_str(), waits_in("many"))).collect();
         let mut told = RelayedEvents::default();
         for second in 0..100 {
             if second == 60 {
-                waiting.extend([("a", "shop"), ("b", "shop")]);
+                waiting.extend(of_shop(&["a", "b"]));
             }
             let due = told.due(&waiting, |_| true, Instant::now());
-            let is_of_shop = |uid: &&str| waiting.get(*uid) == Some(&"shop");
+            let is_of_shop = |uid: &&str| waiting.get(*uid).is_some_and(|seen| seen.namespace == "shop");
             let of_shop: Vec<&str> = due.iter().map(String::as_str).filter(is_of_shop).collect();
             let expected: &[&str] = match second {
                 63 | 73 | 93 => &["a"],

@@ -33,7 +33,7 @@ const SHOWN: [(&str, &str, &str); 14] = [
     ("Isolating", "waits", "the leaf claim of the source has to go first"),
     ("Copying", "waits", "the copy is not done yet"),
     ("Placing", "waits", "the copy's leaf claim is made where pods look for it"),
-    ("Ready", "waits", "the word to switch"),
+    ("Ready", "waits", "somebody approves the switch (spec.approved)"),
     ("Switching", "waits", "the host's claim is bound to it again"),
     ("Finishing", "wrong", "member m0: no answer within 4 s"),
     ("Cancelling", "waits", "the pods of the movers end"),

@@ -27,7 +27,7 @@ use crate::{
 };
 
 const OF_BEFORE: &str = "what was there before";
-const TOLD: &str = "member m1: the volume of the copy is not as this move has left it";
+const TOLD: &str = "member m1: the leaf volume of the copy is not as this move left it";
 
 /// The one that the copy has.
 fn volume(story: &Story) -> String {

@@ -334,7 +334,7 @@ fn move_whose_source_is_removed_in_its_member_while_it_is_copied_says_so_and_can
         loses_source(&story);
         sleep(SEEN).await;
         let message = stalls(&story, "LeafStuck");
-        assert!(message.contains("member m0: claim and volume of the source have gone from there"), "{message}");
+        assert!(message.contains("member m0: leaf claim and leaf volume of the source are gone"), "{message}");
         ends_once_it_is_called_off(&story).await;
         assert!(story.bench.members[1].list(VOLUMES).is_empty(), "{}", story.trace());
     });
@@ -354,7 +354,7 @@ fn another_cluster_under_the_name_of_one_that_is_forgotten_says_nothing_of_a_mov
             let story = whose_source_comes_back(is_called_off, is_another_cluster).await;
             if is_called_off {
                 let stalled = condition(&story, "Stalled");
-                assert!(told(&stalled).1.contains("the host has forgotten the member of that"), "{stalled}");
+                assert!(told(&stalled).1.contains("the host has forgotten the member of the source"), "{stalled}");
             } else {
                 ends_with_its_copy(&story).await;
                 assert_eq!(told(&condition(&story, "SourceDeleted")).0, ["False", "MemberForgotten"]);
@@ -457,7 +457,7 @@ fn copy_that_holds_all_stays_or_is_switched_to_where_the_member_of_its_source_co
             if is_called_off {
                 is_called_off_and_keeps_its_copy(&story);
                 let message = stalls(&story, "LeafStuck");
-                assert!(message.contains("whose volume is not in its member any more"), "{message}");
+                assert!(message.contains("the leaf volume of the source is gone from its member"), "{message}");
             } else {
                 ends_with_its_copy(&story).await;
             }
@@ -483,7 +483,7 @@ fn copy_that_holds_all_stays_where_the_member_of_its_source_is_restored_from_a_b
         sleep(AWAY).await;
         let back = condition(&story, "Stalled");
         assert_eq!((story.phase().as_str(), told(&back).0), ("Ready", ["True", "LeafStuck"]), "{back}");
-        assert!(told(&back).1.contains("member m0: the source is where pods may have it"), "{back}");
+        assert!(told(&back).1.contains("member m0: pods may use the source"), "{back}");
         calls_off(&story);
         sleep(AWAY).await;
         let older = condition(&story, "Stalled");
@@ -561,7 +561,7 @@ fn move_whose_source_is_in_a_member_that_is_forgotten_says_so_and_can_be_called_
         is_forgotten(&story, 0);
         sleep(SEEN).await;
         let message = stalls(&story, "MemberUnreachable");
-        let lost = "what was copied so far is removed then";
+        let lost = "the driver then removes what was copied so far";
         for words in ["member m0: the host has forgotten the member of the source", lost] {
             assert!(message.contains(words), "{words}: {}: {message}", story.phase());
         }

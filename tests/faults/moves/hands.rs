@@ -182,7 +182,7 @@ fn claim_that_somebody_restores_where_that_of_the_source_was_ends_no_copy() {
         lock(&story.bench.guard.history).plant(&restored);
         sleep(TRIED).await;
         assert_eq!(movers(&story), before, "{}", story.trace());
-        let told = "a claim that is where the leaf claim of the source was has to go";
+        let told = "in the member of the source, a claim has the name of the source's leaf claim";
         assert!(story.status().contains(told), "{}", story.status());
         member.delete(CLAIMS, SHOP, CLAIM).unwrap();
         story.play.is(Mood::Well);
@@ -306,7 +306,7 @@ fn copy_whose_volume_somebody_deletes_is_told_of_until_its_move_is_called_off() 
             let condition = &of["status"]["conditions"][0];
             assert_eq!([text(condition, "/status"), text(condition, "/reason")], ["True", "LeafStuck"], "{condition}");
             let message = text(condition, "/message");
-            assert!(message.contains("member m1: the volume of the copy has gone"), "{with_its_claim}: {message}");
+            assert!(message.contains("member m1: the leaf volume of the copy is gone"), "{with_its_claim}: {message}");
             calls_off(&story);
             assert_eq!(at_the_end(&story, &[false]).await, [""; 0], "{with_its_claim}");
         });
@@ -326,7 +326,7 @@ fn copy_at_home_whose_volume_somebody_deletes_goes_with_its_move_and_another_can
             sleep(TRIED).await;
             assert_eq!(story.phase(), "Ready", "{by_force}: {}", story.trace());
             let told = story.status();
-            assert!(told.contains("member m1: the volume of the copy has gone"), "{by_force}: {told}");
+            assert!(told.contains("member m1: the leaf volume of the copy is gone"), "{by_force}: {told}");
             if by_force {
                 remove_by_force(&story);
             } else {

@@ -55,7 +55,7 @@ fn copy_whose_volume_somebody_deletes_is_told_of_while_the_pods_of_the_source_ar
                 ["True", "LeafStuck"],
                 "{condition}"
             );
-            let told = "member m1: the volume of the copy has gone";
+            let told = "member m1: the leaf volume of the copy is gone";
             assert!(text(&condition, "/message").contains(told), "{with_its_claim}: {condition}");
             calls_off(&story);
             assert_eq!(at_the_end(&story, &[false]).await, [""; 0], "{with_its_claim}");

@@ -62,7 +62,7 @@ fn copy_that_was_placed_since_the_backup_is_not_written_and_who_waits_is_told() 
             story.comes_to("Ready").await;
             restore(&story.bench, &backup);
             sleep(SEEN).await;
-            is_told(&story, phase, "member m1: the copy is where pods look for it already");
+            is_told(&story, phase, "member m1: the copy has its leaf claim where pods look for it");
             let sent = story.bench.guard.sent();
             sleep(Duration::from_mins(1)).await;
             let sent = story.bench.guard.sent() - sent;

@@ -123,7 +123,7 @@ fn copy_of_another_move_that_is_where_the_copy_has_to_be_is_named_as_a_stall_unt
         let (state, message) = told(&stalled);
         assert_eq!(state, ["True", "LeafStuck"], "{message}\n{}", story.trace());
         let words = format!("claim {YARD}/{} there (VolumeMove shop/to", story.lent());
-        let why = "a leaf of another move is among the movers";
+        let why = "has a leaf of another move, where this move needs its own";
         assert!(message.contains(why) && message.contains(&words), "{message}");
         assert!(story.bench.metrics().contains("kosmos_csi_moves_stalled 1"), "{}", story.bench.metrics());
         assert_eq!(at_the_end(&story, &[true]).await, [""; 0]);

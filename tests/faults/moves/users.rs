@@ -74,7 +74,7 @@ fn pods_of_the_other_member_that_have_the_copy_before_the_host_leads_to_it_are_w
             other.create("pods", stranger(name)).unwrap();
         }
         sleep(SEEN).await;
-        assert_eq!(awaited(&story), "the word to switch");
+        assert_eq!(awaited(&story), "somebody approves the switch (spec.approved)");
         // It writes nothing any more, and its claim is to stay.
         other.change("pods", SHOP, "done", |pod| pod["status"]["phase"] = json!("Succeeded")).unwrap();
         story.bench.host.change(MOVES, SHOP, "to", |of| of["spec"]["approved"] = json!(true)).unwrap();

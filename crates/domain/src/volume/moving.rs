@@ -162,7 +162,7 @@ fn copied(verified: bool, source: &SeenLeaf, copy: &SeenLeaf) -> Moving {
         _ if source.has_end() && (source.leaving || !source.yard) => Moving::RemoveEnds,
         // No volume is bound to it, as to one that was restored from a backup: the movers' claim has it.
         _ if source.yard && source.home => Moving::Await(HOME_IS_TAKEN),
-        _ if !source.is_with_movers() => Moving::Await("the source is not in the yard"),
+        _ if !source.is_with_movers() => Moving::Await("the source is not in namespace kosmos-csi-movers"),
         (End::Copied(one), End::Copied(other)) if one == other => Moving::NoteVerified,
         // No node begins a pod whose claim is on its way out, or not there.
         (End::None, End::None) if copy.leaving || !copy.yard => Moving::Await("the copy's claim is recreated"),
@@ -220,7 +220,7 @@ fn ready(seen: &Seen, source: &SeenLeaf, copy: &SeenLeaf) -> Moving {
         // They write on what was compared already, and it may go: the switch is not decided yet.
         () if seen.may_switch && copy.used => Moving::Await("pods have the copy already"),
         () if seen.may_switch => Moving::Enter(Phase::Switching),
-        () => Moving::Await("the word to switch"),
+        () => Moving::Await("somebody approves the switch (spec.approved)"),
     }
 }
 

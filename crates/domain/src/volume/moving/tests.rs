@@ -10,7 +10,7 @@ use std::{
     hash::{DefaultHasher, Hash, Hasher},
 };
 
-use super::{End, Mark, Moving, Part, Phase, Seen, SeenLeaf, SeenVolume, YARD_IS_TAKEN, forgotten, next};
+use super::{End, HOME_IS_TAKEN, Mark, Moving, Part, Phase, Seen, SeenLeaf, SeenVolume, YARD_IS_TAKEN, forgotten, next};
 use world::{Bounds, World, essence};
 
 /// More than a move takes when nothing is in its way.
@@ -252,7 +252,7 @@ fn copy_that_somebody_has_already_is_not_switched_to() {
     let copy = SeenLeaf { home: true, whole: true, volume: Some(placed), ..SeenLeaf::default() };
     for (used, may_switch, expected) in [
         (true, true, Moving::Await("pods have the copy already")),
-        (true, false, Moving::Await("the word to switch")),
+        (true, false, Moving::Await("somebody approves the switch (spec.approved)")),
         (false, true, Moving::Enter(Phase::Switching)),
     ] {
         let copy = SeenLeaf { used, ..copy };
@@ -267,8 +267,8 @@ fn mover_that_keeps_a_claim_which_somebody_deletes_is_ended() {
     let well = SeenLeaf { yard: true, whole: true, end: End::Ready, volume: Some(KEPT), ..SeenLeaf::default() };
     let deleted = SeenLeaf { leaving: true, whole: false, ..well };
     let gone = SeenLeaf { yard: false, whole: false, ..well };
-    let waits = Moving::Await("the source is not in the yard");
-    let is_restored = Moving::Await("a claim that is where the leaf claim of the source was has to go");
+    let waits = Moving::Await("the source is not in namespace kosmos-csi-movers");
+    let is_restored = Moving::Await(HOME_IS_TAKEN);
     for (source, expected) in [
         (deleted, Moving::RemoveEnds),
         (SeenLeaf { end: End::Copied(1), ..deleted }, Moving::RemoveEnds),
@@ -312,7 +312,7 @@ fn copy_that_has_lost_its_volume_is_never_given_out_and_a_person_is_asked_to_act
             let both = Seen { source: Some(SeenLeaf { volume: None, ..source }), ..seen };
             assert!(matches!(next(&both), Moving::Stuck(Part::Copy, why) if !why.contains("whole")), "{both:?}");
             let unseen = Seen { source: None, ..seen };
-            let words = "does not answer: what is there is all that the host has of the data";
+            let words = "does not answer: the source there is all that the host has of the data";
             assert!(matches!(next(&unseen), Moving::Stuck(Part::Copy, why) if why.contains(words)), "{unseen:?}");
             let forgotten = Seen { source_forgotten: true, ..unseen };
             let words = "in a member that the host has forgotten";

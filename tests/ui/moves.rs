@@ -28,7 +28,7 @@ const PATIENCE: Duration = Duration::from_mins(1);
 const SHOWN: [(&str, &str, &str); 14] = [
     ("", "waits", ""),
     ("Preparing", "waits", "the receiver is not ready yet"),
-    ("Closing", "waits", "as many other moves are under way as may be at once (--moves-at-once)"),
+    ("Closing", "waits", "the limit of moves that copy at the same time is reached (--moves-at-once)"),
     ("Waiting", "waits", "pods use the volume: pod shop/db-0 of member m0"),
     ("Isolating", "waits", "the leaf claim of the source has to go first"),
     ("Copying", "waits", "the copy is not done yet"),

@@ -315,7 +315,7 @@ impl RunningMove {
         let obstacle = sides.find_map(|side| self.movers.obstacles.of(&side.member, seen.hash));
         let what = match seen.seen.phase {
             Phase::Waiting if seen.has_users() && places::are_taken(self) => {
-                let others = format!("{what}, and may go on until others have copied ({})", places::OTHERS_COPY);
+                let others = format!("{what}, and may keep it until other moves have copied ({})", places::OTHERS_COPY);
                 seen.awaited(&others)
             }
             _ => seen.awaited(what),

@@ -70,7 +70,7 @@ fn volume_that_is_given_another_class_meanwhile_is_not_closed_to_its_pods() {
 fn move_whose_class_cannot_be_had_in_the_other_member_is_refused_and_says_why() {
     for (case, words) in [
         ("the member has none", "member m1 has no VolumeAttributesClass"),
-        ("the host's is gone", "is not there, or none of this driver's"),
+        ("the host's is gone", "is not there, or is another driver's"),
         ("it is being changed", "is being given another VolumeAttributesClass"),
     ] {
         virtual_time::run(1, async {

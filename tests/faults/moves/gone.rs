@@ -196,9 +196,9 @@ fn move_ends_once_the_member_of_its_source_is_forgotten_and_says_what_stays_ther
 #[test]
 fn move_that_waits_for_a_member_for_more_than_a_minute_says_since_when_and_what_ends_that() {
     for (phase, silent, is_called_off, then) in [
-        ("Copying", 0, false, "what was copied so far goes once it is called off"),
+        ("Copying", 0, false, "the driver removes what was copied so far once you call the move off"),
         ("Copying", 1, false, "has to be called off"),
-        ("Copying", 1, true, "the move ends, and that stays as it is"),
+        ("Copying", 1, true, "the move ends, and what was made for the copy stays there"),
         ("Ready", 0, false, "the move goes on with the copy"),
         ("Ready", 0, true, "the copy stays then too"),
     ] {
@@ -228,7 +228,7 @@ fn move_that_waits_for_a_member_for_more_than_a_minute_says_since_when_and_what_
 /// Else whoever administers the host would do it because the move waits.
 #[test]
 fn nobody_is_told_that_a_member_can_be_forgotten_which_alone_may_hold_the_data() {
-    let words = "so do not say that while that member may come back";
+    let words = "so do not type this while that member may come back";
     for (forgotten, is_called_off) in [(1, true), (0, true), (0, false)] {
         virtual_time::run(1, async {
             let story = story_in("Ready").await;

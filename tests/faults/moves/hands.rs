@@ -100,7 +100,7 @@ pub(super) fn delete(story: &Story, at: usize, is_meant: impl Fn(&Value) -> bool
 /// What is told of a claim in the yard that somebody's finalizer holds.
 fn kept_by(story: &Story, at: usize) -> String {
     let claim = format!("{YARD}/{}", story.lent());
-    format!("the one that is on its way out is kept by finalizer {THEIRS} of claim {claim} in member m{at}")
+    format!("the claim that is being deleted is kept by finalizer {THEIRS} of claim {claim} in member m{at}")
 }
 
 /// The mover is gone, and nobody has said how it ended: its node was taken away.
@@ -385,7 +385,7 @@ async fn called_off_in(phase: &str, why: &str, loses: impl Fn(&Story)) -> Story 
     loses(&story);
     story.bench.host.change(MOVES, SHOP, "to", |of| of["spec"]["approved"] = json!(true)).unwrap();
     sleep(TRIED).await;
-    let why = format!("called off, as the host's volume {why}");
+    let why = format!("called off, because the host's volume {why}");
     assert!(told(&story).contains(&why), "{phase}: {}\n{}", told(&story), story.trace());
     assert_eq!(story.phase(), "Cancelled", "{phase}: {}", story.trace());
     story

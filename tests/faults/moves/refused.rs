@@ -24,8 +24,8 @@ const CLASSES: &str = "storageclasses.storage.k8s.io";
 /// What speaks against a move, and what is said then.
 const REFUSED: [(&str, &str); 12] = [
     ("another claim", "is not there"),
-    ("a claim elsewhere", "is no name of a claim"),
-    ("what is no name", "is no name of a claim"),
+    ("a claim elsewhere", "is not the name of a claim"),
+    ("what is no name", "is not the name of a claim"),
     ("the same member", "is in member m0 already"),
     ("a member that is none", "no member was ever called m7"),
     ("a cordoned member", "is cordoned"),
@@ -320,7 +320,8 @@ fn imported_claim_is_not_moved_and_nothing_is_written_on_it() {
             (member.get(CLAIMS, SHOP, THEIRS).unwrap(), volume)
         };
         let before = objects();
-        let words = "there is no leaf claim of m0/shop/ledger/0000000000000000: an imported one stays where it is";
+        let words =
+            "there is no leaf claim of m0/shop/ledger/0000000000000000: the driver does not move imported claims";
         is_refused(&story, &json!({"claimName": THEIRS, "to": {"member": "m1"}}), THEIRS, words).await;
         assert_eq!(objects(), before);
     });

@@ -285,8 +285,8 @@ fn pods_that_a_move_waits_for_are_said_to_be_free_to_go_on_while_others_copy() {
         come_to(&story, ["Waiting", "Copying"]).await;
         sleep(MOVED / 4).await;
         let told = |story: &Story| text(&status(story, "to"), "/conditions/0/message").to_owned();
-        let others = "pods use the volume, and may go on until others have copied (as many other moves are under way as may be at once \
-                      (--moves-at-once)): pod shop/theirs of member m0";
+        let others = "pods use the volume, and may keep it until other moves have copied (the limit of moves that copy at the same time is \
+                      reached (--moves-at-once)): pod shop/theirs of member m0";
         assert_eq!(told(&story), others);
         story.play.is(Mood::Well);
         come_to(&story, ["Waiting", "Succeeded"]).await;
@@ -330,7 +330,7 @@ fn of_many_moves_no_more_have_a_copy_made_than_may_before_they_go_on() {
         let (story, _) = story().await;
         let names = more_than_may_be_prepared(&story).await;
         let is_told = |name: &String| {
-            status(&story, name).to_string().contains("as many other moves have a copy prepared as may")
+            status(&story, name).to_string().contains("the limit of moves that wait with a prepared copy")
         };
         sleep(MOVED / 4).await;
         assert!(names.iter().any(is_told), "nobody is told for half a minute: {}", story.trace());

@@ -92,7 +92,8 @@ fn claim_among_the_movers_that_is_none_of_the_moves_is_told_of_and_waited_for() 
         member.create(CLAIMS, json!({"metadata": {"name": name, "namespace": YARD}, "spec": spec})).unwrap();
         story.asks(1, &json!({}));
         sleep(Duration::from_mins(1)).await;
-        let words = format!("member m1: claim {YARD}/{name} is there, and is none of this move's: remove it");
+        let words =
+            format!("member m1: claim {YARD}/{name} has the name of this move's claim, and is not its own: remove it");
         assert!(story.phase() == "Preparing" && story.status().contains(&words), "{}", story.status());
         let claim = member.get(CLAIMS, YARD, &name).unwrap();
         assert!(claim["metadata"]["labels"].is_null() && claim["metadata"]["deletionTimestamp"].is_null(), "{claim}");

@@ -99,7 +99,7 @@ fn pod_that_comes_before_the_claim_is_deleted_is_named() {
         story.comes_to("Isolating").await;
         story.bench.members[0].create("pods", stranger("theirs")).unwrap();
         sleep(SEEN).await;
-        let told = "the leaf claim of the source has to go first; the one that is on its way out is kept by pod shop/theirs of member m0";
+        let told = "the leaf claim of the source has to go first; the claim that is being deleted is kept by pod shop/theirs of member m0";
         assert_eq!((story.phase().as_str(), awaited(&story).as_str()), ("Isolating", told));
         story.bench.members[0].delete("pods", SHOP, "theirs").unwrap();
         assert_eq!(at_the_end(&story, &[true]).await, [""; 0]);
@@ -113,12 +113,12 @@ fn finalizer_that_keeps_the_claim_on_its_way_out_is_named() {
         hold(&story.bench, CLAIM, "example.com/backup", true);
         story.asks(1, &json!({}));
         sleep(SEEN).await;
-        let told = "the leaf claim of the source has to go first; the one that is on its way out is kept by finalizer example.com/backup";
+        let told = "the leaf claim of the source has to go first; the claim that is being deleted is kept by finalizer example.com/backup";
         assert_eq!((story.phase().as_str(), awaited(&story).as_str()), ("Isolating", told));
         // Also where it is called off.
         story.bench.host.delete(MOVES, SHOP, "to").unwrap();
         sleep(SEEN).await;
-        let told = "the leaf claim of the source is made where it was; the one that is on its way out is kept by finalizer example.com/backup";
+        let told = "the leaf claim of the source is made where it was; the claim that is being deleted is kept by finalizer example.com/backup";
         assert_eq!((story.phase().as_str(), awaited(&story).as_str()), ("Cancelling", told));
         hold(&story.bench, CLAIM, "example.com/backup", false);
         assert_eq!(at_the_end(&story, &[false]).await, [""; 0]);

@@ -89,7 +89,7 @@ async fn note_verified(job: &mut RunningMove, looked: &Looked) -> Result<Went> {
         _ => None,
     };
     let half = looked.copy.as_ref().map_err(Clone::clone)?;
-    let sum = said(half).ok_or_else(|| Error::InProgress("nobody has said what was copied".to_owned()))?;
+    let sum = said(half).ok_or_else(|| Error::InProgress("the mover has not said what it has copied".to_owned()))?;
     let progress = job.line.take().map(|line| line.progress());
     job.failure = None;
     let went = job.write(moves::verified(&sum, progress)).await?;

@@ -70,7 +70,7 @@ async fn plan(job: &RunningMove) -> Result<Plan> {
     let refuse = |why: &str| Error::Refused(format!("claim {claim} {why}"));
     // What a user has written may be anything, and is to become a part of a request's path.
     if !is_subdomain(&claim.name) {
-        let why = "is no name of a claim: it names one in the namespace of the move";
+        let why = "is not the name of a claim: name one in the namespace of the VolumeMove";
         return Err(Error::Invalid(format!("spec.claimName: {:?} {why}", claim.name)));
     }
     job.of.spec.keeps_source_for()?;
@@ -81,10 +81,10 @@ async fn plan(job: &RunningMove) -> Result<Plan> {
         if moves::phase_of(&rival).is_some_and(Phase::is_over) {
             return Err(Error::InProgress(format!("{name} ends")));
         }
-        return Err(refuse(&format!("is being moved by {name}: that has to end first")));
+        return Err(refuse(&format!("is being moved by {name}: wait until that move has ended")));
     }
     let handle = movable(&subject)?;
-    let id = VolumeId::parse(handle).ok_or_else(|| refuse("has a volume whose handle is none of ours"))?;
+    let id = VolumeId::parse(handle).ok_or_else(|| refuse("has a volume whose handle is not one of this driver's"))?;
     let from = job.movers.members.get(&id.member).await?;
     let to = destination(job, &from).await?;
     let (volume, uid) = (subject.volume_name().unwrap_or_default(), subject.volume_uid().unwrap_or_default());
@@ -95,7 +95,7 @@ async fn plan(job: &RunningMove) -> Result<Plan> {
     let is_from = |name: &str| serving(&members, name) == from.name;
     if let Some(other) = host::volume::another_with(host, &volume, &id, is_from).await? {
         return Err(refuse(&format!(
-            "has its data by another volume too: remove PersistentVolume {} first",
+            "shares its data with another volume: remove PersistentVolume {} first",
             other.name
         )));
     }
@@ -151,7 +151,7 @@ async fn source_at(
     }
     let missing = || {
         Error::Refused(format!(
-            "member {}: there is no leaf claim of {id}: an imported one stays where it is",
+            "member {}: there is no leaf claim of {id}: the driver does not move imported claims",
             from.name
         ))
     };
@@ -169,7 +169,7 @@ async fn source_at(
     }
     if claim.life.requested > claim.capacity() {
         return Err(Error::Refused(format!(
-            "member {}: leaf claim {home} is being enlarged: that has to end first",
+            "member {}: leaf claim {home} is being enlarged: wait until that is done",
             from.name
         )));
     }
@@ -182,8 +182,8 @@ async fn source_at(
 fn is_given_out(from: &Member, home: &LeafPlace, source: &PinnedLeaf, told: Option<GivenOut>) -> Result<()> {
     match told.filter(|told| !told.volume.is_empty() && told.volume != source.name) {
         Some(told) => Err(Error::Refused(format!(
-            "member {}: leaf claim {home} has leaf volume {}, and the host was given {}: what was restored from a backup is not moved. \
-            Restore {} there, or copy the data to a new claim here",
+            "member {}: leaf claim {home} has leaf volume {}, but the host was given {}: the driver does not move what \
+            was restored from a backup. Restore {} there, or copy the data to a new claim here",
             from.name, source.name, told.volume, told.volume
         ))),
         None => Ok(()),
@@ -263,7 +263,7 @@ pub(super) async fn make_copy(job: &mut RunningMove, looked: &Looked) -> Result<
     match writes::copy::make(leaf, &wanted, &mark, &half.side.handle).await? {
         leaf::claim::Made::Now => Ok(Went::On),
         leaf::claim::Made::Taken => Err(Error::Refused(format!(
-            "member {}: claim {place} is there, and is none of this move's: remove it",
+            "member {}: claim {place} has the name of this move's claim, and is not its own: remove it",
             half.side.member
         ))),
     }
@@ -278,11 +278,13 @@ fn movable(subject: &Subject) -> Result<&str> {
         _ if subject.is_ephemeral => refuse("was made for a pod, and goes with it"),
         None => refuse("has no volume of this driver's"),
         Some(_) if subject.mode() == VolumeMode::Block => refuse("is a block volume: only filesystems can be moved"),
-        Some(_) if subject.is_modified => refuse("is being given another VolumeAttributesClass: that has to end first"),
+        Some(_) if subject.is_modified => {
+            refuse("is being given another VolumeAttributesClass: wait until that is done")
+        }
         Some(handle) => match subject.foreign_finalizer() {
             None => Ok(handle),
             Some(finalizer) => {
-                refuse(&format!("has a volume with finalizer {finalizer}: somebody counts on that object"))
+                refuse(&format!("has a volume with finalizer {finalizer}, so the driver may not replace it"))
             }
         },
     }
@@ -310,7 +312,7 @@ pub(super) async fn spec_of(
     let attributes = match subject.attributes_class() {
         Some(name) => read_attributes_class(&job.movers.host, name).await?.ok_or_else(|| {
             Error::Refused(format!(
-                "VolumeAttributesClass {name:?} of the volume is not there, or none of this driver's: make it again"
+                "VolumeAttributesClass {name:?} of the volume is not there, or is another driver's: make it again"
             ))
         })?,
         None => BTreeMap::new(),

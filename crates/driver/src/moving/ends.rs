@@ -78,7 +78,7 @@ impl RunningMove {
 fn still_there(half: &Half, mover: &Mover) -> String {
     let node = mover.node.as_ref().map(|node| format!(" on node {node}")).unwrap_or_default();
     format!(
-        "pod {YARD}/{} of member {}{node} has not ended: where its node is gone for good, and is off, delete that Node there",
+        "pod {YARD}/{} of member {}{node} has not ended: once the machine of its node is off for good, delete that Node there",
         mover.name, half.side.member
     )
 }
@@ -88,7 +88,7 @@ pub(super) async fn start_receiver(job: &mut RunningMove, looked: &Looked) -> Re
     if !pause.is_zero() {
         // Others go on meanwhile, but they are not to have it for hours because of some seconds.
         job.slot.take_if(|_| pause > LATE);
-        return Ok(Went::Waits("it is tried again after a pause".to_owned()));
+        return Ok(Went::Waits("the driver starts the copy again after a pause".to_owned()));
     }
     if looked.seen.phase == Phase::Copying && !places::takes_slot_first(job) {
         return Ok(Went::Waits(places::OTHERS_COPY.to_owned()));
@@ -153,7 +153,7 @@ pub(super) async fn see_to_keys(job: &mut RunningMove, looked: &Looked) -> Resul
 
 fn wanted<'a>(job: &'a RunningMove, looked: &'a Looked, role: Role) -> Result<WantedMover<'a>> {
     let half = looked.half(role)?;
-    let missing = || Error::InProgress(format!("member {}: no claim is in the yard", half.side.member));
+    let missing = || Error::InProgress(format!("member {}: no claim is in namespace {YARD}", half.side.member));
     Ok(WantedMover {
         role,
         of: job.of.metadata.uid.as_deref().unwrap_or_default(),

@@ -254,8 +254,9 @@ impl Forgotten<'_> {
     async fn tell_of_newer(&self, movers: &Movers, live: &LiveVolume) {
         let id = VolumeId::new(&self.leaf.member, &self.place.namespace, &self.place.claim, self.hash);
         let message = format!(
-            "member {}: leaf claim {} is the copy of a move of which the host knows nothing any more, and pods had it since: what this volume leads to is \
-             older. Neither is removed. The copy's handle is {id}",
+            "member {}: leaf claim {} is the copy of a move that the host does not know any more, and pods have used \
+             it since: what this volume leads to is older. The driver removes neither. Look at both, and choose; the \
+             copy's handle is {id}",
             self.leaf.member, self.place
         );
         tracing::debug!(member = self.leaf.member, leaf = %self.place, volume = &*live.volume.name, "a copy is kept that is newer than what the host leads to");
@@ -334,8 +335,8 @@ impl Forgotten<'_> {
 
     async fn tell_of_lost_home(&self, movers: &Movers, live: &LiveVolume) {
         let message = format!(
-            "member {}: leaf claim {} is where nobody but movers is, and its move is gone: it comes home once StorageClass {} of this volume, \
-             which says where that is, is there again",
+            "member {}: leaf claim {} is in the namespace of the movers, and its move is gone. Make StorageClass {} of \
+             this volume again: it says where the leaf claim belongs, and the driver then puts it there",
             self.leaf.member, self.place, live.class
         );
         host::events::tell(&movers.host, &live.volume, &News { reason: "LeafStuck", message, warning: true }).await;

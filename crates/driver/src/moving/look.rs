@@ -147,7 +147,7 @@ impl Looked {
             return Ok(());
         }
         Err(Error::Refused(format!(
-            "the host's volume {} is given another VolumeAttributesClass than its copy has: call the move off, and ask for it again",
+            "the host's volume {} is given another VolumeAttributesClass than its copy has: delete the VolumeMove to call the move off, and make it again",
             self.pinned.name
         )))
     }

@@ -23,9 +23,9 @@ const BEGUN_AT_ONCE: usize = 8;
 const PREPARED_AT_ONCE: usize = 16;
 /// Who waits to begin is told how many come before, less and less often, up to this.
 const LONGEST_PAUSE: Duration = Duration::from_mins(5);
-const OTHERS_BEGIN: &str = "as many other moves are being begun as may be at a time";
-const OTHERS_ARE_PREPARED: &str = "as many other moves have a copy prepared as may before they go on";
-pub(super) const OTHERS_COPY: &str = "as many other moves are under way as may be at once (--moves-at-once)";
+const OTHERS_BEGIN: &str = "the limit of moves that begin at the same time is reached";
+const OTHERS_ARE_PREPARED: &str = "the limit of moves that wait with a prepared copy is reached";
+pub(super) const OTHERS_COPY: &str = "the limit of moves that copy at the same time is reached (--moves-at-once)";
 
 /// Of all that this process drives.
 #[derive(Clone, Debug)]

@@ -13,7 +13,7 @@ pub(super) fn told_of(error: &Error) -> String {
 
 pub(super) fn who_gives_it_back(member: &str) -> String {
     format!(
-        "The administrator of that member gives the right back, or changes what refuses it there: `kosmos-csi member check {member} --moves` \
-         names the rights that are missing"
+        "That member's administrator has to give the right back, or change what refuses it there: `kosmos-csi member \
+         check {member} --moves` names the rights that are missing"
     )
 }

@@ -118,7 +118,7 @@ pub(super) async fn note_forgotten(job: &mut RunningMove, looked: &Looked) -> Re
 async fn give_up(movers: &Movers, of: &VolumeMove) -> Result<(&'static str, String)> {
     let status = of.status.as_ref();
     let pinned = status.and_then(|status| Some((status.source.as_ref()?, status.from.as_ref()?)));
-    let (source, from) = pinned.ok_or_else(|| Error::Refused("the status does not say which it is".to_owned()))?;
+    let (source, from) = pinned.ok_or_else(|| Error::Refused("the status does not name the source".to_owned()))?;
     let member = match movers.members.get_same(&from.member, &from.cluster).await {
         Err(Error::NotFound(_)) => return Ok((moves::FORGOTTEN, moves::told_of_forgotten(of))),
         known => known?,
@@ -146,9 +146,9 @@ async fn give_up(movers: &Movers, of: &VolumeMove) -> Result<(&'static str, Stri
     let home = from.home();
     if kept::is_leaf_of(leaf, &volume, &home) {
         let message = format!(
-            "the source is a leaf again, and is not kept: claim {home} of member {} has volume {}, as where that member was restored from a \
-             backup of before the move. What was written since is not in it. Where the volume of now leads elsewhere, nobody needs that \
-             claim: `kosmos-csi doctor` names it",
+            "the source is a leaf again, and the driver does not keep it: claim {home} of member {} has volume {}, for \
+             example because that member was restored from a backup of before the move. It lacks what was written \
+             since. If the host's volume leads elsewhere, nobody needs that claim: `kosmos-csi doctor` names it",
             from.member, source.name
         );
         return Ok((moves::BACK, message));
@@ -184,13 +184,13 @@ fn is_other_than_copied(movers: &Movers, of: &VolumeMove, handle: &str, volume: 
 /// The host's volume is the claim's, and leads to another leaf, which is whole: all of it read just now.
 async fn is_not_needed(movers: &Movers, of: &VolumeMove, source: &PinnedLeaf) -> Result<()> {
     let pinned = of.status.as_ref().and_then(|status| status.volume.as_ref());
-    let pinned = pinned.ok_or_else(|| Error::Refused("the status does not say whose it is".to_owned()))?;
+    let pinned = pinned.ok_or_else(|| Error::Refused("the status does not name the host's volume".to_owned()))?;
     let refuse = |why: &str| Error::Refused(format!("volume {} of the host {why}", pinned.name));
     let live = host::volume::read(&movers.host, &pinned.name).await?.ok_or_else(|| refuse("is not there any more"))?;
     if live.volume.terminating || live.volume.released || *live.volume.claim_uid != *pinned.claim_uid {
         return Err(refuse("is not the claim's any more"));
     }
-    let id = VolumeId::parse(&live.volume.handle).ok_or_else(|| refuse("has a handle that is none of ours"))?;
+    let id = VolumeId::parse(&live.volume.handle).ok_or_else(|| refuse("has a handle of another driver"))?;
     let member = movers.members.get(&id.member).await?;
     let leaf = member.leaf()?;
     let unseen = || Error::InProgress(format!("member {}: the leaf of volume {} is not whole", id.member, pinned.name));
@@ -209,8 +209,8 @@ async fn is_not_needed(movers: &Movers, of: &VolumeMove, source: &PinnedLeaf) ->
         Some(volume) if *volume.name != *told || volume.place.is_some() => Err(unseen()),
         Some(_) if is_as_given_out => Ok(()),
         Some(_) => Err(refuse(
-            "leads to a leaf claim that is neither the one that was given out nor recreated in its place, as where its \
-             member was restored from a backup: it may hold less",
+            "leads to a leaf claim that is neither the one that the host was given nor recreated in its place, for \
+             example because its member was restored from a backup: it may hold less",
         )),
         None => Err(unseen()),
     }

@@ -103,14 +103,14 @@ async fn led_to(job: &RunningMove, looked: &Looked, half: &Half) -> Result<Optio
     }
     if let Some(finalizer) = subject.foreign_finalizer() {
         return Err(Error::Refused(format!(
-            "the host's volume {} carries finalizer {finalizer}: somebody counts on that object",
+            "the host's volume {} has finalizer {finalizer}: the driver replaces that volume once its owner has taken it off",
             looked.pinned.name
         )));
     }
     let (claim, volume) = (ClaimRow::new(claim), VolumeRow::new(volume));
     if claim.capacity() < subject.capacity() {
         return Err(Error::Refused(format!(
-            "the host's volume {} has become larger than its copy: call the move off, and ask for it again",
+            "the host's volume {} has become larger than its copy: delete the VolumeMove to call the move off, and make it again",
             looked.pinned.name
         )));
     }

@@ -22,7 +22,7 @@ use leaf::moving::ends::{Mover, State};
 
 /// What becomes of it once the member is forgotten.
 const NOTHING_IS_LEFT: &str =
-    "the host may have nothing of the data then, so do not say that while that member may come back";
+    "the host may have nothing of the data then, so do not type this while that member may come back";
 const CANNOT_GO_ON: &str = "the move cannot go on then, and has to be called off";
 /// As many are named.
 const NAMED: usize = 5;
@@ -75,7 +75,7 @@ impl Looked {
         let what = match &self.users {
             Users::Have(users) if !users.is_empty() => format!("{what}: {}", some_of(users, NAMED)),
             Users::Keep(users) if !users.is_empty() => {
-                format!("{what}; the one that is on its way out is kept by {}", some_of(users, NAMED))
+                format!("{what}; the claim that is being deleted is kept by {}", some_of(users, NAMED))
             }
             Users::Have(_) | Users::Keep(_) => what.to_owned(),
         };
@@ -97,7 +97,7 @@ impl Looked {
         let (now, then) = match (self.seen.phase, part == Part::Copy) {
             (Phase::Finishing | Phase::Succeeded, false) => (
                 format!(
-                    "The volume is in member {to}, and its pods wait for nothing; the move ends once the source, {source}, was let go of"
+                    "The volume is in member {to}, and its pods need not wait; the move ends once the driver has released the source, {source}"
                 ),
                 "the source stays as it is",
             ),
@@ -106,7 +106,7 @@ impl Looked {
                 "the move ends, and the volume stays where it is",
             ),
             (_, true) if self.seen.may_be_all(part) => (
-                "The copy holds all that was in the source, which is not seen to be what it was".to_owned(),
+                "The copy holds all that was in the source, and the source is not seen to be as it was".to_owned(),
                 NOTHING_IS_LEFT,
             ),
             (Phase::Cancelling | Phase::Cancelled, false) if !self.seen.may_be_all(part) => (
@@ -119,27 +119,27 @@ impl Looked {
                 if self.seen.verified {
                     NOTHING_IS_LEFT
                 } else {
-                    "what was copied so far is removed, and the host has nothing else of the data"
+                    "the driver removes what was copied so far, and the host has nothing else of the data"
                 },
             ),
             (Phase::Cancelling | Phase::Cancelled, true) => (
-                "The move is called off, and what was made for the copy is to be removed".to_owned(),
-                "the move ends, and that stays as it is",
+                "The move is called off, and the driver has to remove what it made for the copy".to_owned(),
+                "the move ends, and what was made for the copy stays there",
             ),
             (_, false) if !self.seen.may_be_all(part) => {
                 ("The copy holds all that is in the source".to_owned(), "the move goes on with the copy")
             }
             (_, false) => (
                 "Nothing is lost meanwhile".to_owned(),
-                "the move cannot go on then, and what was copied so far goes once it is called off",
+                "the move cannot go on then, and the driver removes what was copied so far once you call the move off",
             ),
             (_, true) if self.seen.source_forgotten => (
-                "The source is in a member that the host has forgotten: add that again, or call the move off, by deleting it"
+                "The source is in a member that the host has forgotten: add that member again, or delete the VolumeMove to call the move off"
                     .to_owned(),
                 CANNOT_GO_ON,
             ),
             (_, true) => (
-                "The move can be called off, by deleting it: the volume stays where it was".to_owned(),
+                "You can delete the VolumeMove to call the move off: the volume then stays where it was".to_owned(),
                 CANNOT_GO_ON,
             ),
         };
@@ -180,11 +180,11 @@ impl RunningMove {
         };
         let since = self.silent_since(part, reason, &how)?;
         if reason == MEMBER_REFUSES {
-            let told = "Nothing goes on meanwhile, and nothing is lost";
+            let told = "The move does not go on until then, and nothing is lost";
             return Some((reason, format!("{why} (since {since}). {told}. {how}")));
         }
         let [now, then] = looked.once_forgotten(part, &moves::source_in_words(&self.of).unwrap_or_default());
-        let told = format!("{why} (since {since}). {now}. Where that member is gone for good, {how} say so: {then}");
+        let told = format!("{why} (since {since}). {now}. If that member is gone for good, type {how}: {then}");
         Some((reason, told))
     }
 
@@ -213,10 +213,10 @@ impl RunningMove {
             _ => None,
         });
         if sums.next().zip(sums.next()).is_some_and(|(one, other)| one != other) {
-            failures.push("what was copied is not what the source holds (CopyDiffers)".to_owned());
+            failures.push("the copy differs from the source (CopyDiffers)".to_owned());
         }
         for failure in &failures {
-            self.tell_event("MoveStalled", format!("{failure}; it is tried again"), true).await;
+            self.tell_event("MoveStalled", format!("{failure}; the driver tries again"), true).await;
         }
         if !failures.is_empty() {
             self.failure = Some(failures.join("; "));
@@ -238,21 +238,21 @@ impl RunningMove {
             Phase::Waiting => (
                 "MoveWaits",
                 format!(
-                    "the copy to member {to} begins once no pod of member {from} has the volume; no further one gets it"
+                    "no further pod gets the volume; the copy to member {to} begins once the pods of member {from} that have it have ended"
                 ),
             ),
             Phase::Switching => (
                 "MoveSwitching",
                 format!(
-                    "the volume leads to member {to} from now on: for a moment the claim says that it has lost its volume (ClaimLost), which means nothing"
+                    "the host's volume now leads to member {to}. For a moment an event says that the claim has lost its volume (ClaimLost): ignore it"
                 ),
             ),
             Phase::Succeeded => {
                 let fate = moves::fate_of_source(&self.of);
-                ("Moved", format!("the volume is in member {to}; what was in member {from} {fate}"))
+                ("Moved", format!("the volume is in member {to}; the source in member {from} {fate}"))
             }
             Phase::Cancelling => {
-                let why = looked.loss.map(|loss| format!(", as the host's volume {loss}")).unwrap_or_default();
+                let why = looked.loss.map(|loss| format!(", because the host's volume {loss}")).unwrap_or_default();
                 ("MoveCancelled", format!("the move is called off{why}: the volume stays in member {from}"))
             }
             _ => return,
@@ -303,7 +303,7 @@ fn failure_of(mover: &Mover) -> Option<String> {
         State::Ended(Some(Outcome::Failed { reason, message })) => {
             Some(format!("pod {}: {reason}: {message}", mover.name))
         }
-        State::Ended(None) => Some(format!("pod {}: it ended without a word", mover.name)),
+        State::Ended(None) => Some(format!("pod {}: it ended without a result", mover.name)),
         _ => None,
     }
 }

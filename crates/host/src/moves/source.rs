@@ -54,8 +54,8 @@ async fn time_in(host: &Host, of: &VolumeMove) -> Result<Option<Timestamp>> {
 fn still_kept(of: &VolumeMove, now: Timestamp) -> Option<String> {
     let until = source_is_kept_until(of).filter(|until| *until > now && !is_not_to_be_kept(of))?;
     Some(format!(
-        "it is to be kept until {until:.0}, and the clock of the host's API server has not come there yet: the clock of the machine on which \
-         this replica runs is ahead. Set the two right"
+        "it is to be kept until {until:.0}, and by the clock of the host's API server that time has not passed: the \
+         clock of the machine on which this replica runs is ahead. Set both clocks right"
     ))
 }
 
@@ -115,7 +115,7 @@ pub fn fate_of_source(of: &VolumeMove) -> String {
         (Some(told), _) if told.reason == BACK => told_now(told),
         (Some(told), Some(until)) if told.reason == FORGOTTEN => {
             let now = told_now(told);
-            format!("{now}; where the host knows that member again, it is removed with its data from {until:.0} on")
+            format!("{now}; if that member is added again, the driver removes it with its data from {until:.0} on")
         }
         (Some(told), None) if told.reason == FORGOTTEN => told_now(told),
         (Some(told), Some(_)) if source_is_due(of) => told_now(told),

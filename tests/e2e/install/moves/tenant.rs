@@ -126,7 +126,7 @@ async fn refused_by_the_api_server(fleet: &Fleet, user: &str, folder: &Path) -> 
 async fn refused_by_the_driver(fleet: &Fleet, user: &str, folder: &Path) -> Result<()> {
     let above = format!("../../{OTHER}/persistentvolumeclaims/{THEIRS}");
     let within = format!("{OTHER}/{THEIRS}");
-    let no_name = "is no name of a claim: it names one in the namespace of the move";
+    let no_name = "is not the name of a claim: name one in the namespace of the VolumeMove";
     let tries = [
         (format!("../{THEIRS}"), no_name),
         (above, no_name),

@@ -52,7 +52,7 @@ fn leaf_that_somebody_deletes_is_there_again_with_its_data() {
             Ok((policy.as_deref() == Some("Delete")).then_some(()))
         })
         .await?;
-        rig.event_of_volume(&volume.name_any(), "it is recreated").await?;
+        rig.event_of_volume(&volume.name_any(), "recreates it").await?;
 
         host.force_delete_pod("web").await?;
         host.delete_claim("data").await?;

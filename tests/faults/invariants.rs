@@ -132,7 +132,7 @@ fn is_told_to_await_its_name(bench: &Bench, caller: &Caller) -> bool {
     let is_it = |event: &Arc<Value>| {
         text(event, "/involvedObject/name") == caller.volume()
             && text(event, "/reason") == "LeafStuck"
-            && text(event, "/message").contains("a claim of this name is there")
+            && text(event, "/message").contains("another claim has its name")
     };
     bench.host.list("events").iter().any(is_it)
 }

@@ -255,7 +255,7 @@ fn nobody_is_told_that_the_data_of_a_taken_name_is_in_another_member_where_that_
         let refused = caller.create().await.unwrap_err();
         assert_eq!(refused.code(), Code::AlreadyExists, "{refused}");
         let told = refused.message();
-        assert!(told.contains("Delete that one in the host") && !told.contains("in member twin"), "{told}");
+        assert!(told.contains("Delete that volume in the host") && !told.contains("in member twin"), "{told}");
     });
 }
 

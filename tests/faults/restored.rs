@@ -107,7 +107,7 @@ fn name_that_a_leaf_on_its_way_out_still_has_is_waited_for() {
         let caller = Caller::new(&bench, Script::new("data"));
         let refused = caller.create().await.unwrap_err();
         assert_eq!(refused.code(), Code::AlreadyExists, "{refused}");
-        assert!(refused.message().contains("Delete that one in the host"), "{refused}");
+        assert!(refused.message().contains("Delete that volume in the host"), "{refused}");
         assert_eq!(before.delete(before.handle().unwrap()).await.unwrap_err().code(), Code::Aborted);
         let refused = caller.create().await.unwrap_err();
         assert_eq!(refused.code(), Code::Aborted, "{refused}");
@@ -141,9 +141,9 @@ fn nobody_is_advised_to_delete_a_volume_for_its_name_in_a_member_that_does_not_h
             let refused = caller.create().await.unwrap_err();
             assert_eq!(refused.code(), Code::AlreadyExists, "{refused}");
             let message = refused.message();
-            assert_eq!(message.contains("is in member m0, and is not to be deleted"), !was_used, "{message}");
+            assert_eq!(message.contains("is in member m0: do not delete the volume"), !was_used, "{message}");
             assert_eq!(message.contains("goes by itself"), !was_used, "{message}");
-            assert_eq!(message.contains("what is here may have its newest data"), was_used, "{message}");
+            assert_eq!(message.contains("the claim here may have its newest data"), was_used, "{message}");
             assert!(!message.contains("Delete"), "{message}");
             if was_used {
                 return;
@@ -156,7 +156,7 @@ fn nobody_is_advised_to_delete_a_volume_for_its_name_in_a_member_that_does_not_h
             let refused = caller.create().await.unwrap_err();
             assert_eq!(refused.code(), Code::AlreadyExists, "whose the name is, is told all the same: {refused}");
             let message = refused.message();
-            assert!(message.contains("cannot be read now") && !message.contains("Delete"), "{message}");
+            assert!(message.contains("cannot read now") && !message.contains("Delete"), "{message}");
         });
     }
 }

@@ -57,8 +57,8 @@ fn size_that_the_host_did_not_ask_for_is_told_within_a_second() {
             sleep(STEP / 4).await;
         }
         let said = told(&bench).join("\n");
-        assert!(said.contains("member m0: leaf claim shop/data has 64Gi there"), "{said}");
-        assert!(said.contains("ask for 64Gi in the claim"), "{said}");
+        assert!(said.contains("member m0: leaf claim shop/data has 64Gi in the member"), "{said}");
+        assert!(said.contains("let the claim ask for 64Gi"), "{said}");
     });
 }
 

@@ -124,9 +124,8 @@ fn nobody_is_told_to_remove_a_leaf_claim_without_its_labels_for_its_name() {
         stripped["spec"]["volumeName"] = json!("another");
         lock(&bench.guard.history).plant(&bench.members[0].create("persistentvolumeclaims", stripped).unwrap());
         caller.claim_again("again");
-        let told = || {
-            events(&bench).contains("its labels were removed: put them back. Remove it there only where no host has")
-        };
+        let told =
+            || events(&bench).contains("its labels were removed: put them back. Remove it there only if no host has");
         until(&bench, SETTLED, "the user is told", told).await;
         let all = events(&bench);
         assert_eq!(all.matches("Remove it there").count(), all.matches("Remove it there only").count(), "{all}");

@@ -486,7 +486,7 @@ fn claim_that_waits_again_gets_no_empty_volume_where_its_own_is_kept_for_another
                 let refused = caller.create().await.unwrap_err();
                 let names = [caller.leaf_volume().unwrap(), caller.handle().unwrap(), "claim shop/again"];
                 let is_told = names.iter().all(|name| refused.message().contains(name));
-                let says = refused.message().contains("The claim is not to be deleted for that");
+                let says = refused.message().contains("Do not delete the claim for that");
                 let trace = || bench.guard.trace().join("\n");
                 assert!(refused.code() == Code::Aborted && is_told && says, "{refused}\n{}", trace());
                 sleep(Duration::from_secs(1)).await;

@@ -455,7 +455,7 @@ enum Obstacle {
 }
 
 const OBSTACLES: [(Obstacle, &str); 2] =
-    [(Obstacle::Name, "a claim of this name is there"), (Obstacle::Quota, "exceeded quota: tight")];
+    [(Obstacle::Name, "another claim has its name"), (Obstacle::Quota, "exceeded quota: tight")];
 
 pub(super) fn fill_quota(story: &Story, at: usize, namespace: &str) {
     let spec = json!({"hard": {"persistentvolumeclaims": "0"}});

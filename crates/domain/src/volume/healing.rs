@@ -134,7 +134,7 @@ fn deleted(wanted: bool, claim: &SeenClaim, volume: &SeenVolume) -> Healing {
         // A removal that the host has asked for goes the same way.
         _ if !wanted => Healing::Nothing,
         true if volume.terminating => {
-            Healing::Stuck("its leaf volume is being deleted as well: keep a copy of the data")
+            Healing::Stuck("its leaf volume is being deleted as well: make a copy of the data")
         }
         true if volume.saved.as_ref() == Some(&claim.uid) && volume.retained && volume.published == claim.published => {
             leaves
@@ -211,7 +211,7 @@ fn gone(wish: Wish, volume: &SeenVolume, taken: bool) -> Healing {
         // The member removes the data.
         (_, false) => Healing::Lost,
         _ if wish == Wish::Keep => Healing::Nothing,
-        _ if volume.terminating => Healing::Stuck("its leaf volume is being deleted: keep a copy of the data"),
+        _ if volume.terminating => Healing::Stuck("its leaf volume is being deleted: make a copy of the data"),
         // What is kept may say that it belongs elsewhere.
         (saved, true) if saved.as_ref() != Some(&volume.claim_uid) => Healing::Keep,
         _ if taken => Healing::Taken,

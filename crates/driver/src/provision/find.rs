@@ -86,8 +86,8 @@ async fn is_the_one(provisioner: &Provisioner, handle: &str, found: &FoundLeaf) 
     }
     match host::volume::leaf_of(&provisioner.host, handle).await? {
         Some(told) if claim.came_late(&told.claim_uid, &told.volume) => Err(Error::InProgress(format!(
-            "member {}: leaf claim {} (UID {}) came when volume {handle:?} had been given out with another one (UID {}), whose \
-             data was in leaf volume {}: it makes way for that",
+            "member {}: leaf claim {} (UID {}) came late: the host had been given volume {handle:?} with another leaf \
+             claim (UID {}), whose data was in leaf volume {}. The late one has to go first",
             leaf.member, claim.place, claim.uid, told.claim_uid, told.volume
         ))),
         _ => Ok(()),

@@ -37,15 +37,16 @@ pub(super) fn for_another(job: &VolumeCreation<'_>, volume: &VolumeRow) -> Error
     }
     // Where it names none, nothing says what its leaf claim was either.
     let (first, besides) = if volume.claim_uid.is_empty() {
-        let first = format!("put a claimRef back there that names claim {} with any UID, and ", of.claim_place);
+        let first = format!("give the leaf volume a claimRef that names claim {} with any UID, and ", of.claim_place);
         (first, format!(", that UID as {LEAF_UID} in volumeAttributes"))
     } else {
         (String::new(), String::new())
     };
     Error::InProgress(format!(
-        "member {member}: the data of this volume is there, in leaf volume {name}, whose claimRef names {named}, and no empty volume is \
-         made in its place. To have that data, {first}make PersistentVolume {} in the host by hand, for this claim, with Retain{besides} and \
-         volumeHandle {} (docs/lost-host.md). The claim is not to be deleted for that",
+        "member {member}: the data of this volume is there, in leaf volume {name}, whose claimRef names {named}, and \
+         no empty volume is made in its place. To have that data, {first}make PersistentVolume {} in the host by hand, \
+         for this claim, with Retain{besides} and volumeHandle {} (docs/lost-host.md). Do not delete the claim for \
+         that",
         job.spec.name,
         of.id(member, job.hash)
     ))
@@ -112,9 +113,9 @@ pub(super) fn is_not_awaited_elsewhere(job: &VolumeCreation<'_>) -> Result<()> {
         return Ok(());
     }
     Err(Error::InProgress(format!(
-        "member {}: leaf claim {} cannot be recreated with the data that it had, which is in leaf volume {}: leaf claim {} was made for that \
-         since, for another claim of the host, and has not got it yet. Where the host has no such claim, `kosmos-csi doctor` names the leaf \
-         claim",
+        "member {}: leaf claim {} cannot be recreated with the data that it had, which is in leaf volume {}: leaf \
+         claim {} was made for that leaf volume since, for another claim of the host, and is not bound to it yet. If \
+         the host has no such claim, `kosmos-csi doctor` names the leaf claim",
         job.leaf.member,
         job.place,
         claim.volume().unwrap_or_default(),

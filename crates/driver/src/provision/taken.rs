@@ -32,30 +32,33 @@ impl Elsewhere {
     /// For who wants the name.
     pub(crate) fn way_out(&self) -> String {
         match self {
-            Self::UntilItGoes => "It was recreated late, and another leaf claim has that volume since: it goes by itself within a quarter \
-                                  of an hour, and nothing is to be deleted"
-                .to_owned(),
+            Self::UntilItGoes => {
+                "That claim was recreated late, and another leaf claim has its volume by now: it goes \
+                                  by itself within a quarter of an hour, so delete nothing"
+                    .to_owned()
+            }
             Self::InAnotherClaim(place) => {
-                format!("Leaf claim {place} has that volume, which is not to be deleted for this name")
+                format!("Leaf claim {place} has that volume: do not delete the volume to free this name")
             }
             Self::Unread => {
-                "Where its data is cannot be read now: nothing is to be deleted for this name before that is told".to_owned()
+                "The driver cannot read now where the data of that volume is: delete nothing before it can".to_owned()
             }
             Self::InMember(member) => format!(
-                "That volume is in member {member}, and is not to be deleted for this name: what came late here goes by itself within a \
-                 quarter of an hour"
+                "That volume is in member {member}: do not delete the volume to free this name. The late claim here \
+                 goes by itself within a quarter of an hour"
             ),
             Self::AlsoInMember(member) => format!(
-                "The host has that volume in member {member}, and what is here may have its newest data, as where the host was restored from a \
-                 backup of before a move: nothing is to be deleted for this name before that is known"
+                "The host has that volume in member {member}, but the claim here may have its newest data, for example \
+                 because the host was restored from a backup of before a move: delete nothing before you know where \
+                 the newest data is"
             ),
         }
     }
 }
 
 /// It is some host's leaf, and its data is that one's.
-pub(crate) const STRIPPED: &str = "it was made by a driver like this one, and its labels were removed: put them back. Remove it there only \
-     where no host has its volume";
+pub(crate) const STRIPPED: &str = "it was made by a driver like this one, and its labels were removed: put them back. \
+     Remove it there only if no host has its volume";
 
 /// Whose the claim is that has the name, for whoever would have it recreated there. Nobody is told to remove what is another host's.
 pub(crate) async fn whose(
@@ -70,7 +73,7 @@ pub(crate) async fn whose(
         Identity::Stripped => return Some(STRIPPED.to_owned()),
         Identity::OtherHost(_) => String::new(),
         Identity::OtherVolume(other) => Box::pin(elsewhere(host, members, leaf, other, &pair.place)).await.map_or_else(
-            || ". Delete that one in the host, if it is there; where not, `kosmos-csi doctor` names it".to_owned(),
+            || ". Delete that volume in the host, if it is there; else `kosmos-csi doctor` names the claim".to_owned(),
             |elsewhere| format!(". {}", elsewhere.way_out()),
         ),
         _ => ". Remove it there".to_owned(),
@@ -137,10 +140,10 @@ mod tests {
             (Elsewhere::InAnotherClaim(place), "Leaf claim shop/again has that volume"),
             (Elsewhere::InMember("m1".to_owned()), "in member m1"),
             (Elsewhere::AlsoInMember("m1".to_owned()), "in member m1"),
-            (Elsewhere::Unread, "cannot be read now"),
+            (Elsewhere::Unread, "cannot read now"),
         ] {
             let told = elsewhere.way_out();
-            let is_kept = ["nothing is to be deleted", "is not to be deleted"].iter().any(|words| told.contains(words));
+            let is_kept = ["delete nothing", "do not delete the volume"].iter().any(|words| told.contains(words));
             assert!(told.contains(named) && is_kept, "{told}");
         }
     }

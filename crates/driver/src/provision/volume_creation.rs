@@ -140,8 +140,9 @@ impl VolumeCreation<'_> {
             }
             Identity::OtherVolume(_) if claim.metadata.deletion_timestamp.is_some() => {
                 return Err(Error::InProgress(format!(
-                    "{taken} is there still and is being removed: it had this name before. It goes by itself where the host has or removes \
-                     its volume; where the host knows nothing of that, finalizer {} holds it for its data, and `kosmos-csi doctor` names it",
+                    "{taken} is there still and is being removed: it had this name before. If the host has or removes \
+                     its volume, the claim goes by itself. If the host does not know that volume, finalizer {} holds \
+                     the claim for its data, and `kosmos-csi doctor` names it",
                     ownership::FINALIZER
                 )));
             }
@@ -154,8 +155,8 @@ impl VolumeCreation<'_> {
                 }
                 Some(elsewhere) => format!("{}. Choose", elsewhere.way_out()),
                 // What a host that was restored knows nothing of may be wanted.
-                None => "Delete that one in the host, if it is there (where not, `kosmos-csi doctor` names it, and its data may be wanted), or \
-                         choose"
+                None => "Delete that volume in the host, if it is there (if not, `kosmos-csi doctor` names the claim, \
+                         whose data may be wanted), or choose"
                     .to_owned(),
             },
             Identity::Consents | Identity::Foreign => "Remove it there, or choose".to_owned(),

@@ -318,7 +318,7 @@ async fn tell_of_deletion(
 ) {
     let leaves = pair.claim.as_ref().is_none_or(|claim| claim.metadata.deletion_timestamp.is_some());
     if leaves && matches!(wanted.wish, Wish::Use { .. }) {
-        let what = format!("(UID {}) was deleted in the member; its data is kept and it is recreated", saved.uid);
+        let what = format!("(UID {}) was deleted in the member: the driver keeps its data and recreates it", saved.uid);
         tell(reconciler, repair, wanted, &repair.told("LeafDeleted", &pair.place, &what, true)).await;
     }
 }
@@ -356,8 +356,8 @@ async fn saved_of(host: &HostId, repair: &Repair<'_>, pair: &LeafPair, wanted: &
 
 fn let_go(repair: &Repair<'_>, place: &LeafPlace, volume: &str) -> News {
     let what = format!(
-        "was deleted, as no claim of the host has this volume; its data is kept in leaf volume {volume}. Bind this volume to a \
-         claim, and a leaf claim is made for that"
+        "was deleted by the driver, because no claim of the host has this volume; its data is kept in leaf volume \
+         {volume}. If you bind this volume to a claim, the driver makes a leaf claim again"
     );
     repair.told("LeafReleased", place, &what, false)
 }

@@ -19,7 +19,7 @@ pub(super) fn came_late(repair: &Repair<'_>, pair: &LeafPair, wanted: &LiveWish)
     let claim = ClaimRow::new(pair.ours(repair.leaf(), repair.hash())?);
     let told = wanted.given_out().filter(|told| claim.came_late(&told.claim_uid, &told.volume))?;
     Some(format!(
-        "(UID {}) came when the volume had been given out with another one (UID {}), whose data was in leaf volume {}",
+        "(UID {}) came late: the host had been given the volume with another leaf claim (UID {}), whose data was in leaf volume {}",
         claim.uid, told.claim_uid, told.volume
     ))
 }
@@ -36,7 +36,7 @@ pub(super) async fn make_way(
         tracing::info!(member = leaf.member, claim = %place, "a leaf claim that came late is withdrawn: leaf claim {place} {late}");
         return leaf::forgotten::withdraw(leaf, repair.hash(), &forgotten).await;
     }
-    let what = format!("{late}. Nobody can tell whether it is used: if it is not, delete it in the member");
+    let what = format!("{late}. The driver cannot tell whether it is used: if it is not, delete it in the member");
     repair::tell(reconciler, repair, wanted, &repair.told("LeafStuck", place, &what, true)).await;
     Ok(())
 }

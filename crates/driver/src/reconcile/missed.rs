@@ -105,7 +105,7 @@ async fn missing(
         return Ok(None);
     }
     let what = format!(
-        "cannot be recreated in the member: its leaf volume {} names {} in its claimRef. Put back the leaf claim there (UID {uid})",
+        "cannot be recreated in the member: its leaf volume {} names {} in its claimRef. Make that claimRef name the leaf claim again (UID {uid})",
         volume.name,
         volume.named_claim()
     );

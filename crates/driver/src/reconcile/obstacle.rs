@@ -19,8 +19,8 @@ const LOOKS_TO_DETACH: u32 = 5;
 /// Some seconds: a member that has just begun may refuse anything.
 const LOOKS_TO_BE_SURE: u32 = 2;
 
-pub(super) const LOST: &str = "or its volume was deleted in the member and the data is not there any more: restore it there under the same names, or \
-     delete the claim here. Nothing is made in its place";
+pub(super) const LOST: &str = "or its leaf volume was deleted in the member, and the data is gone from there: restore \
+     both there under the same names, or delete the claim here. The driver makes nothing in their place";
 
 /// Whether a person has to act: a patch may as well be refused because somebody was quicker, and a leaf claim because its namespace is being
 /// deleted, which passes mostly.
@@ -34,7 +34,7 @@ pub(super) fn is_refusal(step: &Healing, error: &Error, looks: u32) -> bool {
 }
 
 pub(super) fn refused(repair: &Repair<'_>, place: &LeafPlace, error: &Error) -> News {
-    let what = format!("is not as the host wants it, and the member refuses to change that: {error}");
+    let what = format!("is not as the host wants it, and the member refuses the change: {error}");
     repair.told("LeafStuck", place, &what, true)
 }
 
@@ -42,10 +42,10 @@ pub(super) fn refused(repair: &Repair<'_>, place: &LeafPlace, error: &Error) -> 
 pub(super) fn out_of_reach(repair: &Repair<'_>, place: &LeafPlace, error: &Error, looks: u32) -> Option<News> {
     let what = match error {
         _ if looks < LOOKS_TO_BE_SURE => return None,
-        Error::Denied(_) => format!("cannot be looked at as the host wants it, and the member refuses that: {error}"),
+        Error::Denied(_) => format!("cannot be checked, because the member refuses to show it: {error}"),
         Error::Invalid(_) => format!(
-            "cannot be recreated for the claim that its volume was given to: {error}. Give the volume to a claim for which its class has a \
-             place there"
+            "cannot be recreated for the claim that its volume was given to: {error}. Bind the host's volume to a \
+             claim for which its class has a place in the member"
         ),
         _ => return None,
     };
@@ -76,7 +76,7 @@ fn without_labels(repair: &Repair<'_>, pair: &LeafPair) -> Option<String> {
     let is_stripped = judge(&claim.metadata, host, Meant::Volume(repair.hash)) == Identity::Stripped;
     is_stripped.then(|| {
         let labels = format!("{},{}={}", ownership::selector(host), ownership::VOLUME, repair.hash);
-        format!("has its volume, and somebody has taken labels of ours off it: put back {labels}. Nothing is done with it meanwhile")
+        format!("has its volume, but somebody has taken the driver's labels off it: put back {labels}. Until then the driver leaves it alone")
     })
 }
 
@@ -85,8 +85,9 @@ pub(super) fn seen_at_once(repair: &Repair<'_>, step: &Healing, pair: &LeafPair,
     match (step, row) {
         (Healing::AwaitClaim, Some(row)) => {
             let what = format!(
-                "(UID {}) was deleted in the member and a pod there still uses it, or a finalizer holds it (`kubectl -n {} describe \
-                 pvc {}` there names them); its data is kept, and it is recreated once it has gone and is wanted",
+                "(UID {}) was deleted in the member, but a pod there still uses it, or a finalizer holds it (`kubectl \
+                 -n {} describe pvc {}` there names them). Its data is kept: once the claim is gone, the driver \
+                 recreates it if the host needs it",
                 row.uid, place.namespace, place.claim
             );
             Some(repair.told("LeafWaits", place, &what, true))
@@ -95,22 +96,22 @@ pub(super) fn seen_at_once(repair: &Repair<'_>, step: &Healing, pair: &LeafPair,
         (Healing::AwaitDetach, Some(row)) if looks >= LOOKS_TO_DETACH => {
             let nodes = row.life.published.nodes().collect::<Vec<_>>().join(", ");
             let what = format!(
-                "is let go once it is detached from {nodes}, which its record names. Where such a node is gone for good, \
-                 remove annotation {} from the leaf claim",
+                "is deleted, and its data kept, once it is detached from {nodes}, which its record names. If such a \
+                 node is gone for good, remove annotation {} from the leaf claim",
                 ownership::PUBLISHED
             );
             Some(repair.told("LeafWaits", place, &what, true))
         }
         (Healing::Endangered, _) => {
-            let what = "holds its volume, which somebody has deleted in the member: both go with the claim. Keep a copy of \
-                        the data";
+            let what = "is all that still holds its leaf volume, which somebody has deleted in the member: once the \
+                        leaf claim goes, the data goes. Make a copy of the data";
             Some(repair.told("LeafEndangered", place, what, true))
         }
         (Healing::Stuck(why), _) => {
             Some(repair.told("LeafStuck", place, &format!("cannot be recreated in the member: {why}"), true))
         }
         (Healing::Keep, _) => {
-            let what = "has gone, and nothing in the host or on its volume says what it was: it cannot be recreated";
+            let what = "is gone and cannot be recreated: neither the host nor its leaf volume says what it was";
             Some(repair.told("LeafStuck", place, what, true))
         }
         (Healing::Lost, _) => Some(repair.told("LeafLost", place, LOST, true)),
@@ -120,7 +121,7 @@ pub(super) fn seen_at_once(repair: &Repair<'_>, step: &Healing, pair: &LeafPair,
 
 async fn who_has_its_name(reconciler: &Reconciler, repair: &Repair<'_>, pair: &LeafPair) -> String {
     match taken::whose(&reconciler.host, &reconciler.members, repair.leaf(), repair.hash(), pair).await {
-        Some(whose) => format!("cannot be recreated: a claim of this name is there, and {whose}"),
+        Some(whose) => format!("cannot be recreated: another claim has its name, and {whose}"),
         None => "cannot be recreated in the member".to_owned(),
     }
 }

@@ -143,11 +143,12 @@ fn message(member: &str, volumes: &[HostVolume], is_kept: bool) -> String {
     let data = if is_kept {
         "its data is kept"
     } else {
-        "its data is not kept in the member yet: it goes where somebody removes its leaf claim there"
+        "its data is not kept in the member yet, and is lost if somebody removes its leaf claim there"
     };
     format!(
-        "member {member}: PersistentVolumes {names} have one handle, and nobody can tell whose the leaf is: {data}, and its leaf claim is \
-         neither recreated nor let go until one of them is left. Give those that are to go the policy Retain, and delete them"
+        "member {member}: PersistentVolumes {names} have one handle, and nobody can tell whose the leaf is: {data}. \
+         The driver neither recreates nor deletes its leaf claim until only one of them is left. Give the policy \
+         Retain to those that are to go, and delete them"
     )
 }
 

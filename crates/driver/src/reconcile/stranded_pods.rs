@@ -67,8 +67,8 @@ async fn tell_of_stranded(reconciler: &Reconciler, pod: &StrandedPod) -> Result<
         }
         let of = Claim { namespace: pod.namespace.clone(), name: claim.name };
         let message = format!(
-            "pod {} finds no node: this claim's volume is in member {} and is used there alone, and no node of that \
-             member (such as kosmos-{}) takes the pod. Let the pod go there, or give it another claim",
+            "pod {} finds no node: this claim's volume is in member {} and can be used only there, and no node of that \
+             member (such as kosmos-{}) takes the pod. Let the pod run there, or give it another claim",
             pod.name, id.member, id.member
         );
         host::events::tell_claim(

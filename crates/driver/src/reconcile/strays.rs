@@ -88,7 +88,7 @@ async fn tell_of_size(reconciler: &Reconciler, repair: &Repair<'_>) -> Result<bo
         if asked <= live.capacity {
             let (there, here) = (quantity::print(claim.capacity()), quantity::print(live.capacity));
             let remedy = remedy(claim.capacity(), live.capacity);
-            let what = format!("has {there} there, and this volume says {here}: {remedy}");
+            let what = format!("has {there} in the member, but this volume says {here}: {remedy}");
             let news = repair.told("LeafResized", &claim.place, &what, true);
             is_told &= reconciler.tell_of_leaf(&repair.leaf().member, &live.volume, &news).await;
         }
@@ -134,7 +134,7 @@ pub(super) async fn count(reconciler: &Reconciler, leaf: &MemberClient, strays: 
 
 fn remedy(there: u64, here: u64) -> String {
     if there > here {
-        return format!("ask for {} in the claim to have it here too", quantity::print(there));
+        return format!("let the claim ask for {} to have that here too", quantity::print(there));
     }
-    "data may not fit any more, and only the member's people can make it larger".to_owned()
+    "the data may not fit any more, and only somebody in the member can make the leaf claim larger".to_owned()
 }

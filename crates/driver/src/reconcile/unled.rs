@@ -34,8 +34,8 @@ async fn tell_of(reconciler: &Reconciler, leaf: &MemberClient, hash: VolumeHash)
         let Some(claim) = row.claim.as_ref().filter(|_| row.is_moving() && repair.is_the_leaf(&row)) else { continue };
         let by = claim.moving.as_deref().map_or_else(|| "a move".to_owned(), MoveMark::object);
         let what = format!(
-            "is being moved to another member by {by}, and this driver moves no volumes any more: no pod gets it until they are switched on \
-             again (moves.enabled of the chart, flag --mover-image)"
+            "is being moved to another member by {by}, but moves are switched off. No pod gets the volume until you \
+             switch them on again (moves.enabled of the chart, flag --mover-image)"
         );
         let News { reason, message, warning } = repair.told("LeafStuck", &claim.place, &what, true);
         for volume in reconciler.volumes.with(repair.handle()) {

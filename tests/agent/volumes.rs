@@ -186,7 +186,7 @@ fn leaf_of_before_its_volume_was_moved_is_mounted_by_no_pod_until_somebody_says_
         says_had_by("of-before");
         world.attach();
         world.run_pod("web", Some("data"));
-        until("it says why", || world.says("web", "WaitsForVolume", "may be of before its volume was moved")).await;
+        until("it says why", || world.says("web", "WaitsForVolume", "may be from before its volume was moved")).await;
         sleep(Duration::from_mins(1)).await;
         assert!(world.copy("web").is_none(), "it mounts what is older");
         says_had_by(text(&volume, "/metadata/uid"));

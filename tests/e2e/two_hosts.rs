@@ -110,7 +110,7 @@ async fn forgery_is_refused(place: &Place<'_>, name: &str, whose: &str) -> Resul
     let about = format!("involvedObject.name={name},reason=VolumeFailedDelete");
     wait_for(&format!("the removal of {name} is refused"), PATIENCE, || async {
         let told = place.cluster.kubectl(&["get", "events", "-A", "--field-selector", &about, "-o", "yaml"]).await?;
-        Ok((told.contains(whose) && told.contains("nothing is removed")).then_some(()))
+        Ok((told.contains(whose) && told.contains("removes nothing")).then_some(()))
     })
     .await?;
     set_policy(place, name, "Retain").await?;

@@ -78,7 +78,7 @@ fn member_says_no_more_of_a_leaf_volume_than_a_volume_of_the_host_has_room_for()
         bench.members[0].change("persistentvolumes", "", caller.leaf_volume().unwrap(), say_much).unwrap();
         sleep(SETTLED).await;
         let refused = caller.create().await.unwrap_err();
-        assert!(refused.message().contains("bytes, and 4096 are the most"), "{refused}");
+        assert!(refused.message().contains("bytes, and 4096 are allowed"), "{refused}");
     });
 }
 

@@ -340,7 +340,7 @@ fn class_that_is_recreated_with_a_slip_makes_nobody_forget_a_leaf() {
             }
             let told = caller.create().await.unwrap_err();
             assert_eq!(told.code(), Code::Aborted, "{told}");
-            assert!(told.message().contains("leafBindng") && told.message().contains("member m0"), "{told}");
+            assert!(told.message().contains("leafBindng") && told.message().contains("Member m0"), "{told}");
         }
         let other = Caller::new(&bench, Script { parameters: SLIP, ..Script::new("other") });
         assert_eq!(other.create().await.unwrap_err().code(), Code::InvalidArgument, "of this nothing was ever made");

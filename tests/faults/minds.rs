@@ -231,7 +231,7 @@ fn volume_that_never_came_to_the_host_is_removed_also_where_its_class_retains() 
             };
             while let Err(refused) = caller.delete(&handle).await {
                 assert_eq!(refused.code(), Code::Aborted, "{refused}");
-                assert!(!refused.message().contains("it is kept"), "{leaf_class}: {refused}");
+                assert!(!refused.message().contains("the driver keeps it"), "{leaf_class}: {refused}");
                 sleep(QUIET / 60).await;
             }
             assert_eq!(bench.leaf_objects(caller.volume()), Vec::<String>::new());

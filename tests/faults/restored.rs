@@ -175,7 +175,7 @@ fn volume_whose_handle_leads_to_a_leaf_of_another_host_is_removed_by_nobody_and_
         let refused = caller.delete(caller.handle().unwrap()).await.unwrap_err();
         assert_eq!(refused.code(), Code::FailedPrecondition, "{refused}");
         let message = refused.message();
-        assert!(message.contains("another host cluster (another-host): nothing is removed"), "{message}");
+        assert!(message.contains("another host cluster (another-host): the driver removes nothing"), "{message}");
         assert!(!message.contains("put back") && !message.contains("delete it there"), "{message}");
         let leaf = bench.members[0].get("persistentvolumeclaims", SHOP, "data").unwrap();
         assert!(leaf["metadata"].get("deletionTimestamp").is_none(), "{leaf}");

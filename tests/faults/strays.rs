@@ -126,10 +126,10 @@ fn size_that_is_changed_all_the_time_keeps_no_other_from_being_told() {
             assert_eq!(told(&bench).len(), 10, "{often}");
             grow_claim(&bench, once, "64Gi");
             sleep(PROMPT).await;
-            let of_it = format!("leaf claim shop/{once} has 64Gi there");
+            let of_it = format!("leaf claim shop/{once} has 64Gi in the member");
             assert!(told(&bench).iter().any(|said| said.contains(&of_it)), "{:?}", told(&bench));
             sleep(Duration::from_mins(2)).await;
-            let last = format!("leaf claim shop/{often} has 119Gi there");
+            let last = format!("leaf claim shop/{often} has 119Gi in the member");
             assert!(told(&bench).iter().any(|said| said.contains(&last)), "{:?}", told(&bench));
         });
     }

@@ -94,7 +94,7 @@ fn floods(host: &HostId) -> [(Flood, &'static str); FLOODS] {
     let pages = move |_: &Uri| said(std::iter::once(page.clone()));
     [
         (listed_again(claims(like(&small, &EVERY))), "200000 objects of a kind"),
-        (listed_again(claims(like(&large, &EVERY))), "says more than 64 MiB"),
+        (listed_again(claims(like(&large, &EVERY))), "labels have more than 64 MiB"),
         (listed_again(Arc::new(pages)), "more than 200000 objects"),
         (Arc::new(line), "a line of a watch is longer than 10 MiB"),
         (Arc::new(all), "what it answers at one time is more than 64 MiB"),

@@ -229,7 +229,8 @@ impl ClaimRow {
         match &self.moving {
             None => Ok(()),
             Some(mark) => Err(Error::InProgress(format!(
-                "member {member}: leaf claim {} is being moved to another member by {}: that has to end first, or to be called off",
+                "member {member}: leaf claim {} is being moved to another member by {}: wait until the move has ended, \
+                 or delete it to call it off",
                 self.place,
                 mark.object()
             ))),
@@ -268,10 +269,11 @@ impl ClaimRow {
     pub fn may_be_of_before_move(&self, member: &str, told_volume: &str, volume_uid: &str) -> String {
         let LeafPlace { namespace, claim } = &self.place;
         format!(
-            "leaf claim {} of member {member} (UID {}) may be of before its volume was moved, as where it was restored from a backup: \
-             the host was given another one then, whose data is in leaf volume {told_volume}. Restore that one and its volume there under \
-             their names. Where this one has the data that is wanted, say so in the member: `kubectl annotate --overwrite -n {namespace} \
-             pvc {claim} {HAD_VOLUME}={volume_uid}`",
+            "leaf claim {} of member {member} (UID {}) may be from before its volume was moved, for example because it \
+             was restored from a backup: the host was given another leaf claim since, whose data is in leaf volume \
+             {told_volume}. Restore that claim and its volume there under their names. Or, if this one has the data \
+             that you want, type in the member: `kubectl annotate --overwrite -n {namespace} pvc {claim} \
+             {HAD_VOLUME}={volume_uid}`",
             self.place, self.uid
         )
     }

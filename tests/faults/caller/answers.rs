@@ -62,7 +62,7 @@ impl Caller {
     /// After an answer that makes the provisioner forget the volume there must be nothing to forget.
     pub(super) fn nothing_is_left(&self, status: &Status) {
         // A host that was restored from a backup has forgotten what its claim has had, and that is a stray once the claim is deleted.
-        let is_kept = status.message().contains("it has had a volume: that is left untouched");
+        let is_kept = status.message().contains("it has had a volume, which is left untouched");
         if is_kept && lock(&self.bench.guard.history).host_was_restored() {
             return;
         }

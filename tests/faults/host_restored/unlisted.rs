@@ -87,7 +87,7 @@ async fn refused_once_it_is_listed(caller: &mut Caller) -> Status {
 fn leaf_that_was_used_and_is_not_known_yet_is_not_taken_back() {
     let fates: [(Fate, &str); 2] = [
         (lists_come_late, "still has its data in member m0"),
-        (nothing_is_told, "has had a volume of the host, and is not taken back"),
+        (nothing_is_told, "has had a volume of the host, so the driver does not remove it"),
     ];
     for (fate, said) in fates {
         virtual_time::run(1, async {

@@ -223,7 +223,7 @@ fn leaf_of_before_its_volume_moved_away_and_back_is_given_to_no_node_until_someb
             let refused = story.caller.publish(&node).await.unwrap_err();
             assert_eq!(refused.code(), Code::FailedPrecondition, "{refused}");
             let told = format!("{HAD}={}", uid(&story));
-            assert!(refused.message().contains("may be of before its volume was moved"), "{refused}");
+            assert!(refused.message().contains("may be from before its volume was moved"), "{refused}");
             assert!(refused.message().contains(&told), "{refused}");
             says_it_had(&story, &uid(&story));
             sleep(STEP).await;
@@ -266,7 +266,7 @@ fn leaf_of_before_its_volume_moved_away_and_back_is_not_removed_until_somebody_s
                 let refused = story.caller.delete(story.caller.handle().unwrap()).await.unwrap_err();
                 assert_eq!(refused.code(), Code::FailedPrecondition, "{refused}");
                 let told = format!("{HAD}={}", uid(&story));
-                assert!(refused.message().contains("may be of before its volume was moved"), "{refused}");
+                assert!(refused.message().contains("may be from before its volume was moved"), "{refused}");
                 assert!(refused.message().contains(&told), "{refused}");
                 let there = story.bench.members[0].get(VOLUMES, "", &leaf_volume).unwrap();
                 assert!(there["metadata"]["deletionTimestamp"].is_null(), "{there}\n{}", story.trace());

@@ -163,8 +163,8 @@ impl Attached {
         let size: usize = context.iter().map(|(key, value)| key.len() + value.len()).sum();
         if size > LARGEST_CONTEXT {
             return Err(Error::Refused(format!(
-                "what the leaf volume is made of takes {size} bytes to tell to a node, and {LARGEST_CONTEXT} are the most: \
-                 its volume attributes are too long"
+                "what a node must know of the leaf volume has {size} bytes, and {LARGEST_CONTEXT} are allowed: the \
+                 volume attributes of the leaf volume are too long"
             )));
         }
         Ok(context)

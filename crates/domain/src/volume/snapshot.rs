@@ -123,9 +123,11 @@ pub fn cutting(sources: &[String], observed: Option<&ObservedSnapshot>) -> Cutti
     let (then, now) = (sorted(&observed.sources), sorted(sources));
     match &observed.trouble {
         _ if observed.terminating => Cutting::AwaitRemoval,
-        _ if then != now => {
-            Cutting::Differs(format!("it was asked for of {} then and of {} now", then.join(", "), now.join(", ")))
-        }
+        _ if then != now => Cutting::Differs(format!(
+            "it was first asked for of {} and is now asked for of {}",
+            then.join(", "),
+            now.join(", ")
+        )),
         _ if observed.cut => Cutting::Cut,
         Some(trouble) => Cutting::Failing(trouble.clone()),
         None => Cutting::Await,

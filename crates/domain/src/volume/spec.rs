@@ -117,7 +117,7 @@ impl Request {
         pairs
             .into_iter()
             .find(|(_, then, now)| then != now)
-            .map(|(what, then, now)| format!("{what} was {then} then and is {now} now"))
+            .map(|(what, then, now)| format!("{what} was {then} at first and is {now} now"))
     }
 }
 

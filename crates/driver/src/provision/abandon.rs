@@ -26,7 +26,7 @@ pub(super) async fn withdraw(
     let claim = format!("claim {}/{}", claim.namespace, claim.name);
     match try_withdraw(provisioner, spec, hash, deadline).await {
         Ok(true) => Error::Gone(format!("{claim} is gone; nothing is left of what was made for it")),
-        Ok(false) => Error::Gone(format!("{claim} is gone, but it has had a volume: that is left untouched")),
+        Ok(false) => Error::Gone(format!("{claim} is gone, but it has had a volume, which is left untouched")),
         Err(error) => error.while_a_leaf_may_exist(),
     }
 }
@@ -149,7 +149,7 @@ pub(super) fn is_known(leaf: &MemberClient, hash: VolumeHash) -> Result<()> {
 }
 
 fn untold(leaf: &MemberClient) -> Error {
-    let reason = "what it has of this volume cannot be told yet".to_owned();
+    let reason = "the driver cannot tell yet what it has of this volume".to_owned();
     Error::Unreachable { member: leaf.member.clone(), reason }
 }
 

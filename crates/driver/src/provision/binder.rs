@@ -108,8 +108,9 @@ impl VolumeCreation<'_> {
 
     fn no_node(&self, class: &str) -> Error {
         Error::Refused(format!(
-            "leafBinding is selected-node, but the topology names no node of member {}, and neither does it itself, as class \
-             {class} has no CSIStorageCapacity for single nodes there: set leafBinding.{} to consumer",
+            "leafBinding is selected-node, but the topology names no node of member {}, and the member names none \
+             either, because its class {class} has no CSIStorageCapacity for single nodes: set leafBinding.{} to \
+             consumer",
             self.leaf.member, self.leaf.member
         ))
     }

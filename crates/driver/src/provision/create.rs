@@ -94,8 +94,8 @@ pub async fn refused_at_sight(
     match Box::pin(unwanted(provisioner, name, claim, &member, deadline)).await {
         Ok(Some(withdrawn)) => withdrawn,
         Ok(None) => Error::InProgress(format!(
-            "{invalid}. This is new: member {member} may hold a leaf of it already, which becomes the volume once the \
-             request is right, and is withdrawn once the claim is deleted"
+            "{invalid}. Member {member} may already have a leaf that an earlier request made: it becomes the volume \
+             once the request is right, and the driver removes it once the claim is deleted"
         )),
         Err(error) => error.while_a_leaf_may_exist(),
     }
@@ -222,7 +222,7 @@ async fn never_had(provisioner: &Provisioner, job: &VolumeCreation<'_>) -> Resul
         (None, false) => Ok(()),
         (Some(volume), false) if is_anothers || volume.claim_place != job.place => Err(kept::for_another(job, volume)),
         _ => Err(Error::InProgress(format!(
-            "member {}: leaf claim {} is gone, and had a volume: it is recreated with its data, or not at all",
+            "member {}: leaf claim {} is gone, and had a volume: the driver recreates it with its data, or not at all",
             job.leaf.member, job.place
         ))),
     }
@@ -241,7 +241,7 @@ async fn go_on(
         (Creation::Release, Some(row)) => leaf::claim::release(job.leaf, &row, job.hash).await.map(|()| None),
         // What the host has comes back by itself.
         (Creation::TakeBack, Some(row)) if remove_unused(provisioner, job, &row).await? => {
-            let gone = "was removed while it was given a volume, and is recreated";
+            let gone = "was deleted while its volume was being made, and the driver recreates it";
             Err(Error::InProgress(format!("member {}: leaf claim {} {gone}", job.leaf.member, row.place)))
         }
         (Creation::Select, Some(row)) => job.select(&row, attempt).await,

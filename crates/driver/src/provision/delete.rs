@@ -90,7 +90,8 @@ async fn known(provisioner: &Provisioner, leaf: &MemberClient, id: &VolumeId) ->
         return Ok(None);
     }
     Err(Error::Refused(format!(
-        "member {}: claim {} carries the labels of this volume and nothing proves that it is its leaf: delete it there",
+        "member {}: claim {} carries the labels of this volume, but nothing proves that it is the volume's leaf claim: \
+         delete it there",
         leaf.member, claim.place
     )))
 }
@@ -155,7 +156,8 @@ fn stands_still(leaf: &MemberClient, row: &Row) -> Result<()> {
     match row.volume.as_ref().filter(|volume| volume.place.is_some()) {
         None => Ok(()),
         Some(volume) => Err(Error::InProgress(format!(
-            "member {}: leaf volume {} is being moved to another member: that has to end first, or to be called off",
+            "member {}: leaf volume {} is being moved to another member: wait until the move has ended, or delete its \
+             VolumeMove",
             leaf.member, volume.name
         ))),
     }
@@ -307,7 +309,7 @@ async fn nothing_outlives(
     if leaf::volume::is_astray(leaf, id, &given_out.claim_uid, &volume).await? {
         return Err(astray(leaf, &volume, Some(given_out)));
     }
-    Err(Error::InProgress(format!("member {}: its leaf volume {} is still there", leaf.member, volume.name)))
+    Err(Error::InProgress(format!("member {}: leaf volume {} is still there", leaf.member, volume.name)))
 }
 
 /// The host removes a volume whose data people of the member have brought there.
@@ -354,7 +356,7 @@ fn check_volume_alone(
     if !volume.is_retained() || given_out.is_some_and(|given| volume.is_or_was_bound_to(&given.claim_uid)) {
         return Ok(());
     }
-    let why = "is retained, and nothing proves that it is this one: it is left untouched. Delete it there if its data is to go";
+    let why = "is retained, and nothing proves that it is this volume's: the driver leaves it untouched. Delete it there if its data is to go";
     Err(left_untouched(leaf, volume, why))
 }
 
@@ -391,7 +393,7 @@ async fn late(leaf: &MemberClient, place: &LeafPlace, step: &Removal, row: &Row)
 fn in_use(place: &LeafPlace) -> String {
     let LeafPlace { namespace, claim } = place;
     format!(
-        "leaf claim {namespace}/{claim} is still in use by a pod, or held by a finalizer that is not ours: \
-         `kubectl -n {namespace} describe pvc {claim}` there names them"
+        "leaf claim {namespace}/{claim} is still in use by a pod, or held by somebody else's finalizer: `kubectl -n \
+         {namespace} describe pvc {claim}` there names them"
     )
 }

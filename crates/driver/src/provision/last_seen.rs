@@ -144,7 +144,8 @@ pub(super) fn astray(leaf: &MemberClient, volume: &VolumeRow, given_out: Option<
     let uid = given_out.map(|given_out| format!(" (UID {})", given_out.claim_uid)).unwrap_or_default();
     let named = volume.named_claim();
     let why = format!(
-        "names {named} in its claimRef, and not its leaf claim{uid}: it is left untouched. Put that back there if its data is to go"
+        "names {named} in its claimRef, and not its leaf claim{uid}: the driver leaves it untouched. Have its claimRef \
+         name the leaf claim again if its data is to go"
     );
     left_untouched(leaf, volume, &why)
 }
@@ -159,7 +160,8 @@ pub(super) async fn is_nobody_elses(leaf: &MemberClient, hash: VolumeHash, volum
 /// Only a person can say what is to become of it.
 pub(super) fn left_untouched(leaf: &MemberClient, volume: &VolumeRow, why: &str) -> Error {
     Error::Refused(format!(
-        "member {}: leaf volume {} {why}; if it is to stay, give the host's volume the policy Retain and delete that by hand",
+        "member {}: leaf volume {} {why}; if it is to stay, give the host's volume the policy Retain, and delete the \
+         host's volume by hand",
         leaf.member, volume.name
     ))
 }
@@ -176,8 +178,8 @@ fn would_take_along(leaf: &MemberClient, volume: &VolumeRow, owner: &str) -> Err
 /// Somebody has written the handle of another host's leaf, with all that stands beside it, into a volume of this one.
 pub(super) fn of_another_host(leaf: &MemberClient, place: &LeafPlace, whose: &str) -> Error {
     Error::Refused(format!(
-        "member {}: the handle leads to claim {place}, and {whose}: nothing is removed. Give this volume the policy Retain, and then \
-         delete it here by hand",
+        "member {}: the handle leads to claim {place}, and {whose}: the driver removes nothing. Give this volume the \
+         policy Retain, and then delete it here by hand",
         leaf.member
     ))
 }

@@ -63,7 +63,7 @@ impl Order {
         match claim.filter(|claim| !self.given_out && claim.was_had()) {
             None => Ok(()),
             Some(claim) => Err(Error::InProgress(format!(
-                "member {}: leaf claim {} has had a volume of the host, and is not taken back",
+                "member {}: leaf claim {} has had a volume of the host, so the driver does not remove it",
                 leaf.member, claim.place
             ))),
         }
@@ -115,12 +115,14 @@ impl Order {
         // One that somebody has deleted while its claim is there goes with that, and may be made `Retain` until then.
         if let Some(volume) = volumes.iter().find(|volume| !volume.is_to_be_reclaimed()) {
             let way_out = if volumes.len() > 1 {
-                ". Another one with that handle can go: give that the policy Retain, and delete it by hand"
+                ". Another volume with that handle may go: give that other volume the policy Retain, and delete it by \
+                 hand"
             } else {
                 ""
             };
             return Err(Error::InProgress(format!(
-                "PersistentVolume {}, a volume of the host with handle {}, is retained or in use again: its leaf is not removed{way_out}",
+                "PersistentVolume {} of the host, with handle {}, is retained or in use again, so the driver does not \
+                 remove its leaf{way_out}",
                 volume.name, volume.handle
             )));
         }
@@ -129,14 +131,16 @@ impl Order {
         }
         if self.given_out && volumes.is_empty() && is_waited_for(provisioner, leaf, hash, row).await? {
             return Err(Error::InProgress(format!(
-                "the host has no volume with handle {}, and the claim that it was made for waits for one: its leaf is not removed",
+                "the host has no volume with handle {}, but the claim that the leaf was made for waits for its volume, \
+                 so the driver does not remove the leaf",
                 self.handle
             )));
         }
         let follows = row.volume.as_ref().is_some_and(|volume| volume.follows);
         if (self.given_out || follows) && volumes.is_empty() && matches!(step, Removal::MakeDeletable(_)) {
             return Err(Error::InProgress(format!(
-                "the leaf volume of handle {} was made Retain, and no volume of the host says that it is to go: it is kept",
+                "the leaf volume of handle {} was made Retain, and no volume of the host says that it may go, so the \
+                 driver keeps it",
                 self.handle
             )));
         }
@@ -175,7 +179,8 @@ async fn is_of_now(
     let told = host::volume::read(&provisioner.host, &volume.name).await?.and_then(|live| live.given_out);
     match find::is_since_its_move(provisioner, leaf, (hash, claim), handle, told.as_ref()).await {
         Err(Error::Refused(why)) => Err(Error::Refused(format!(
-            "{why}. It is not removed before that. If it is to stay, give the host's volume the policy Retain and delete that by hand"
+            "{why}. The driver does not remove it before that. If it is to stay, give the host's volume the policy \
+             Retain, and delete the host's volume by hand"
         ))),
         other => other,
     }

@@ -384,7 +384,7 @@ pub(super) fn all_listed<'a>(hash: VolumeHash, mut members: impl Iterator<Item =
     unseen.map_or(Ok(()), |member| {
         Err(Error::Unreachable {
             member: member.name.clone(),
-            reason: "whether this volume is there cannot be told yet, and no claim says where it was put".to_owned(),
+            reason: "the driver cannot tell yet whether this volume is there, and no claim says where it is".to_owned(),
         })
     })
 }

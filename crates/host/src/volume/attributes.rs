@@ -48,8 +48,8 @@ impl LeafAttributes<'_> {
             return Ok(self);
         }
         Err(Error::Refused(format!(
-            "member {member}: what the host's volume is to say of the leaf volume has {size} bytes, and {LONGEST} are the most: the \
-             names that its storage driver gives it are too long"
+            "member {member}: the attributes of the host's volume would have {size} bytes, and {LONGEST} are allowed: \
+             the names that the member's storage driver gives the leaf volume are too long"
         )))
     }
 

@@ -88,7 +88,7 @@ fn a_replay_differs_in_whatever_was_asked_differently() {
     let mut other = request();
     assert_eq!(request().difference(&other), None);
     other.required = 2 << 30;
-    assert_eq!(other.difference(&request()).unwrap(), "required size was 1Gi then and is 2Gi now");
+    assert_eq!(other.difference(&request()).unwrap(), "required size was 1Gi at first and is 2Gi now");
     for change in [
         |request: &mut Request| request.limit = 1,
         |request: &mut Request| request.access = vec![AccessMode::ReadWriteMany],
@@ -135,7 +135,7 @@ fn of_many_parameters_the_one_that_differs_is_named() {
         Request { parameters: members.chain([fast]).collect(), ..request() }
     };
     let told = of("faster").difference(&of("fast")).unwrap();
-    assert_eq!(told, "parameter leafStorageClass.cluster7 was \"fast\" then and is \"faster\" now");
+    assert_eq!(told, "parameter leafStorageClass.cluster7 was \"fast\" at first and is \"faster\" now");
     let told = request().difference(&of("fast")).unwrap();
-    assert_eq!(told, "parameter leafStorageClass.cluster0 was \"slow\" then and is none now");
+    assert_eq!(told, "parameter leafStorageClass.cluster0 was \"slow\" at first and is none now");
 }

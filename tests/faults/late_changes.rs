@@ -83,7 +83,7 @@ fn size_that_the_leaf_has_is_not_answered_while_the_member_refuses_what_keeps_a_
         });
         let refused = expand(&bench, &caller, 1).await.unwrap_err();
         assert_eq!(refused.code(), Code::PermissionDenied, "{refused}");
-        assert!(refused.message().contains("is as it is to be, and the member refuses"), "{refused}");
+        assert!(refused.message().contains("is as it is to be, but the member refuses"), "{refused}");
         bench.guard.heal();
         sleep(LATE).await;
         ends_well(&bench, caller).await;

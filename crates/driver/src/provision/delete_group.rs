@@ -26,7 +26,7 @@ use leaf::{
 };
 
 /// What may be done with a part besides, where the group is to go.
-const OR_DELETE: &str = "; or delete it there, as it is to go with the group";
+const OR_DELETE: &str = "; or delete it there, because it is to go with the group";
 /// Between two looks at what the member removes one after another.
 const PAUSE: Duration = Duration::from_millis(200);
 
@@ -138,7 +138,8 @@ fn lacking(candidates: &[(LeafPlace, Vec<String>)], unknown: &[VolumeId], otherw
     let is_named = |place: &LeafPlace| unknown.iter().any(|id| id.place().as_ref() == Some(place));
     if let Some((place, lacking)) = candidates.iter().find(|(place, _)| is_named(place)) {
         return Some(format!(
-            "snapshot {place} is part of the group, and somebody has taken marks of ours off it: put back {}{otherwise}",
+            "snapshot {place} is part of the group, and somebody has taken the driver's marks off it: put back \
+             {}{otherwise}",
             lacking.join(", ")
         ));
     }
@@ -146,8 +147,8 @@ fn lacking(candidates: &[(LeafPlace, Vec<String>)], unknown: &[VolumeId], otherw
     let list = |(place, lacking): &(LeafPlace, Vec<String>)| format!("{place} ({})", lacking.join(", "));
     let listed: Vec<String> = candidates.iter().map(list).collect();
     Some(format!(
-        "snapshot {id} is named, and is not seen. It may be one of these in the group, which lack marks of ours: {}. Put the marks back on \
-         the one that it is; the others may not be ours",
+        "the driver does not find snapshot {id}, which is named. It may be one of these snapshots of the group, which \
+         lack the driver's marks: {}. Put the marks back on the right one; the others may belong to somebody else",
         listed.join("; ")
     ))
 }
@@ -209,9 +210,9 @@ fn unnamed(group: &VolumeId, named: &[String], marked: &[&str]) -> Option<String
         return None;
     }
     Some(format!(
-        "group {group} is gone there, and nothing says which VolumeSnapshotContents have outlived it and which are copies of those: its \
-         handle says no namespace, and snapshot_ids names none. They are {}. Make those deletionPolicy Delete and delete them there that are \
-         the group's own, and take label {} off those that are to stay",
+        "group {group} is gone there, and nothing says which VolumeSnapshotContents are left of it and which are \
+         copies: its handle says no namespace, and snapshot_ids names no snapshot. They are {}. Set the group's own to \
+         deletionPolicy Delete and delete them there; take label {} off those that are to stay",
         marked.join(", "),
         ownership::GROUP
     ))
@@ -330,7 +331,7 @@ mod tests {
         let certain = lacking(&parts, &[hashed.clone(), named.clone()], OR_DELETE).unwrap();
         assert!(certain.contains("snapshot shop/b is part") && certain.contains("delete it there"), "{certain}");
         let candidates = lacking(&parts, std::slice::from_ref(&hashed), OR_DELETE).unwrap();
-        for said in ["shop/a (label of a)", "shop/b (label of b)", "may be one of these in the group"] {
+        for said in ["shop/a (label of a)", "shop/b (label of b)", "may be one of these snapshots of the group"] {
             assert!(candidates.contains(said), "{said}: {candidates}");
         }
         assert!(!candidates.contains("delete"), "{candidates}");

@@ -101,7 +101,8 @@ async fn unseen(leaf: &MemberClient, hash: VolumeHash, place: &LeafPlace) -> Res
 
 pub(super) fn stripped(leaf: &MemberClient, place: &LeafPlace, lacking: &str) -> Error {
     Error::Refused(format!(
-        "member {}: snapshot {place} has the name of ours and not its marks: put back {lacking}, or delete it there",
+        "member {}: snapshot {place} has the name of one of the driver's, but not its marks: put back {lacking}, or \
+         delete it there",
         leaf.member
     ))
 }

@@ -107,7 +107,7 @@ async fn ask_for_size(found: &FoundLeaf, claim: &ClaimRow, size: u64) -> Result<
     let lowered = size < claim.life.requested;
     match leaf::change::ask_for_size(leaf, claim, found.hash, size).await {
         Err(Error::Refused(reason)) => {
-            let hint = if lowered { ": this member lets no claim ask for less than it did" } else { "" };
+            let hint = if lowered { ": this member does not let a claim ask for less than before" } else { "" };
             Err(Error::OutOfRange(format!("{reason}{hint}")))
         }
         asked => asked,
@@ -133,9 +133,7 @@ fn as_it_is(found: &FoundLeaf, required: u64, limit: u64) -> Result<Grown> {
 fn current(found: &FoundLeaf) -> Result<ClaimRow> {
     let leaf = found.leaf()?;
     let claim = leaf.rows.row_at(found.hash, &found.claim.place).claim;
-    claim.ok_or_else(|| {
-        Error::InProgress(format!("member {}: leaf claim {} is not there any more", leaf.member, found.claim.place))
-    })
+    claim.ok_or_else(|| Error::InProgress(format!("member {}: leaf claim {} is gone", leaf.member, found.claim.place)))
 }
 
 fn refusal(found: &FoundLeaf, claim: &ClaimRow, step: Expansion, required: u64, limit: u64) -> Error {
@@ -152,7 +150,7 @@ fn refusal(found: &FoundLeaf, claim: &ClaimRow, step: Expansion, required: u64, 
         Expansion::NotNow => Error::InProgress(format!("{about} is not bound yet")),
         _ => {
             let said = claim.life.complaint(&RESIZE_ERRORS).map(|said| format!(": {said}")).unwrap_or_default();
-            Error::OutOfRange(format!("{about} cannot come to have {required}{said}. Ask for less, or make room there"))
+            Error::OutOfRange(format!("{about} cannot grow to {required}{said}. Ask for less, or make room there"))
         }
     }
 }
@@ -160,7 +158,7 @@ fn refusal(found: &FoundLeaf, claim: &ClaimRow, step: Expansion, required: u64, 
 /// Why it still waits, in the member's own words where it has any.
 async fn late(found: &FoundLeaf, required: u64) -> Error {
     let Ok(claim) = current(found) else {
-        return Error::InProgress(format!("member {}: the leaf claim is not seen now", found.member.name));
+        return Error::InProgress(format!("member {}: the driver does not see the leaf claim now", found.member.name));
     };
     let about = format!("member {}: leaf claim {}", found.member.name, claim.place);
     if expansion(required, 0, claim.size()) == Expansion::AwaitMount {
@@ -173,5 +171,5 @@ async fn late(found: &FoundLeaf, required: u64) -> Error {
         Err(_) => None,
     };
     let said = warning.map(|said| format!(": {said}")).unwrap_or_default();
-    Error::InProgress(format!("{about} asks for {} and has not got it yet{said}", quantity::print(required)))
+    Error::InProgress(format!("{about} asks for {}, but has not grown yet{said}", quantity::print(required)))
 }

@@ -39,7 +39,8 @@ pub(super) async fn find(
 
 fn stripped(leaf: &MemberClient, place: &LeafPlace, hash: VolumeHash) -> Error {
     Error::Refused(format!(
-        "member {}: group {place} has the name of ours and not its labels: put back {},{}={hash}, or delete it there",
+        "member {}: group {place} has the name of one of the driver's, but not its labels: put back {},{}={hash}, or \
+         delete it there",
         leaf.member,
         ownership::selector(&leaf.host),
         ownership::GROUP

@@ -26,10 +26,11 @@ pub(super) async fn was_given_out(leaf: &MemberClient, row: &SnapshotRow, what: 
 fn came_late(leaf: &MemberClient, row: &SnapshotRow, what: &str, content: &str) -> Error {
     let label = ownership::SNAPSHOT;
     Error::Refused(format!(
-        "member {}: leaf snapshot {} is not what was given out as {what}: it was cut late, when that had been removed there, as its \
-         content {content} has no label {label}. What was given out may be kept there, in a VolumeSnapshotContent with the label \
-         {label}={}: then delete the late one in the member, and make it again from that one's snapshotHandle, with its name, labels \
-         and annotations. Deleting the snapshot here removes both. Where somebody took the label off, put it back",
+        "member {}: leaf snapshot {} is not what was given out as {what}: its content {content} has no label {label}, \
+         so it was taken later, after the first one had been removed there. The first one may be kept there, in a \
+         VolumeSnapshotContent with the label {label}={}. If so, delete the later one in the member, and make it again \
+         from the first one's snapshotHandle, with the same name, labels and annotations. Deleting the snapshot here \
+         removes both. If somebody took the label off, put it back",
         leaf.member, row.place, row.hash
     ))
 }

@@ -191,7 +191,7 @@ async fn finish_group(provisioner: &Provisioner, job: &GroupCreation<'_>, group:
     // All are known before one is marked, as a marked one of each volume is taken for the whole group.
     let pairs = paired(&parts, &volumes).map_err(|claim| {
         job.late(&format!(
-            "holds a snapshot of claim {claim}, which carries our labels and is of no volume of the group"
+            "holds a snapshot of claim {claim}, which has the driver's labels, but is of no volume of the group"
         ))
     })?;
     let mut rows = Vec::new();
@@ -278,8 +278,8 @@ impl GroupCreation<'_> {
         let record = self.spec.content.as_deref();
         match group.filter(|group| record.is_some() && group.asked_by.as_deref() == record) {
             Some(group) => Error::InProgress(format!(
-                "member {}: group {} was made for this one, and somebody there has changed what it says of its volumes: put back annotation \
-                 {}={}",
+                "member {}: group {} was made for this group, but somebody there has changed which volumes it names: \
+                 put back annotation {}={}",
                 self.leaf.member,
                 group.place,
                 ownership::SOURCE,
@@ -326,7 +326,7 @@ impl GroupCreation<'_> {
             content: self.spec.content.as_deref(),
         };
         let row = leaf::snapshot::group::mark_part(self.leaf, part, &mark).await?;
-        row.ok_or_else(|| self.late("has a snapshot that does not take our labels"))
+        row.ok_or_else(|| self.late("has a snapshot that does not take the driver's labels"))
     }
 
     /// The call that marked them may have been cut off before the rest of it.

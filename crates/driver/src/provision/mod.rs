@@ -92,7 +92,8 @@ async fn settle(leaf: &MemberClient, hash: VolumeHash, claim: &ClaimRow) -> Resu
     let about = format!("member {}: leaf claim {}", leaf.member, claim.place);
     let unsure = |reason: String| {
         format!(
-            "{about} is as it is to be, and the member refuses the write that keeps out what an earlier call may have asked for: {reason}"
+            "{about} is as it is to be, but the member refuses the write by which the driver keeps an earlier request \
+             from taking effect: {reason}"
         )
     };
     match leaf::change::settle(leaf, claim, hash).await {

@@ -210,7 +210,7 @@ impl SnapshotCreation<'_> {
             Error::Refused(format!("member {}: the volume of claim {} {what}", self.leaf.member, claim.place))
         };
         let driver = match volume.driver().await? {
-            None => return Err(about("is not made yet, so nothing can be cut of it: it waits for a pod")),
+            None => return Err(about("is not made yet, so no snapshot of it can be taken: it waits for a pod")),
             Some(driver) if driver.is_empty() => return Err(about("is of no CSI driver, so it has no snapshots")),
             Some(driver) => driver,
         };
@@ -327,8 +327,8 @@ impl SnapshotCreation<'_> {
             let marked = leaf::snapshot::mark_content(self.leaf, row, content, backing.as_deref()).await;
             marked.map_err(|error| match error {
                 Error::Refused(reason) if backing.is_some() => Error::Refused(format!(
-                    "{reason}. It may be cut of another claim, which has had the name of the leaf claim: delete the snapshot here, and \
-                     make it again"
+                    "{reason}. It may be of another claim, which had the name of the leaf claim before: delete the \
+                     snapshot here, and make it again"
                 )),
                 error => error,
             })?;
@@ -385,8 +385,9 @@ pub(super) fn is_where_its_handle_says(leaf: &MemberClient, handle: &str, claim:
         return Ok(());
     }
     Err(Error::Refused(format!(
-        "member {}: volume {handle} was made in another namespace than that of its leaf claim {claim}, by which it is used \
-         again, and has no snapshots there: clone it (a claim whose dataSource is its claim) and make them of the clone",
+        "member {}: the leaf claim of volume {handle} is {claim} now, in another namespace than the one in which the \
+         volume was made, so it cannot have snapshots: clone it (a claim whose dataSource is its claim), and take \
+         snapshots of the clone",
         leaf.member
     )))
 }

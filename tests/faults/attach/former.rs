@@ -59,7 +59,7 @@ fn who_waits_for_the_former_leaf_volume_to_be_detached_is_told_that_it_is_that_o
             "is of leaf volume pvc-former, which the leaf claim had before leaf volume {present}, and has to be"
         );
         assert!(code == Code::Aborted && message.contains(&says), "{code:?} {message}");
-        assert!(message.ends_with("Its attacher says of that: the array is full"), "{message}");
+        assert!(message.ends_with("Its attacher says: the array is full"), "{message}");
     });
 }
 

@@ -211,7 +211,7 @@ fn disk_that_another_machine_has_without_a_record_is_given_to_no_second_one() {
             other["metadata"] = json!({"namespace": SHOP, "name": "vm-2"});
             member.create(resource, other).unwrap();
             let (code, message) = refused(publish(&bench, &caller, "real/vm-1").await);
-            let says = message.contains("shop/vm-2") && message.contains("no record says that it should");
+            let says = message.contains("shop/vm-2") && message.contains("by no record of the driver");
             assert!(code == Code::FailedPrecondition && says, "{kind:?} {code:?} {message}");
             assert_eq!(seen(&bench, kind).0, Vec::<String>::new(), "{kind:?}");
             member.delete(resource, SHOP, "vm-2").unwrap();

@@ -86,7 +86,7 @@ fn answer(verdict: Verdict, leaf: &MemberClient, claim: &ClaimRow, node: &str) -
         Verdict::Elsewhere(other) => {
             let is_attached = is_attached(&claim.life.published, Some(&other));
             Err(Error::Refused(format!(
-                "{place} is published on node {other}, and only one node may have it at a time: its pod there has to end. {}",
+                "{place} is published on node {other}, and only one node may have it at a time: end its pod there. {}",
                 of_a_node_that_is_gone(ownership::PUBLISHED, "the leaf claim", is_attached)
             )))
         }
@@ -99,7 +99,8 @@ pub fn of_a_node_that_is_gone(annotation: &str, of: &str, is_attached: bool) -> 
     let left =
         if is_attached { ". A VolumeAttachment that is left in the member goes by itself within the hour" } else { "" };
     format!(
-        "Where that node is gone for good, and nothing on it can write any more, remove annotation {annotation} from {of}{left}"
+        "If that node is gone for good, and nothing on it can write any more, remove annotation {annotation} from \
+         {of}{left}"
     )
 }
 
@@ -243,8 +244,8 @@ pub async fn is_unpublished_in_what_is_kept(
         )));
     }
     Err(Error::Refused(format!(
-        "member {}: leaf volume {} is published on {}, by what it keeps of its claim that has gone: it can be removed once it is \
-         detached from there. {}",
+        "member {}: leaf volume {} is published on {}, by the record of its former leaf claim: it can be removed once \
+         it is detached from there. {}",
         leaf.member,
         volume.name,
         published.nodes().collect::<Vec<_>>().join(", "),

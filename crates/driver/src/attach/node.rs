@@ -42,7 +42,7 @@ fn has_room(node: &NodeId, limit: Option<usize>, members: &Registry) -> Result<(
     if there < limit {
         return Ok(());
     }
-    Err(Error::NoPlace(format!("node {node} has {there} volumes of this driver, and {limit} are its limit")))
+    Err(Error::NoPlace(format!("node {node} has {there} volumes of this driver, and its limit is {limit}")))
 }
 
 fn unknown(node: &NodeId, error: Error) -> Error {

@@ -54,8 +54,8 @@ pub(super) async fn way(
                 // One that says nothing of itself may well need nothing.
                 AttachMode::None if driver.is_some_and(|driver| driver.attach_required) => {
                     Err(Error::Refused(format!(
-                        "{about} is of driver {}, whose CSIDriver says attachRequired, and the volume is not to be attached: \
-                         set parameter attachMode of its class to volume-attachment or virtual-machine",
+                        "{about} is of driver {}, whose CSIDriver says attachRequired, but its attachMode is none: set \
+                         parameter attachMode of its class to volume-attachment or virtual-machine",
                         csi.driver
                     )))
                 }

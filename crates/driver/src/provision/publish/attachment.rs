@@ -113,14 +113,15 @@ impl AttachCall<'_> {
             former = former.volume,
             volume = self.volume.name,
             node = self.member_node,
-            "the VolumeAttachment of the leaf volume that the leaf claim had before is deleted, so that the one that it has now is attached"
+            "the driver deletes the VolumeAttachment of the leaf claim's former volume, so that its present volume can \
+             be attached"
         );
         leaf::attachment::delete(self.leaf, former).await
     }
 
     fn late(&self, attachment: &LeafAttachment) -> Error {
         if attachment.volume != self.volume.name {
-            let why = attachment.trouble.as_ref().map(|trouble| format!(". Its attacher says of that: {trouble}"));
+            let why = attachment.trouble.as_ref().map(|trouble| format!(". Its attacher says: {trouble}"));
             return Error::InProgress(format!(
                 "member {}: VolumeAttachment {} for node {} is of leaf volume {}, which the leaf claim had before leaf volume {}, and has to be \
                  detached first{}",
@@ -135,7 +136,7 @@ impl AttachCall<'_> {
         let what = match &attachment.trouble {
             Some(trouble) => format!("is not attached: {trouble}"),
             None if attachment.terminating => "is being detached, and then attached again".to_owned(),
-            None if attachment.withdrawn => "was about to be taken back, as nobody wanted it".to_owned(),
+            None if attachment.withdrawn => "was about to be deleted, because no node needed it".to_owned(),
             None => format!("waits for the attacher of driver {}", self.csi.driver),
         };
         Error::InProgress(format!(

@@ -35,8 +35,9 @@ pub(super) async fn way(provisioner: &Provisioner, found: &FoundLeaf, volume: &L
     let leaf = found.leaf()?;
     if found.imported {
         return Err(Error::Refused(format!(
-            "member {}: claim {} was imported, and nothing is written on such a claim, so nobody would remember the machine \
-             that has leaf volume {}: attachMode virtual-machine is for volumes that this driver has made",
+            "member {}: claim {} was imported, and the driver writes nothing on such a claim, so it could not remember \
+             which machine has leaf volume {}: use attachMode virtual-machine only for volumes that this driver has \
+             made",
             leaf.member, found.claim.place, volume.name
         )));
     }
@@ -162,8 +163,8 @@ async fn only_there(
     match machines.with(disk).await?.into_iter().find(|other| *other != machine.name) {
         None => Ok(()),
         Some(other) => Err(Error::Refused(format!(
-            "member {}: virtual machine {namespace}/{other} has volume {} too, and no record says that it should: unplug it \
-             there once nothing on it uses that",
+            "member {}: virtual machine {namespace}/{other} also has volume {}, by no record of the driver: unplug the \
+             volume there once nothing on that machine uses it",
             leaf.member, disk.name
         ))),
     }

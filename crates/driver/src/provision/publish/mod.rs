@@ -163,8 +163,8 @@ async fn unpublish_kept(provisioner: &Provisioner, handle: &str, node: &str) -> 
     match attach::unpublish_gone(leaf, hash, Some(&volume.name), node, &volume.claim_place).await? {
         None => Ok(()),
         Some(_) => Err(Error::InProgress(format!(
-            "member {}: leaf claim {} was recreated while its volume was detached: the node is taken off its record \
-             with the next call",
+            "member {}: leaf claim {} was recreated while its volume was detached: the driver takes the node off its \
+             record with the next call",
             leaf.member, volume.claim_place
         ))),
     }
@@ -208,15 +208,17 @@ async fn detach_unrecorded(
 async fn was_never_attached(provisioner: &Provisioner, id: &VolumeId, mode: AttachMode, reason: &str) -> Result<()> {
     if host::volume::has_attach_mode(&provisioner.host, &id.to_string(), mode).await? {
         return Err(Error::Denied(format!(
-            "{reason}. Volume {id} has attachMode {mode} and may be attached there still, so it is not called detached: `kosmos-csi member \
-             add --attach` gives the right, or for machines says how their administrator gives it"
+            "{reason}. Volume {id} has attachMode {mode} and may still be attached there, so the driver cannot say \
+             that it is detached: `kosmos-csi member add --attach` gives the right, or for machines says how their \
+             administrator gives it"
         )));
     }
     tracing::info!(
         volume = %id,
         %mode,
         reason,
-        "the volume is taken for detached: it is not to be attached in this way, which its member lets us not see"
+        "the driver takes the volume for detached: none of the host's is attached in this way, and the member does not \
+         let the driver look"
     );
     Ok(())
 }
@@ -261,8 +263,8 @@ fn bound(found: &FoundLeaf) -> Result<&str> {
     let volume = found.claim.volume().filter(|_| found.claim.unusable().is_none());
     volume.ok_or_else(|| {
         Error::InProgress(format!(
-            "member {}: leaf claim {} {}: a real node can use it once it is bound to a volume, for which leafBinding \
-             deferred needs a pod in the member",
+            "member {}: leaf claim {} {}: a real node can use it once it is bound to a volume; with leafBinding \
+             deferred, that takes a pod in the member",
             found.member.name,
             found.claim.place,
             found.claim.unusable().unwrap_or("names no volume")

@@ -57,7 +57,7 @@ fn choice_of_a_member_and_each_step_of_a_volume_are_logged() {
     assert_eq!(chosen.len(), 1, "{chosen:?}");
     let words = [
         r#"member="m1""#,
-        r#"why="it is the first of the volume's topology that is open and has room""#,
+        r#"why="it is the first open member of the volume's topology that has room""#,
         r#"among="m0 (says nothing of its room), m1 (says nothing of its room)""#,
     ];
     assert!(words.iter().all(|word| chosen[0].contains(word)), "{}", chosen[0]);
@@ -91,7 +91,7 @@ fn user_whose_volume_goes_to_another_member_than_was_recorded_is_told_so_and_why
             .collect();
         let [message] = &changed[..] else { panic!("{changed:?}") };
         assert!(
-            message.starts_with("its volume goes to member m1, and not to m0 any more: it is the first"),
+            message.starts_with("the driver makes the volume in member m1 now, and not in m0: it is the first"),
             "{message}"
         );
     });

@@ -150,7 +150,7 @@ fn member_whose_claims_say_a_mebibyte_each_is_closed_with_the_reason() {
     alone(async {
         let mut claim = leaves::claim(&host(), 7);
         claim["metadata"]["annotations"]["kosmos.csi.io/former"] = json!("x".repeat(1 << 20));
-        is_closed(claims(like(&claim, &EVERY)), "labels says more than 64 MiB").await;
+        is_closed(claims(like(&claim, &EVERY)), "labels have more than 64 MiB").await;
     });
 }
 

@@ -117,8 +117,9 @@ impl Origins {
             known.wonder(Origin::of(head), sort());
         }
         Some(format!(
-            "an answer came that may be another cluster's: FlowSchema {first} is not known as one of this one. It is asked again who it is; \
-             see that a load balancer before its API servers leads to no other cluster"
+            "an answer came that may be another cluster's: FlowSchema {first} is not known to be of this cluster. The \
+             driver asks again which cluster it is; see that a load balancer before its API servers leads to no other \
+             cluster"
         ))
     }
 

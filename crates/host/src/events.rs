@@ -89,7 +89,7 @@ pub async fn tell_within(host: &Host, volume: &HostVolume, news: &News, permits:
         return true;
     }
     let (message, reason) = (&news.message, news.reason);
-    tracing::info!(volume = %volume.name, handle = %volume.handle, reason, "no event is written, as this volume or its member had many: {message}");
+    tracing::info!(volume = %volume.name, handle = %volume.handle, reason, "the driver writes no event, because this volume or its member had many: {message}");
     false
 }
 
@@ -118,7 +118,7 @@ pub async fn tell_of_within(host: &Host, about: &About, news: &News, permits: im
         namespace,
         name,
         reason = news.reason,
-        "no event is written, as it had many: {}",
+        "the driver writes no event, because this object had many: {}",
         news.message
     );
 }

@@ -67,7 +67,7 @@ impl Host {
     }
 }
 
-const NO_UID: &str = "it does not say who it is: the UID of its namespace kube-system has not the form of one";
+const NO_UID: &str = "it does not say who it is: the UID of its namespace kube-system is not a UID";
 
 /// A cluster is who its `kube-system` namespace says it is.
 pub async fn identity(client: &Client) -> Result<String, kube::Error> {

@@ -88,7 +88,7 @@ impl MoveSpec {
         let Some(text) = &self.delete_source_after else { return Ok(None) };
         let parsed = text.parse::<SignedDuration>().ok().and_then(|time| Duration::try_from(time).ok());
         parsed.map(Some).ok_or_else(|| {
-            Error::Invalid(format!("spec.deleteSourceAfter: {text:?} is no time like 72h, 90m or 1h30m"))
+            Error::Invalid(format!("spec.deleteSourceAfter: {text:?} is not a time such as 72h, 90m or 1h30m"))
         })
     }
 }

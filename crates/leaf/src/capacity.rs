@@ -227,7 +227,8 @@ fn or_silent<T: Clone>(
                 member = client.member,
                 doing,
                 reason = status.message,
-                "the member does not let its capacity be read: it is taken as saying nothing"
+                "the member does not let the driver read its capacity: the driver takes it as a member that says \
+                 nothing of its room"
             );
             Ok(None)
         }

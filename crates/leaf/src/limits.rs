@@ -34,11 +34,11 @@ impl Extent {
         } else if self.copies > COPIES {
             format!("more than {COPIES} objects carry the labels of one leaf")
         } else if self.texts > TEXTS {
-            format!("what carries this host's labels says more than {} MiB", TEXTS >> 20)
+            format!("the objects that carry this host's labels have more than {} MiB", TEXTS >> 20)
         } else {
             return None;
         };
-        Some(format!("{what}, and no more is remembered of one member: remove there what is none"))
+        Some(format!("{what}, which is more than the driver remembers of one member: remove there what is no leaf"))
     }
 }
 

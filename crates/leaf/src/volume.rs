@@ -30,9 +30,9 @@ impl Labelled {
         match self {
             Self::Ours(volume) => Ok(volume),
             Self::Others { volume, owner } => Err(Error::Refused(format!(
-                "member {member}: the leaf claim was bound to volume {}, which belongs to {owner} and stood free there. It is \
-                 left untouched. Delete the claim and make it again. Only where no host has that volume any more, take the \
-                 labels {} and {} off it there instead",
+                "member {member}: the leaf claim was bound to volume {}, which belongs to {owner} and stood free \
+                 there. The driver leaves that volume untouched. Delete the claim and make it again. Or, only if no \
+                 host has that volume any more, take the labels {} and {} off it there",
                 volume.name,
                 ownership::HOST,
                 ownership::VOLUME
@@ -135,8 +135,8 @@ async fn change_observed(
     match patch(client, &volume.name, &operations, what).await {
         Ok(now) if is_so(&VolumeRow::new(&now)) => Ok(true),
         Ok(_) => Err(Error::Refused(format!(
-            "member {}: {what} volume {}: the member takes that and keeps the volume as it was. A webhook there has to be changed, which \
-             writes what volumes are to say",
+            "member {}: {what} volume {}: the member accepts the write, and keeps the volume as it was. A webhook \
+             there overwrites what the driver writes on volumes: have it changed",
             client.member, volume.name
         ))),
         Err(Error::NotFound(_)) => {

@@ -113,7 +113,7 @@ impl From<kube::Error> for Stopped {
 
 /// Until it may say less.
 async fn too_much(cluster: &MemberClient, kind: Kind, reason: String) {
-    tracing::error!(member = %cluster.member, kind = ?kind, reason, "the member says too much and gets no new volumes until it says less");
+    tracing::error!(member = %cluster.member, kind = ?kind, reason, "the member reports more than the driver remembers of one member, and gets no new volumes until it reports less");
     cluster.rows.set_obstacle(kind, Some(reason));
     tokio::time::sleep(AFTER_TOO_MUCH).await;
 }
@@ -189,7 +189,7 @@ impl WatchedKind<'_> {
             kind = ?self.kind,
             object,
             reason,
-            "the list is read no further than this object: the member is used again once there is less in it"
+            "the driver stops reading the list at this object, and uses the member again once the list is shorter"
         );
         Err(Stopped::TooMuch(reason))
     }
@@ -315,7 +315,7 @@ impl WatchedKind<'_> {
                 object,
                 field,
                 error,
-                "an object cannot be read: it is not taken for gone, and what was known of it stays"
+                "an object cannot be read: the driver does not take it for gone, and keeps what it knows of it"
             );
         }
     }

@@ -162,7 +162,7 @@ fn another(name: &str, cluster: &str) -> Error {
 
 pub fn departed(name: &str) -> Error {
     let reason = format!(
-        "it has left and nothing of it is forgotten: give its kubeconfig back, or say that it is gone for good \
+        "the host has no kubeconfig of it any more: give its kubeconfig back, or say that it is gone for good \
          (`kosmos-csi member forget {name}`)"
     );
     Error::Unreachable { member: name.to_owned(), reason }

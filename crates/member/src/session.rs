@@ -116,10 +116,11 @@ fn tell(member: &Member, link: &Link, identity: &Identity, told: &mut String) {
             member = member.name,
             serving,
             role,
-            "the member is another name of one that is served already: it gets no new volumes"
+            "the member is another name of a cluster that the driver knows already: it gets no new volumes under this \
+             name"
         );
     } else {
-        tracing::warn!(member = member.name, reason = news, role, "the member cannot be used; it is tried again");
+        tracing::warn!(member = member.name, reason = news, role, "the member cannot be used; the driver tries again");
     }
 }
 
@@ -140,7 +141,8 @@ async fn watch_over(member: &Member, link: &Link, identity: &str, openings: &Ope
                 member = member.name,
                 origin,
                 role,
-                "answers of the member name a FlowSchema and a priority level under which it does not say who it is: they are taken for its own"
+                "answers of the member name a FlowSchema and a priority level that its answer about its identity did \
+                 not name: the driver takes them for the member's own"
             );
         }
         link.line.breaker.close();

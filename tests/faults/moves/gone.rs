@@ -159,7 +159,7 @@ fn move_ends_once_the_member_of_its_source_is_forgotten_and_says_what_stays_ther
         leaves(&story, 0);
         sleep(AWAY).await;
         let later = condition(&story, "Stalled");
-        assert!(told(&later).1.contains("nothing of it is forgotten"), "{later}");
+        assert!(told(&later).1.contains("the host has no kubeconfig of it any more"), "{later}");
         assert_eq!(
             (story.phase().as_str(), &later["lastTransitionTime"]),
             ("Finishing", &stalled["lastTransitionTime"])

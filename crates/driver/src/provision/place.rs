@@ -260,7 +260,7 @@ async fn say(
     tracing::info!(volume, member, why, among, "the volume's member is chosen");
     let earlier = asked.earlier.as_deref().filter(|earlier| *earlier != member);
     if let (Some(claim), Some(owner), Some(earlier)) = (&spec.claim, owner, earlier) {
-        let message = format!("its volume goes to member {member}, and not to {earlier} any more: {why}");
+        let message = format!("the driver makes the volume in member {member} now, and not in {earlier}: {why}");
         host::events::tell_claim(
             &provisioner.host,
             claim,

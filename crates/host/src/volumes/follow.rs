@@ -235,7 +235,7 @@ fn version_of(event: &WatchEvent<Volume>) -> Option<String> {
 fn tell_of_unread(volumes: &HostVolumes, name: Option<String>, field: &str, error: &serde_json::Error) {
     let volume = name.unwrap_or_default();
     if volumes.put_unread(&volume, field.to_owned()) {
-        tracing::warn!(volume, field, %error, "a volume of the host cannot be read: it is not taken for gone");
+        tracing::warn!(volume, field, %error, "a volume of the host cannot be read: the driver does not take it for gone");
     }
 }
 

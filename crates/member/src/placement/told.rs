@@ -11,13 +11,13 @@ pub fn reason(wish: &Wish<'_>, members: &[Candidate], chosen: &str) -> &'static 
     let is_good = members.iter().any(|member| member.name == chosen && member.is_good());
     let is_anywhere = wish.preferred.is_empty() && wish.requisite.is_empty();
     match (is_good, is_anywhere) {
-        _ if wish.node_selected => "the scheduler chose a node of it",
-        _ if wish.parameter.is_some() => "its class names it",
-        (true, true) => "of the members that are open it has the most room, or as much as others",
-        (true, false) => "it is the first of the volume's topology that is open and has room",
-        (false, true) => "none of the members that are open is known to have room, and it is tried all the same",
+        _ if wish.node_selected => "the scheduler chose a node of this member",
+        _ if wish.parameter.is_some() => "the class names this member",
+        (true, true) => "no other open member has more room",
+        (true, false) => "it is the first open member of the volume's topology that has room",
+        (false, true) => "no open member is known to have room, and the driver tries this one all the same",
         (false, false) => {
-            "none of the volume's topology that is open is known to have room, and it is tried all the same"
+            "no open member of the volume's topology is known to have room, and the driver tries this one all the same"
         }
     }
 }
@@ -83,11 +83,11 @@ mod tests {
         let (named, preferred) = ("a".to_owned(), vec!["a".to_owned(), "b".to_owned()]);
         let topology = Wish { preferred: &preferred, ..Wish::default() };
         for (wish, chosen, word) in [
-            (Wish::default(), "a", "most room"),
-            (Wish::default(), "b", "is known to have room, and it is tried"),
-            (topology.clone(), "a", "first of the volume's topology"),
-            (topology.clone(), "b", "none of the volume's topology"),
-            (Wish { parameter: Some(&named), ..Wish::default() }, "a", "class names it"),
+            (Wish::default(), "a", "more room"),
+            (Wish::default(), "b", "is known to have room, and the driver tries"),
+            (topology.clone(), "a", "first open member of the volume's topology"),
+            (topology.clone(), "b", "no open member of the volume's topology"),
+            (Wish { parameter: Some(&named), ..Wish::default() }, "a", "class names this member"),
             (Wish { node_selected: true, ..topology }, "b", "scheduler chose"),
         ] {
             assert!(reason(&wish, &members, chosen).contains(word), "{word}");

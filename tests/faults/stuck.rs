@@ -279,7 +279,7 @@ fn leaf_that_cannot_have_the_name_that_its_class_gives_it_says_so_on_the_volume(
         caller.claim_again(&"x".repeat(250));
         until(&bench, SETTLED, "it is told", || {
             let told = events(&bench);
-            told.contains("LeafStuck: ") && told.contains("which is no claim's name")
+            told.contains("LeafStuck: ") && told.contains("which is not the name of a claim")
         })
         .await;
         assert_eq!(bench.storages[0].volumes(), [caller.leaf_volume().unwrap()], "its data is kept");

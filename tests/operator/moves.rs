@@ -267,7 +267,7 @@ async fn what_is_used_or_not_of_a_move_or_not_ours_is_never_given_up() {
     let held = clusters.members[0].create(CLAIMS, held).unwrap();
     let bound = |volume: &mut Value| volume["spec"]["claimRef"]["uid"] = held["metadata"]["uid"].clone();
     clusters.members[0].change(VOLUMES, "", "pv-e", bound).unwrap();
-    clusters.refuses("volume discard m0/pv-e --data-will-be-lost", &["claim shop/e in the member has it still"]).await;
+    clusters.refuses("volume discard m0/pv-e --data-will-be-lost", &["claim shop/e in the member still has it"]).await;
     assert_eq!(policy(&clusters, "pv-e"), "Retain");
 }
 

@@ -104,8 +104,8 @@ pub async fn keep(host: &Host, place: &SecretPlace, of: &SecretsOf, hash: Volume
     };
     if !is_labelled(there.labels(), hash) {
         return Err(Error::Refused(format!(
-            "Secret {place} of the host is there already and was not made for this volume; it is left untouched. Remove it, \
-             or name another one in the class"
+            "Secret {place} of the host is there already and was not made for this volume, so the driver leaves it \
+             untouched. Remove it, or name another Secret in the class"
         )));
     }
     if there.data == wanted.data && there.metadata.owner_references == wanted.metadata.owner_references {

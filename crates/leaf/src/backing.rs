@@ -177,7 +177,7 @@ pub async fn describe_volume(client: &MemberClient, name: &str, claim: &super::r
             client.member, claim.place
         ))),
         None => Err(Error::Refused(format!(
-            "member {}: leaf volume {name} is not there, and leaf claim {} names it",
+            "member {}: leaf volume {name} is gone, but leaf claim {} names it",
             client.member, claim.place
         ))),
     }

@@ -15,7 +15,7 @@ pub async fn read(client: &MemberClient, place: &SecretPlace) -> Result<SecretDa
     let found = found.map_err(|error| client.outcome(&format!("get secret {place}"), &error))?;
     let secret = found.ok_or_else(|| {
         Error::Refused(format!(
-            "member {}: the leaf volume names Secret {place}, and there is none: make it there",
+            "member {}: the leaf volume names Secret {place}, which is not there: make it there",
             client.member
         ))
     })?;

@@ -73,8 +73,9 @@ impl Leaves {
             }
         }
         Err(Error::InProgress(format!(
-            "the member's storage driver {driver} does not answer on this node: no socket in {} is its, nor plugins/{driver}/csi.sock \
-             beside it. Install that driver's node plugin on this node, or keep pods with its volumes away from it",
+            "the member's storage driver {driver} does not answer on this node: neither a socket in {} nor \
+             plugins/{driver}/csi.sock beside it belongs to that driver. Install that driver's node plugin on this \
+             node, or keep pods with its volumes off this node",
             self.kubelet_dir.join("plugins_registry").display()
         )))
     }

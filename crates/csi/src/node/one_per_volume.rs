@@ -67,7 +67,7 @@ impl OnePerVolume {
         };
         match timeout_at(answer_by, tokio::spawn(work.in_current_span())).await {
             Ok(Ok(done)) => done,
-            Ok(Err(failed)) => Err(Error::InProgress(format!("the work on {key} has failed in itself: {failed}"))),
+            Ok(Err(failed)) => Err(Error::InProgress(format!("the driver failed in its work on {key}: {failed}"))),
             Err(_) => Err(Error::InProgress(format!("the work on {key} goes on: it takes long"))),
         }
     }
@@ -79,7 +79,8 @@ impl OnePerVolume {
         }
         if keys.len() >= self.most {
             return Err(Error::InProgress(format!(
-                "{} calls are under way on this node and wait for their volumes: {key} has to wait for one of them",
+                "{} calls are under way on this node, which is the most that the node plugin does at once: {key} waits \
+                 until one has ended",
                 keys.len()
             )));
         }

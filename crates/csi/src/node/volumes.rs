@@ -213,8 +213,9 @@ impl Node {
         let member = &id.member;
         if *member != self.info.member {
             return Err(Error::Refused(format!(
-                "volume {volume} is in member {member}, and this node ({}) is set up with --member {}: a pod that uses it must go to \
-                 a node of its member. Where both names mean one cluster, a node whose plugin has --member {member} can use it",
+                "volume {volume} is in member {member}, and this node ({}) is set up with --member {}: a pod that uses \
+                 the volume must go to a node of its member. If both names mean one cluster, a node whose plugin has \
+                 --member {member} can use it",
                 self.info.name, self.info.member
             )));
         }
@@ -243,8 +244,8 @@ fn say_kept(files: u64) {
     if files > 0 {
         tracing::warn!(
             files,
-            "not all files were given to the pod's group (fsGroup), as this node may not change them: a server that takes its root for \
-             nobody (root_squash) refuses that, and so does a file that is immutable; the pod has them as they are"
+            "this node could not give all files to the pod's group (fsGroup), for example because an NFS server maps \
+             root to nobody (root_squash), or a file is immutable: the pod has those files as they are"
         );
     }
 }
@@ -273,6 +274,5 @@ pub async fn blocking<T: Send + 'static>(
 ) -> Result<T> {
     let machine = Arc::clone(machine);
     let task = tokio::task::spawn_blocking(move || call(&machine));
-    task.await
-        .unwrap_or_else(|failed| Err(Error::InProgress(format!("a call to the kernel failed in itself: {failed}"))))
+    task.await.unwrap_or_else(|failed| Err(Error::InProgress(format!("a call to the kernel failed: {failed}"))))
 }

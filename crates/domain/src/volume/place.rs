@@ -52,10 +52,16 @@ impl Placing<'_> {
             claim: fill("leafClaimName", self.parameters.leaf_claim_name.at(member), claim)?,
         };
         if !is_label(&place.namespace, 63) {
-            return Err(Error::Invalid(format!("leafNamespace gives {:?}, which is no namespace", place.namespace)));
+            return Err(Error::Invalid(format!(
+                "leafNamespace gives {:?}, which is not the name of a namespace",
+                place.namespace
+            )));
         }
         if !is_subdomain(&place.claim) {
-            return Err(Error::Invalid(format!("leafClaimName gives {:?}, which is no claim's name", place.claim)));
+            return Err(Error::Invalid(format!(
+                "leafClaimName gives {:?}, which is not the name of a claim",
+                place.claim
+            )));
         }
         Ok(place)
     }
@@ -75,7 +81,7 @@ impl Placing<'_> {
         let template = self.parameters.leaf_namespace.at(member).ok_or_else(|| wrong("leafNamespace is missing"))?;
         let namespace = template.replace("${host}", &host.0);
         if !is_label(&namespace, 63) {
-            return Err(wrong(&format!("leafNamespace {template:?} is no fixed namespace")));
+            return Err(wrong(&format!("leafNamespace {template:?} is not the fixed name of a namespace")));
         }
         Ok(LeafPlace { namespace, claim: hashed_name(VolumeHash::new(host, self.volume)) })
     }
@@ -89,8 +95,8 @@ impl Placing<'_> {
         }
         if text.contains("${") {
             return Err(Error::Invalid(format!(
-                "StorageClass parameter {parameter}: {template:?} holds something else than ${{pvc.metadata.namespace}}, \
-                 ${{pvc.metadata.name}} and ${{host}}, or the provisioner runs without --extra-create-metadata"
+                "StorageClass parameter {parameter}: {template:?} may contain only ${{pvc.metadata.namespace}}, \
+                 ${{pvc.metadata.name}} and ${{host}}; if it does, run the provisioner with --extra-create-metadata"
             )));
         }
         Ok(text)

@@ -68,7 +68,7 @@ pub fn decide(replaced: &str, claim_uid: &str, volume: Option<&SeenVolume>, clai
         Some(volume) => match volume.foreign_finalizers()[..] {
             [] => Replacement::DropFinalizers,
             [first, ..] => {
-                Replacement::Stuck(format!("finalizer {first} holds it: whoever has put it there takes it away"))
+                Replacement::Stuck(format!("finalizer {first} holds it, and its owner has to take that off"))
             }
         },
     }

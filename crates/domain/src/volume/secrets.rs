@@ -63,8 +63,9 @@ pub fn copies(leaf: &SecretRefs, host: &SecretRefs) -> Result<Vec<Copy>> {
         let key = format!("csi.storage.k8s.io/node-{kind}-secret");
         let Some(to) = to else {
             return Err(Error::Refused(format!(
-                "the leaf driver wants Secret {from} of its member at node-{kind}, and the host's volume names none: give the class \
-                 the parameters {key}-name: ${{pv.name}}-{kind} and {key}-namespace: kosmos-csi-secrets, and recreate the volume"
+                "the leaf driver needs Secret {from} of its member (node-{kind}), but the host's volume names no \
+                 Secret: give the class the parameters {key}-name: ${{pv.name}}-{kind} and {key}-namespace: \
+                 kosmos-csi-secrets, and recreate the volume"
             )));
         };
         let copy = Copy { from: from.clone(), to: to.clone() };

@@ -65,7 +65,7 @@ async fn round(movers: &Movers, moved: &BTreeSet<String>, before: &BTreeSet<Stri
                 attachment = attachment.name,
                 volume = attachment.volume,
                 node = attachment.node,
-                "an attachment of a volume that was moved is deleted, as no pod on its node wants it"
+                "the driver deletes an attachment of a volume that was moved, because no pod on its node uses it"
             );
             attachments::delete(host, &attachment).await?;
         }

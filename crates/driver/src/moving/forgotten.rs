@@ -218,7 +218,7 @@ impl Forgotten<'_> {
         let step = forgotten(part, leads_here, &seen);
         tracing::info!(
             member = self.leaf.member, leaf = %self.place, volume = &*live.volume.name, of = mark.as_ref().map(MoveMark::object), ?step,
-            "a leaf says that a move has it which is not in the host any more"
+            "a leaf names a move that the host does not have any more"
         );
         for pod in pods.iter().filter(|pod| step == Moving::RemoveEnds && !pod.is_leaving) {
             ends::remove(self.leaf, pod).await?;

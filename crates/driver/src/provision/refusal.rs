@@ -81,7 +81,7 @@ impl VolumeCreation<'_> {
             tracing::info!(
                 member = self.leaf.member,
                 claim = %row.place,
-                "the consumer pod of a leaf claim has a node and the claim no volume: it is recreated"
+                "the consumer pod of a leaf claim has a node, but the claim has no volume: the driver recreates the pod"
             );
             leaf::consumer::remove(self.leaf, &row.place.namespace, self.hash).await?;
         }

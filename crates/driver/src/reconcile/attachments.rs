@@ -69,7 +69,7 @@ async fn detach(reconciler: &Reconciler, due: &BTreeMap<Box<str>, HostVolume>) -
             attachment = attached.name,
             volume = attached.volume,
             node = attached.node,
-            "an attachment to a virtual node is deleted, as the claim has gone and nobody else takes it away"
+            "the driver deletes an attachment to a virtual node, because the claim is gone and nobody else deletes it"
         );
         attachments::delete(host, &attached).await?;
     }

@@ -43,7 +43,7 @@ async fn listen_to_scheduler(reconciler: &Reconciler, known: &mut VecDeque<Strin
             // Whoever writes events and pods in one namespace decides whether they can be read, and not whether others are told of.
             Err(error) => {
                 let StrandedPod { namespace, name, .. } = &pod;
-                tracing::debug!(namespace, name, %error, "it is not told on the claims of a pod where its volumes are");
+                tracing::debug!(namespace, name, %error, "the driver cannot tell on the claims of a pod where its volumes are");
             }
         }
         if known.len() > KNOWN {

@@ -232,7 +232,7 @@ async fn pass_on(reconciler: &Reconciler, leaf: &MemberClient, queue: &mut Queue
             }
             waiting.was_told(now);
             if let Err(error) = passed_on {
-                tracing::debug!(member = leaf.member, claim = %waiting.row.place, %error, "it is not told why a leaf claim waits");
+                tracing::debug!(member = leaf.member, claim = %waiting.row.place, %error, "the driver cannot tell why a leaf claim waits");
             }
         }
     }

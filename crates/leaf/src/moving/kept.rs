@@ -85,7 +85,7 @@ async fn refusal(client: &MemberClient, volume: &PersistentVolume) -> Result<Opt
     let there = cluster::read(claims.get(&name).await, &name);
     let there = there.map_err(|error| client.outcome(&format!("get claim {namespace}/{name}"), &error))?;
     if there.is_some_and(|there| there.uid() == claim.uid) {
-        return Ok(Some(format!("claim {namespace}/{name} in the member has it still")));
+        return Ok(Some(format!("claim {namespace}/{name} in the member still has it")));
     }
     Ok(None)
 }

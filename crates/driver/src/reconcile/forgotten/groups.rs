@@ -90,7 +90,7 @@ async fn leave_groups(leaf: &MemberClient, hash: VolumeHash, seen: &ClaimRow) ->
         if found.is_none_or(|found| found.observed().cut) {
             tracing::info!(
                 member = leaf.member, claim = %seen.place, %group,
-                "a label by which a group of snapshots would choose a leaf claim is taken off it: no such group is being cut"
+                "the driver takes the label of a group of snapshots off a leaf claim: no such group is being made"
             );
             return leaf::snapshot::chosen::leave_group(leaf, &ClaimRow::new(claim), group).await;
         }

@@ -269,7 +269,7 @@ impl RunningMove {
         tracing::debug!(of = self.name(), ?step, seen = ?seen.seen, "next step of a move");
         // Acted, and nothing has changed: looking on would be asking in circles.
         let circles = self.before.replace((step, seen.seen)) == Some((step, seen.seen));
-        let circles = circles.then(|| seen.awaited("what was written is seen"));
+        let circles = circles.then(|| seen.awaited("the driver does not see yet what it has written"));
         self.silent.take_if(|_| !matches!(step, Moving::AwaitMember(_)));
         match step {
             Moving::Nothing => {
@@ -307,7 +307,7 @@ impl RunningMove {
                     self.slot = None;
                     return Went::Stuck(reason, told);
                 }
-                None => "its member answers",
+                None => "its member has to answer",
             },
             _ => "it goes on",
         };

@@ -205,7 +205,7 @@ fn copy_whose_claim_stays_on_its_way_out_is_waited_for_in_peace() {
         let sent = story.bench.guard.sent() - sent;
         assert!(sent <= MOST_A_MINUTE, "{sent} requests in a minute: {}", story.trace());
         assert_eq!(story.phase(), "Copying", "{}", story.trace());
-        let awaited = format!("the copy's claim is recreated; {}", kept_by(&story, 1));
+        let awaited = format!("the copy's claim is being recreated; {}", kept_by(&story, 1));
         assert!(story.status().contains(&awaited), "{}", story.status());
         hold_in(member, YARD, &lent, THEIRS, false);
         story.play.is(Mood::Well);

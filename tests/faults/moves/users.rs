@@ -74,7 +74,7 @@ fn pods_of_the_other_member_that_have_the_copy_before_the_host_leads_to_it_are_w
             other.create("pods", stranger(name)).unwrap();
         }
         sleep(SEEN).await;
-        assert_eq!(awaited(&story), "somebody approves the switch (spec.approved)");
+        assert_eq!(awaited(&story), "the switch is not approved yet (spec.approved)");
         // It writes nothing any more, and its claim is to stay.
         other.change("pods", SHOP, "done", |pod| pod["status"]["phase"] = json!("Succeeded")).unwrap();
         story.bench.host.change(MOVES, SHOP, "to", |of| of["spec"]["approved"] = json!(true)).unwrap();
@@ -118,7 +118,7 @@ fn finalizer_that_keeps_the_claim_on_its_way_out_is_named() {
         // Also where it is called off.
         story.bench.host.delete(MOVES, SHOP, "to").unwrap();
         sleep(SEEN).await;
-        let told = "the leaf claim of the source is made where it was; the claim that is being deleted is kept by finalizer example.com/backup";
+        let told = "the source's leaf claim is being made where it was; the claim that is being deleted is kept by finalizer example.com/backup";
         assert_eq!((story.phase().as_str(), awaited(&story).as_str()), ("Cancelling", told));
         hold(&story.bench, CLAIM, "example.com/backup", false);
         assert_eq!(at_the_end(&story, &[false]).await, [""; 0]);

@@ -99,7 +99,7 @@ fn prepared(copy: &SeenLeaf) -> Moving {
         // Nothing is in it yet.
         _ if copy.leaving && !copy.is_lent() => Moving::RemoveCopy,
         _ if copy.leaving || !copy.yard && copy.is_lent() && copy.is_retained() => {
-            Moving::Await("the copy's claim is recreated")
+            Moving::Await("the copy's claim is being recreated")
         }
         _ if !copy.yard => Moving::MakeCopy,
         // Its pod may be the first consumer for which the volume waits.
@@ -129,7 +129,7 @@ fn freed(source: &SeenLeaf) -> Moving {
     match source.mark {
         // The host was restored from a backup of before it was lent: nobody can have it, and no claim of it comes home.
         _ if source.is_lent() && !source.home => Moving::Enter(Phase::Isolating),
-        _ if !source.home || !source.whole => Moving::Await("the leaf claim of the source is gone, or on its way out"),
+        _ if !source.home || !source.whole => Moving::Await("the leaf claim of the source is gone or being deleted"),
         _ if source.used => Moving::Await("pods use the volume"),
         Mark::Isolated => Moving::Enter(Phase::Isolating),
         Mark::None | Mark::Closed => Moving::IsolateSource,
@@ -143,7 +143,7 @@ fn isolated(source: &SeenLeaf) -> Moving {
         Some(volume) if !volume.lent => Moving::LendSource,
         _ if source.stray => Moving::RemoveSourceStray,
         _ if source.home => Moving::Await("the leaf claim of the source has to go first"),
-        _ if !source.yard || !source.whole => Moving::Await("the source is given to the movers"),
+        _ if !source.yard || !source.whole => Moving::Await("the source is being given to the movers"),
         _ => Moving::Enter(Phase::Copying),
     }
 }
@@ -165,13 +165,13 @@ fn copied(verified: bool, source: &SeenLeaf, copy: &SeenLeaf) -> Moving {
         _ if !source.is_with_movers() => Moving::Await("the source is not in namespace kosmos-csi-movers"),
         (End::Copied(one), End::Copied(other)) if one == other => Moving::NoteVerified,
         // No node begins a pod whose claim is on its way out, or not there.
-        (End::None, End::None) if copy.leaving || !copy.yard => Moving::Await("the copy's claim is recreated"),
+        (End::None, End::None) if copy.leaving || !copy.yard => Moving::Await("the copy's claim is being recreated"),
         (End::None, End::None) => Moving::StartReceiver,
         (_, End::Starting) if copy.leaving => Moving::RemoveEnds,
         (End::None, End::Starting | End::Ready) => Moving::StartSender,
         (End::Starting | End::Ready, End::Starting | End::Ready) => Moving::Await("the copy is not done yet"),
         // One end may be done a moment before the other.
-        (End::Copied(_), End::Ready) | (End::Ready, End::Copied(_)) => Moving::Await("one end is done"),
+        (End::Copied(_), End::Ready) | (End::Ready, End::Copied(_)) => Moving::Await("one end of the copy is done"),
         _ => Moving::RemoveEnds,
     }
 }
@@ -205,7 +205,7 @@ fn placed(source: &SeenLeaf, copy: &SeenLeaf) -> Moving {
         () if source.is_back() => with_source_back(source),
         () if copy.is_lent() => Moving::PlaceCopy,
         () if copy.home && copy.whole => Moving::Enter(Phase::Ready),
-        () => Moving::Await("the copy's leaf claim is made where pods look for it"),
+        () => Moving::Await("the copy's leaf claim is being made where pods look for it"),
     }
 }
 
@@ -215,12 +215,12 @@ fn ready(seen: &Seen, source: &SeenLeaf, copy: &SeenLeaf) -> Moving {
         () if source.is_back() => with_source_back(source),
         () if source.home => Moving::Await(HOME_IS_TAKEN),
         () if !source.is_out_of_reach() || !copy.home || !copy.whole || !copy.is_retained() => {
-            Moving::Await("both leaves are as they have to be")
+            Moving::Await("source or copy is not yet as the switch needs it")
         }
         // They write on what was compared already, and it may go: the switch is not decided yet.
         () if seen.may_switch && copy.used => Moving::Await("pods have the copy already"),
         () if seen.may_switch => Moving::Enter(Phase::Switching),
-        () => Moving::Await("somebody approves the switch (spec.approved)"),
+        () => Moving::Await("the switch is not approved yet (spec.approved)"),
     }
 }
 
@@ -254,7 +254,7 @@ fn released(copy: &SeenLeaf) -> Moving {
         () if copy.is_lent() => Moving::PlaceCopy,
         // As before it was kept, which says nothing of where it belongs.
         () if !copy.is_placed() => Moving::KeepCopy,
-        () => Moving::Await("the copy's leaf claim is made where pods look for it"),
+        () => Moving::Await("the copy's leaf claim is being made where pods look for it"),
     }
 }
 
@@ -318,7 +318,7 @@ fn with_source(source: Option<&SeenLeaf>) -> Option<Moving> {
         _ if source.is_lent() => Some(Moving::ReturnSource),
         // Nor that it has let go of it and keeps its data.
         Mark::None if !source.home && !source.yard && !source.says_where() => None,
-        _ if !source.home || !source.whole => Some(Moving::Await("the leaf claim of the source is made where it was")),
+        _ if !source.home || !source.whole => Some(Moving::Await("the source's leaf claim is being made where it was")),
         Mark::Closed | Mark::Isolated => Some(Moving::OpenSource),
         Mark::None if source.says_where() => Some(Moving::OpenSource),
         Mark::None => None,

@@ -121,6 +121,6 @@ async fn change(job: &RunningMove, step: Moving, looked: &mut Looked, part: Part
             let what = format!("member {} removes what was made for the copy", leaf.member);
             Went::Waits(looked.awaited(&what))
         }
-        Written::Nowhere => Went::Waits(format!("the leaf in member {} is as it has to be", leaf.member)),
+        Written::Nowhere => Went::Waits(format!("the leaf in member {} is not as it has to be yet", leaf.member)),
     })
 }

@@ -254,7 +254,7 @@ async fn try_out(
 pub(super) async fn make_copy(job: &mut RunningMove, looked: &Looked) -> Result<Went> {
     let half = looked.copy.as_ref().map_err(Clone::clone)?;
     let leaf = half.member.leaf()?;
-    let Some(subject) = &looked.subject else { return Ok(Went::Waits("the host's claim is there".to_owned())) };
+    let Some(subject) = &looked.subject else { return Ok(Went::Waits("the host's claim is missing".to_owned())) };
     let class = class_of(job, subject, &half.side.member).await?;
     let spec = spec_of(job, subject, &class, &looked.pinned.name).await?;
     let (leaf_class, place) = (class_at(leaf, &spec)?, yard(&leaf.host, looked.hash));

@@ -64,7 +64,7 @@ impl RunningMove {
 
     /// A member never says of a pod on a node that is dead that it has ended, and none may write to the volume when another one comes.
     fn awaits_their_end(&mut self, looked: &Looked) -> String {
-        let what = "the pods of the movers end";
+        let what = "the movers' pods are ending";
         if self.ending_since.get_or_insert_with(Instant::now).elapsed() < LONG {
             return what.to_owned();
         }

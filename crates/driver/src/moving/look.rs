@@ -171,7 +171,7 @@ impl Looked {
             return Ok(None);
         }
         self.users = Users::Have(clones);
-        Ok(Some(self.awaited("clones of the volume are made")))
+        Ok(Some(self.awaited("clones of the volume are being made")))
     }
 }
 

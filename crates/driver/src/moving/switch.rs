@@ -31,7 +31,7 @@ pub(super) async fn decide(job: &mut RunningMove, looked: &Looked) -> Result<Wen
     }
     let half = looked.copy.as_ref().map_err(Clone::clone)?;
     let Some(replacing) = led_to(job, looked, half).await? else {
-        return Ok(Went::Waits("the host's claim and volume are as they were".to_owned()));
+        return Ok(Went::Waits("the host's claim or volume is not as it was".to_owned()));
     };
     replacing.try_out(&job.movers.host).await?;
     let went = job.write(moves::switching(&job.of, &replacing)).await?;
@@ -65,7 +65,7 @@ pub(super) async fn replace(job: &mut RunningMove, looked: &Looked) -> Result<We
                 now.try_out(&job.movers.host).await?;
                 job.write(moves::switching_with(&job.of, &now.volume)).await
             }
-            None => Ok(Went::Waits(format!("the host's claim is bound to it again ({why})"))),
+            None => Ok(Went::Waits(format!("the host's claim is being bound to its new volume ({why})"))),
         },
         Err(error) => Err(error),
     }

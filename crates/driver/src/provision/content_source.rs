@@ -154,7 +154,8 @@ async fn found_volume(provisioner: &Provisioner, source: &Source) -> Result<Foun
     }
     let driver = found.driver().await?.ok_or_else(|| {
         Error::Refused(format!(
-            "member {}: leaf claim {} {}, and nothing can be copied of it. One with leafBinding deferred is bound once its first pod uses it",
+            "member {}: leaf claim {} {}, so it cannot be copied. A leaf claim with leafBinding deferred is bound once \
+             its first pod uses it",
             found.member.name,
             claim.place,
             claim.unusable().unwrap_or("does not have the volume that it names")
@@ -178,7 +179,7 @@ async fn is_there_still(found: &find::FoundLeaf) -> Result<()> {
     }
     leaf.rows.drop_claim(found.hash, &claim.uid, u64::MAX);
     Err(Error::InProgress(format!(
-        "member {}: leaf claim {} (UID {}), of which a copy is to be made, is not there any more",
+        "member {}: leaf claim {} (UID {}), the source of the copy, is gone",
         leaf.member, claim.place, claim.uid
     )))
 }

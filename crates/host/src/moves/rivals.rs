@@ -29,7 +29,7 @@ fn first_before<'a>(of: &VolumeMove, all: &'a [VolumeMove], volume: Option<&str>
     // Times of creation are those of seconds. It may have looked before this one was there, and begins then; else it is refused.
     let undecided = others.iter().find(|one| phase_of(one).is_none() && is_held(one));
     match (first, undecided) {
-        (None, Some(other)) => Err(Error::InProgress(format!("whether {} begins is decided first", name(other)))),
+        (None, Some(other)) => Err(Error::InProgress(format!("the driver decides on {} first", name(other)))),
         (first, _) => Ok(first),
     }
 }

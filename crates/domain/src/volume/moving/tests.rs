@@ -10,7 +10,9 @@ use std::{
     hash::{DefaultHasher, Hash, Hasher},
 };
 
-use super::{End, HOME_IS_TAKEN, Mark, Moving, Part, Phase, Seen, SeenLeaf, SeenVolume, YARD_IS_TAKEN, forgotten, next};
+use super::{
+    End, HOME_IS_TAKEN, Mark, Moving, Part, Phase, Seen, SeenLeaf, SeenVolume, YARD_IS_TAKEN, forgotten, next,
+};
 use world::{Bounds, World, essence};
 
 /// More than a move takes when nothing is in its way.
@@ -252,7 +254,7 @@ fn copy_that_somebody_has_already_is_not_switched_to() {
     let copy = SeenLeaf { home: true, whole: true, volume: Some(placed), ..SeenLeaf::default() };
     for (used, may_switch, expected) in [
         (true, true, Moving::Await("pods have the copy already")),
-        (true, false, Moving::Await("somebody approves the switch (spec.approved)")),
+        (true, false, Moving::Await("the switch is not approved yet (spec.approved)")),
         (false, true, Moving::Enter(Phase::Switching)),
     ] {
         let copy = SeenLeaf { used, ..copy };
@@ -286,7 +288,7 @@ fn mover_that_keeps_a_claim_which_somebody_deletes_is_ended() {
 #[test]
 fn receiver_is_begun_once_the_claim_of_its_copy_is_there_to_stay() {
     let well = SeenLeaf { yard: true, whole: true, volume: Some(KEPT), ..SeenLeaf::default() };
-    let waits = Moving::Await("the copy's claim is recreated");
+    let waits = Moving::Await("the copy's claim is being recreated");
     for (copy, expected) in [
         (well, Moving::StartReceiver),
         (SeenLeaf { leaving: true, whole: false, ..well }, waits),

@@ -47,7 +47,7 @@ fn copy_that_was_verified_is_switched_to_where_the_member_of_its_source_is_forgo
     for (seen, expected) in [
         (silent, Moving::AwaitMember(Part::Source)),
         (forgotten, Moving::Enter(Phase::Switching)),
-        (Seen { may_switch: false, ..forgotten }, Moving::Await("somebody approves the switch (spec.approved)")),
+        (Seen { may_switch: false, ..forgotten }, Moving::Await("the switch is not approved yet (spec.approved)")),
         (Seen { phase: Phase::Placing, copy: Some(copy), ..forgotten }, Moving::PlaceCopy),
         (Seen { phase: Phase::Copying, ..forgotten }, Moving::Enter(Phase::Placing)),
         (

@@ -123,7 +123,7 @@ fn source_that_is_as_before_it_was_closed_is_closed_and_waited_for_again() {
 fn copy_that_the_host_leads_to_is_brought_home_from_among_the_movers() {
     let coming = with(PLACED);
     let home = SeenLeaf { home: true, yard: false, ..coming };
-    let waits = Moving::Await("the copy's leaf claim is made where pods look for it");
+    let waits = Moving::Await("the copy's leaf claim is being made where pods look for it");
     // Of before it was kept. One that came late is on no record.
     let unkept = with(SeenVolume { retained: false, lent: false, moving: false, pinned: true, ..KEPT });
     for (copy, expected) in [

@@ -253,7 +253,7 @@ impl Asked {
             breaker.failed(&reason);
         }
         let (cluster, status) = (&*self.bounds.cluster, answer.status().as_u16());
-        tracing::warn!(cluster, verb, path, status, reason, "what is asked here may be done in another cluster");
+        tracing::warn!(cluster, verb, path, status, reason, "another cluster may carry out this request");
         Err(reason.into())
     }
 

@@ -116,7 +116,7 @@ impl<B> Measured<B> {
                 tracing::error!(
                     cluster,
                     object,
-                    "the cluster says more of one object than is read: remove the object there, or make it smaller"
+                    "an object of the cluster is larger than the driver reads: remove the object there, or make it smaller"
                 );
             }
         }

@@ -191,11 +191,7 @@ async fn count(events: &Api<Event>, again: &Event) {
     };
     let counted: Result<(), kube::Error> = counting.await;
     if let Err(error) = counted {
-        tracing::debug!(
-            event = name,
-            error = with_causes(&error),
-            "an event is told again, and its count cannot be written"
-        );
+        tracing::debug!(event = name, error = with_causes(&error), "the count of a repeated event cannot be written");
     }
 }
 

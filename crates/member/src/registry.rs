@@ -356,7 +356,7 @@ pub fn merge(sources: &[Option<MemberDefinitions>]) -> MemberDefinitions {
                 member = name,
                 used = first.origin,
                 ignored = definition.origin,
-                "the member is named twice, and the first source counts"
+                "two sources define this member: the driver uses the first"
             );
         }
     }

@@ -127,7 +127,7 @@ pub(super) async fn start_sender(job: &mut RunningMove, looked: &Looked) -> Resu
 pub(super) async fn see_to_keys(job: &mut RunningMove, looked: &Looked) -> Result<Option<Went>> {
     let attempt = looked.status.attempt;
     if let Some(failure) = job.finds_stranded(looked) {
-        tracing::warn!(of = job.name(), failure, "a mover is recreated");
+        tracing::warn!(of = job.name(), failure, "the driver recreates the pod of a mover");
         job.failure = Some(failure);
         job.pause(attempt);
         return remove(job, looked).await.map(Some);

@@ -68,8 +68,8 @@ pub(super) async fn find(provisioner: &Provisioner, handle: &str) -> Result<Foun
             Ok(*found)
         }
         Sought::LetGo(volume) => Err(Error::InProgress(format!(
-            "volume {handle:?} has no leaf claim now, and its data is in leaf volume {volume}: a claim is made for it while \
-             the host's volume is bound to one"
+            "volume {handle:?} has no leaf claim now, and its data is in leaf volume {volume}: the driver makes one once \
+             the host's volume is bound to a claim"
         ))),
         Sought::Stripped(error) | Sought::Misnamed(error) => Err(error),
         Sought::Unknown => Err(unknown(handle)),

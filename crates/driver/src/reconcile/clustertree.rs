@@ -46,7 +46,7 @@ async fn shield_all(reconciler: &Reconciler, beside: &BTreeSet<String>) {
             continue;
         }
         if let Err(error) = host::owners::protect(&reconciler.host, &claim).await {
-            tracing::warn!(%error, "a claim is not kept from clustertree yet");
+            tracing::warn!(%error, "the driver could not keep a claim from clustertree yet");
             again.get_or_insert_with(|| Instant::now() + AGAIN);
         }
     }

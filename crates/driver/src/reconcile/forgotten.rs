@@ -154,7 +154,7 @@ async fn withdraw_leaf(reconciler: &Reconciler, leaf: &MemberClient, hash: Volum
     tracing::info!(
         member = leaf.member, claim = %now.place, volume = forgotten.volume,
         host_claim = made_for.as_ref().map(|made_for| made_for.claim.to_string()),
-        "a leaf claim that the host was never told of is withdrawn: nobody asks for it any more"
+        "the driver deletes a leaf claim that the host was never told of: nobody asks for it any more"
     );
     let span = traces::phase("withdraw a forgotten leaf", Some(&leaf.member));
     leaf::forgotten::withdraw(leaf, hash, &forgotten).instrument(span).await

@@ -158,7 +158,7 @@ pub(super) async fn heal(
             return Ok(());
         }
         if step == Healing::RemoveLate {
-            tracing::info!(member = %repair.leaf.member, leaf = %pair.place, "a leaf claim that was created late is deleted: its volume belonged to another one since");
+            tracing::info!(member = %repair.leaf.member, leaf = %pair.place, "the driver deletes a leaf claim that was created late: its volume belongs to another one by now");
         }
         match take(reconciler, repair, &step, &pair, &wanted).await {
             Ok(Taken::Done) => repair.forget_obstacle(reconciler),

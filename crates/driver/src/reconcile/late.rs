@@ -33,7 +33,7 @@ pub(super) async fn make_way(
 ) -> Result<()> {
     let (leaf, place) = (repair.leaf(), &pair.place);
     if let Some(forgotten) = pair.never_given_out(leaf, repair.hash()) {
-        tracing::info!(member = leaf.member, claim = %place, "a leaf claim that came late is withdrawn: leaf claim {place} {late}");
+        tracing::info!(member = leaf.member, claim = %place, "the driver deletes a leaf claim that came late: leaf claim {place} {late}");
         return leaf::forgotten::withdraw(leaf, repair.hash(), &forgotten).await;
     }
     let what = format!("{late}. The driver cannot tell whether it is used: if it is not, delete it in the member");

@@ -73,7 +73,7 @@ fn readable(moves: &Moves, unread: &mut Unread<()>, found: &DynamicObject) -> Op
         Err(error) => {
             let (field, error) = (field_in(&text, &error), short(&error.to_string(), LONGEST));
             if unread.put(&name, (), field.clone()) {
-                tracing::warn!(of = name, field, error, "a VolumeMove cannot be read, and nothing is done for it");
+                tracing::warn!(of = name, field, error, "the driver cannot read a VolumeMove, and does nothing for it");
             }
             moves.all().remove(&uid).map(|known| (uid, known))
         }

@@ -52,7 +52,7 @@ async fn follow(cluster: &MemberClient) {
                     _ => {}
                 }
                 if let Some(reason) = known.too_much() {
-                    tracing::error!(member = %cluster.member, reason, "the member's snapshots are not followed");
+                    tracing::error!(member = %cluster.member, reason, "the driver cannot follow the member's snapshots");
                     tokio::time::sleep(AFTER_TOO_MUCH).await;
                     return;
                 }

@@ -137,7 +137,7 @@ impl Folder {
                 text
             }
             Err(error) => {
-                tracing::warn!(file = %path.display(), %error, "a member's kubeconfig cannot be read; what it said before holds");
+                tracing::warn!(file = %path.display(), %error, "a member's kubeconfig cannot be read: the driver goes on with the one that it read before");
                 self.read.get(path).map(|(_, text)| text.clone()).unwrap_or_default()
             }
         }

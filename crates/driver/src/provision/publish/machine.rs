@@ -183,7 +183,7 @@ pub(super) async fn detach(
     let (mut machine, mut asked) = (machines.read(name).await?, false);
     loop {
         if machine.is_gone() {
-            tracing::info!(member = %leaf.member, namespace, machine = name, disk = wanted.name, "the disk is taken for detached: the machine is gone");
+            tracing::info!(member = %leaf.member, namespace, machine = name, disk = wanted.name, "the driver takes the disk for detached: the machine is gone");
             return Ok(());
         }
         let disk = machines.disk(&machine, &wanted);

@@ -41,7 +41,7 @@ async fn withdraw_attachment(reconciler: &Reconciler, leaf: &MemberClient, seen:
         attachment = seen.name,
         volume = seen.handle,
         node = seen.node,
-        "a VolumeAttachment that no leaf claim has on record is withdrawn: nobody asks for it any more"
+        "the driver deletes a VolumeAttachment that no leaf claim has on record: nobody asks for it any more"
     );
     leaf::attachment::delete(leaf, &marked).await.map(drop)
 }

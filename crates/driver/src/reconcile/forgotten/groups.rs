@@ -55,7 +55,7 @@ async fn withdraw_group(
     }
     tracing::info!(
         member = leaf.member, group = %now.place, host_content = now.asked_by,
-        "a leaf group of snapshots that the host was never told of is withdrawn: nobody asks for it any more"
+        "the driver deletes a leaf group of snapshots that the host was never told of: nobody asks for it any more"
     );
     groups.remove(&now, &parts).await?;
     Ok(())

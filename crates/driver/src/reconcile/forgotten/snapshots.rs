@@ -51,7 +51,7 @@ async fn withdraw_snapshot(reconciler: &Reconciler, leaf: &MemberClient, seen: &
     }
     tracing::info!(
         member = leaf.member, snapshot = %now.place, host_content = asked_by,
-        "a leaf snapshot that the host was never told of is withdrawn: nobody asks for it any more"
+        "the driver deletes a leaf snapshot that the host was never told of: nobody asks for it any more"
     );
     if let Some(content) = content.filter(|content| content.retained) {
         leaf::snapshot::make_content_deletable(leaf, &content).await?;

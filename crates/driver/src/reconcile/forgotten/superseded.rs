@@ -25,7 +25,7 @@ async fn withdraw_claim(leaf: &MemberClient, hash: VolumeHash, seen: &ClaimRow) 
         }
         tracing::info!(
             member = leaf.member, claim = %claim.place, volume = claim.volume(),
-            "a leaf claim that was recreated late is withdrawn: another one has its volume since"
+            "the driver deletes a leaf claim that was recreated late: another leaf claim has its volume by now"
         );
         leaf::claim::delete(leaf, &claim, hash).await?;
     }

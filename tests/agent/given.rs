@@ -225,7 +225,7 @@ fn pod_that_names_what_can_be_no_name_has_nobody_asked_for_it_and_says_so() {
             until("it says why", || world.says(pod, "ObjectNotGiven", "correct its name")).await;
             let other = format!("{pod}-with-claim");
             world.run_pod(&other, Some(name));
-            until("it waits", || world.says(&other, "WaitsForClaim", "is not there yet")).await;
+            until("it waits", || world.says(&other, "WaitsForClaim", "does not exist yet")).await;
             assert!(world.copy(pod).is_none() && world.copy(&other).is_none(), "{name}");
         }
         assert_eq!(*lock(&asked), Vec::<String>::new());

@@ -84,7 +84,7 @@ fn pod_that_waits_for_what_does_not_come_is_looked_at_less_and_less_often_and_ru
     story(1, async {
         let world = standing(1).await;
         world.run_pod("web", Some("data"));
-        until("it says what it waits for", || world.says("web", "WaitsForClaim", "is not there yet")).await;
+        until("it says what it waits for", || world.says("web", "WaitsForClaim", "does not exist yet")).await;
         sleep(Duration::from_mins(10)).await;
         for cluster in [&world.host, &world.member] {
             cluster.faults().record(true);

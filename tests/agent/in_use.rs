@@ -147,7 +147,7 @@ fn volume_of_a_pod_that_its_member_refuses_is_not_in_use() {
         });
         world.run_slow_pod("IfNotPresent");
         world.attach();
-        until("it is refused", || world.says("web", "RefusedByMember", "does not take it")).await;
+        until("it is refused", || world.says("web", "RefusedByMember", "does not take the pod")).await;
         sleep(Duration::from_secs(3)).await;
         assert!(!world.is_in_use());
         world.member.faults().clear();
@@ -337,7 +337,7 @@ async fn with_gone_pod(meets: Action) -> World {
 fn pod_waits_while_the_copy_of_one_that_is_gone_may_be_made_yet_with_its_volume() {
     story(1, async {
         let world = with_gone_pod(Action::Late(Duration::from_secs(8))).await;
-        until("it says what it waits for", || world.says("other", "WaitsForVolume", "may be made there yet")).await;
+        until("it says what it waits for", || world.says("other", "WaitsForVolume", "may still be created")).await;
         let (begun, mut came) = (Instant::now(), false);
         while begun.elapsed() < SLOW * 2 {
             came |= world.copy("web").is_some();

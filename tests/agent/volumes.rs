@@ -131,7 +131,7 @@ fn claim_that_a_handle_only_names_is_mounted_by_no_pod() {
         world.member.create(CLAIMS, theirs).unwrap();
         world.bound("mine", &format!("m/{SHOP}/payroll/0123456789abcdef"));
         world.run_pod("web", Some("mine"));
-        until("it says why", || world.says("web", "VolumeNotCopied", "no leaf claim of its volume")).await;
+        until("it says why", || world.says("web", "VolumeNotCopied", "no leaf claim for its volume")).await;
         sleep(Duration::from_mins(1)).await;
         assert!(world.copy("web").is_none(), "it mounts somebody's claim");
         let consent = |claim: &mut Value| {
@@ -158,7 +158,7 @@ fn leaf_that_came_late_is_mounted_by_no_pod_and_the_one_that_is_restored_is() {
         world.member.change(CLAIMS, SHOP, "data", hold).unwrap();
         world.attach();
         world.run_pod("web", Some("data"));
-        until("it says why", || world.says("web", "WaitsForVolume", "it makes way for that")).await;
+        until("it says why", || world.says("web", "WaitsForVolume", "until the driver has put that one back")).await;
         sleep(Duration::from_mins(1)).await;
         assert!(world.copy("web").is_none(), "it mounts an empty volume");
         let restored = |claim: &mut Value| claim["metadata"]["finalizers"] = json!([]);
@@ -204,7 +204,7 @@ fn pod_whose_volume_is_moved_waits_and_is_told_by_what() {
         world.member.change(CLAIMS, SHOP, "data", |claim| claim["metadata"]["annotations"] = mark.clone()).unwrap();
         world.attach();
         world.run_pod("web", Some("data"));
-        until("it says why", || world.says("web", "WaitsForVolume", "by VolumeMove shop/to-n")).await;
+        until("it says why", || world.says("web", "WaitsForVolume", "VolumeMove shop/to-n moves its volume")).await;
         sleep(Duration::from_mins(1)).await;
         assert!(world.copy("web").is_none(), "it mounts what is moved");
         world.member.change(CLAIMS, SHOP, "data", |claim| claim["metadata"]["annotations"] = json!({})).unwrap();
@@ -278,7 +278,7 @@ fn pod_whose_former_one_of_the_same_name_is_still_there_says_so_once_and_runs_wh
         world.start("first");
         until("the node is ready", || world.is_ready()).await;
         world.run_pod("web", Some("data"));
-        let says = || world.says("web", "NameTaken", "pod shop/web of member m has its name still");
+        let says = || world.says("web", "NameTaken", "pod shop/web of member m still has the name of this pod");
         until("it says why it waits", says).await;
         let told = || world.host.list("events").iter().filter(|event| event["reason"] == "NameTaken").count();
         until("an event says so", || told() == 1).await;

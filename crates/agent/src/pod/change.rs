@@ -37,9 +37,9 @@ const RESIZED: &str =
 const PENDING: &str = "PodResizePending";
 const INFEASIBLE: &str = "Infeasible";
 /// What the member does not take.
-const CHANGED: &str = "what was changed of the pod";
+const CHANGED: &str = "the change of the pod";
 /// And where it has put that back.
-const UNDONE: &str = "what was changed of the pod: something there puts it back at once";
+const UNDONE: &str = "something there undoes it at once";
 
 /// When copies may be changed again: whatever a member makes of them, it costs the host no more.
 #[derive(Debug, Default)]
@@ -81,14 +81,14 @@ pub(super) async fn pass_on(pods: &Pods<'_>, pod: &Value, there: &Value, looks: 
     match copies.patch(&place.name, &PatchParams::default(), &Patch::<()>::Json(patch)).await {
         Ok(changed) => {
             if is_due(pod, &object::whole(changed)) {
-                return Ok(wait(pods, pod, &PodRejection::of_member(member, UNDONE)).await);
+                return Ok(wait(pods, pod, &PodRejection::of_member(member, CHANGED, UNDONE)).await);
             }
             tracing::info!(member, pod = %place, what = words(&change), "the copy is changed as its pod was");
             pods.turns.next(&place, APART);
             Ok(Next::Settled)
         }
         Err(kube::Error::Api(status)) if [400, 403, 422].contains(&status.code) => {
-            let why = PodRejection::of_member(member, &format!("{CHANGED}: {}", status.message));
+            let why = PodRejection::of_member(member, CHANGED, &status.message);
             Ok(wait(pods, pod, &why).await)
         }
         // It may have gone just then.
@@ -96,7 +96,7 @@ pub(super) async fn pass_on(pods: &Pods<'_>, pod: &Value, there: &Value, looks: 
             tracing::warn!(member, pod = %place, error = with_causes(&error), "the copy cannot be changed");
             if looks >= PATIENCE && !has_gone(&error) {
                 // It may be the first time: who has a pod marked again and again has it looked at as often.
-                let why = PodRejection::of_member(member, &format!("{CHANGED}: {}", with_causes(&error)));
+                let why = PodRejection::of_member(member, CHANGED, &with_causes(&error));
                 pods.warn(pod, &why).await;
             }
             pods.turns.next(&place, APART);

@@ -58,10 +58,10 @@ pub(super) fn claim_of(pod: &Value, volume: &str) -> Option<String> {
 /// The host volume of a bound claim, by name.
 fn bound<'a>(pod: &Value, name: &str, claim: Option<&'a Value>, for_pod: bool) -> Result<&'a str, PodRejection> {
     let waits = |what: &str| PodRejection::new("WaitsForClaim", format!("claim {name} {what}"));
-    let claim = claim.ok_or_else(|| waits("is not there yet"))?;
+    let claim = claim.ok_or_else(|| waits("does not exist yet"))?;
     let owned = || items(claim, "/metadata/ownerReferences").any(|owner| owner["uid"] == pod["metadata"]["uid"]);
     if for_pod && !owned() {
-        return Err(waits("was not made for this pod: remove it, and one is made that is"));
+        return Err(waits("was not created for this pod: delete it, and Kubernetes creates the pod's own"));
     }
     if text(claim, "/status/phase") != "Bound" {
         return Err(waits("is not bound yet"));
@@ -79,7 +79,7 @@ fn handle_of<'a>(name: &str, claim_uid: &str, volume: Option<&'a Value>) -> Resu
         .ok_or_else(|| PodRejection::new("WaitsForClaim", format!("claim {name} has no volume of its own yet")))?;
     if text(volume, "/spec/csi/driver") != DRIVER {
         let message = format!(
-            "claim {name} is bound to volume {}, which is not one of {DRIVER}: a virtual node has no others",
+            "claim {name} is bound to volume {}, which is not one of {DRIVER}: pods on virtual nodes can use no others",
             text(volume, "/metadata/name")
         );
         return Err(PodRejection::new("VolumeNotCopied", message));
@@ -90,9 +90,13 @@ fn handle_of<'a>(name: &str, claim_uid: &str, volume: Option<&'a Value>) -> Resu
 /// The volume that a handle names, where it is one of this member, by whichever of its names.
 fn volume_in(claim: &str, handle: &str, member: &str, aliases: &[String]) -> Result<VolumeId, PodRejection> {
     let refused = |why: String| PodRejection::new("VolumeNotCopied", format!("claim {claim}: {why}"));
-    let id = VolumeId::parse(handle).ok_or_else(|| refused(format!("its volume has no handle of ours ({handle})")))?;
+    let id = VolumeId::parse(handle)
+        .ok_or_else(|| refused(format!("its volume has a handle that {DRIVER} does not write ({handle})")))?;
     if id.member != member && !aliases.contains(&id.member) {
-        let why = format!("its volume is in member {}, and this node runs its pods in member {member}", id.member);
+        let why = format!(
+            "its volume is in member {}, but this node runs pods in member {member}: let the scheduler choose the node",
+            id.member
+        );
         return Err(refused(why));
     }
     Ok(id)
@@ -106,7 +110,8 @@ fn moved_since(pod: &Value, claim: &str, volume: Option<&Value>) -> Option<PodRe
         volume.filter(|volume| !mark(volume, "annotations", REPLACES).is_empty() && made(volume) >= made(pod))?;
     let id = VolumeId::parse(text(volume, "/spec/csi/volumeHandle"))?;
     let message = format!(
-        "claim {claim}: its volume was moved to member {}; a controller that owns the pod makes another one, which is sent there",
+        "claim {claim}: its volume was moved to member {}, so this pod cannot run here any more. If a controller owns the pod, it creates \
+         another one, which the scheduler sends there",
         id.member
     );
     Some(PodRejection::new(MOVED, message))
@@ -139,8 +144,8 @@ fn only_leaf(claim: &str, id: &VolumeId, namespace: &str, leaves: Vec<ObjectMeta
     let why = match <[ObjectMeta; 1]>::try_from(leaves) {
         Ok([leaf]) => return Ok(leaf),
         Err(several) if !several.is_empty() => format!(
-            "claims {} of namespace {namespace} of member {member} all carry the labels of its volume: take the label {VOLUME} \
-             off the copies",
+            "claims {} in namespace {namespace} of member {member} all carry the labels of its volume, and the agent cannot tell which \
+             has the data: remove the label {VOLUME} from the copies",
             some_of(several.iter().filter_map(|leaf| leaf.name.as_deref()), NAMED)
         ),
         Err(_) => without_leaf(id, namespace),
@@ -152,11 +157,11 @@ fn without_leaf(id: &VolumeId, namespace: &str) -> String {
     let member = &id.member;
     match id.place() {
         Some(place) if place.namespace != namespace => format!(
-            "its volume is in namespace {} of member {member}, and a pod mounts claims of its own namespace: leave \
-             leafNamespace out of the class for volumes of pods on virtual nodes",
+            "its volume is in namespace {} of member {member}, but a pod can mount only claims of its own namespace: for pods on \
+             virtual nodes, use a StorageClass without leafNamespace",
             place.namespace
         ),
-        _ => format!("member {member} has no leaf claim of its volume in namespace {namespace}"),
+        _ => format!("member {member} has no leaf claim for its volume in namespace {namespace}"),
     }
 }
 
@@ -202,7 +207,7 @@ pub(super) async fn leaves(pods: &Pods<'_>, pod: &Value) -> kube::Result<Result<
         // The host's volume, read just now, leads to the copy.
         if let Some(mark) = mark.filter(|mark| mark.part != Part::Copy) {
             let message = format!(
-                "claim {name}: its volume is being moved to another member by {}: the pod begins once that has ended",
+                "claim {name}: {} moves its volume to another member; the pod starts once the move has ended",
                 mark.object()
             );
             return Ok(Err(PodRejection::new("WaitsForVolume", message)));
@@ -275,8 +280,8 @@ fn why_not_this(claim: &PersistentVolumeClaim, volume: &Value, member: &str) -> 
     let (row, uid, leaf_volume) = (ClaimRow::new(claim), told_of(volume, LEAF_UID), told_of(volume, LEAF_VOLUME));
     if row.came_late(uid, leaf_volume) {
         return Some(format!(
-            "leaf claim {} of member {member} came when its volume had been given out with another one, whose data it has not: it \
-             makes way for that",
+            "leaf claim {} of member {member} does not have the volume's data, as somebody created it after the volume's own leaf claim: \
+             the pod waits until the driver has put that one back",
             row.place
         ));
     }

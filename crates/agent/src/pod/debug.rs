@@ -23,6 +23,8 @@ use cluster::with_causes;
 
 /// The part of a pod by which API servers let ephemeral containers be added, and nothing else be changed.
 const SUBRESOURCE: &str = "ephemeralcontainers";
+/// What the member does not take.
+const ADDED: &str = "ephemeral containers of the pod";
 
 /// Why one is not added. It is judged by itself: another one that was refused stays in the pod for ever.
 fn refusal(container: &Value, namespace: Option<&Value>, here: Here<'_>) -> Option<PodRejection> {
@@ -82,12 +84,12 @@ pub(super) async fn add(pods: &Pods<'_>, pod: &Value, there: &Value, looks: u32)
             tracing::warn!(member = pods.member.name, pod = %place, error = with_causes(&error), "ephemeral containers cannot be added");
             if looks >= PATIENCE {
                 // They may be there yet: nothing is said of their state.
-                let answer = format!("ephemeral containers: {}", with_causes(&error));
-                pods.warn(pod, &PodRejection::of_member(&pods.member.name, &answer)).await;
+                let why = PodRejection::of_member(&pods.member.name, ADDED, &with_causes(&error));
+                pods.warn(pod, &why).await;
             }
             return Ok(Next::After(MUCH_LATER.min(AGAIN * 2_u32.saturating_pow(looks))));
         }
-        let why = PodRejection::of_member(&pods.member.name, &with_causes(&error));
+        let why = PodRejection::of_member(&pods.member.name, ADDED, &with_causes(&error));
         not_added.extend(new.into_iter().map(|container| (container, why.clone())));
     }
     if not_added.is_empty() {

@@ -334,7 +334,7 @@ impl Pods<'_> {
             Err(kube::Error::Api(status)) if status.code == 403 && looks < PATIENCE => Ok(Next::After(AGAIN)),
             Err(kube::Error::Api(status)) if hold::REFUSALS.contains(&status.code) => {
                 self.holds.let_go(uid);
-                self.wait(pod, &PodRejection::of_member(&self.member.name, &status.message), MUCH_LATER).await
+                self.wait(pod, &PodRejection::pod_refused(&self.member.name, &status.message), MUCH_LATER).await
             }
             Err(error) => Err(error),
         }

@@ -25,19 +25,26 @@ impl PodRejection {
     }
 
     /// What a member answers is as long as it likes, and stands in the host's pod.
-    pub(super) fn of_member(member: &str, answer: &str) -> Self {
-        Self::new("RefusedByMember", format!("member {member} does not take it: {}", short(answer, LONGEST)))
+    pub(super) fn of_member(member: &str, what: &str, answer: &str) -> Self {
+        Self::new("RefusedByMember", format!("member {member} does not take {what}: {}", short(answer, LONGEST)))
+    }
+
+    pub(super) fn pod_refused(member: &str, answer: &str) -> Self {
+        Self::of_member(member, "the pod", answer)
     }
 
     /// Whose answer it is, the member's or the host's, nobody knows any more.
     pub(super) fn not_copied(member: &str, error: &kube::Error) -> Self {
         let why = words(error);
-        Self::new("NotCopied", format!("it cannot be copied to member {member}, which is tried again: {why}"))
+        Self::new("NotCopied", format!("the agent cannot copy the pod to member {member}, and tries again: {why}"))
     }
 
     pub(super) fn not_removed(member: &str, error: &kube::Error) -> Self {
         let why = words(error);
-        Self::new("NotRemoved", format!("its copy in member {member} cannot be deleted, which is tried again: {why}"))
+        Self::new(
+            "NotRemoved",
+            format!("the agent cannot delete the pod's copy in member {member}, and tries again: {why}"),
+        )
     }
 
     /// As of another version of Kubernetes, which says what this host's takes for wrong.
@@ -45,16 +52,18 @@ impl PodRejection {
         let why = words(error);
         Self::new(
             "NotTold",
-            format!("what member {member} says of its copy cannot be told here, which is tried again: {why}"),
+            format!(
+                "the host does not take the status that member {member} reports for the pod, and the agent tries again: {why}"
+            ),
         )
     }
 
     /// The member has taken that, and nobody there has ended it.
     pub(super) fn not_ended(member: &str) -> Self {
         let message = format!(
-            "its copy in member {member} was deleted, and is there still, longer than it was given to end; this pod goes once it has gone. \
-             Where its machine is off for good, or somebody's finalizer keeps it there, the member's administrator deletes it there with --force, \
-             or takes that off"
+            "the pod's copy in member {member} was deleted, but still exists after its grace period; this pod goes once the copy is gone. \
+             If the copy's machine is off for good, the member's administrator deletes the copy there with --force; if a finalizer keeps it, \
+             he removes that finalizer"
         );
         Self::new("NotRemoved", message)
     }
@@ -62,8 +71,8 @@ impl PodRejection {
     /// A copy that is being ended has `what` this pod is to have.
     pub(super) fn of_former(reason: &'static str, former: &Place, member: &str, what: &str) -> Self {
         let message = format!(
-            "pod {former} of member {member} has its {what} still, and is the copy of a pod that is gone or has ended in this host: it \
-             is being ended. Where its machine is off for good, the member's administrator deletes it there with --force"
+            "pod {former} of member {member} still has the {what} of this pod. It is the copy of a pod that is gone or has ended in this host, \
+             and is being ended; if its machine is off for good, the member's administrator deletes it there with --force"
         );
         Self::new(reason, message)
     }
@@ -71,8 +80,8 @@ impl PodRejection {
     /// The copy of a pod that is gone was asked for with a volume that this pod is to have, and no answer has come.
     pub(super) fn of_late(asked_for: &Place, member: &str, volume: &str) -> Self {
         let message = format!(
-            "a copy of pod {asked_for}, which is gone or has ended in this host, was asked for in member {member} with its volume {volume}, \
-             and may be made there yet: whether it is, is known in half a minute, once the member answers"
+            "the agent had asked member {member} for a copy of pod {asked_for}, which is gone or has ended in this host, and that copy may \
+             still be created and use volume {volume}. The agent knows half a minute after the member answers"
         );
         Self::new("WaitsForVolume", message)
     }
@@ -129,7 +138,7 @@ pub(super) fn without_words(error: kube::Error) -> kube::Error {
             status.message = std::mem::take(&mut status.reason);
             kube::Error::Api(status)
         }
-        kube::Error::SerdeError(_) => kube::Error::Service("what it answers cannot be read".into()),
+        kube::Error::SerdeError(_) => kube::Error::Service("its answer cannot be read".into()),
         other => other,
     }
 }

@@ -265,7 +265,11 @@ mod tests {
         let going = copy("old", Some(30), "Running");
         let PodStep::Refuse(refusal) = step(Some(&new), true, Some(&going), HERE) else { panic!("without a word") };
         assert_eq!(refusal.reason, "NameTaken");
-        assert!(refusal.message.starts_with("pod shop/p of member m has its name still"), "{}", refusal.message);
+        assert!(
+            refusal.message.starts_with("pod shop/p of member m still has the name of this pod"),
+            "{}",
+            refusal.message
+        );
         // Of what it says, that it had a copy is not to be lost.
         let (living, over) = (copied(pod("u", None, "Running")), copied(pod("u", None, "Failed")));
         for (pod, served) in [(&new, false), (&living, true), (&over, true), (&pod("u", Some(30), "Pending"), true)] {

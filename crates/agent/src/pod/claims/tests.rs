@@ -12,10 +12,10 @@ fn claim_is_waited_for_until_it_is_bound_to_a_volume_of_its_own() {
     assert_eq!(bound(&pod, "a", Some(&claim("Bound", "x")), false), Ok("v"));
     assert_eq!(bound(&pod, "a", Some(&claim("Bound", "u")), true), Ok("v"));
     for (claim, for_pod, words) in [
-        (None, false, "is not there yet"),
+        (None, false, "does not exist yet"),
         (Some(claim("Pending", "u")), false, "is not bound yet"),
         (Some(claim("Lost", "u")), false, "is not bound yet"),
-        (Some(claim("Bound", "x")), true, "not made for this pod"),
+        (Some(claim("Bound", "x")), true, "not created for this pod"),
     ] {
         let why = bound(&pod, "a", claim.as_ref(), for_pod).unwrap_err();
         assert!(why.message.contains(words), "{why:?}");
@@ -31,7 +31,7 @@ fn volume_is_mounted_only_in_its_own_member() {
     let named = "m/shop/data/0123456789abcdef";
     assert_eq!(volume_in("a", named, "m", &[]).unwrap().to_string(), named);
     assert_eq!(volume_in("a", named, "other", &["m".to_owned()]).unwrap().to_string(), named, "it has two names");
-    for (handle, member, words) in [(named, "other", "in member m"), ("what is this", "m", "no handle of ours")] {
+    for (handle, member, words) in [(named, "other", "in member m"), ("what is this", "m", "does not write")] {
         let why = volume_in("a", handle, member, &["second".to_owned()]).unwrap_err();
         assert!(why.message.contains(words), "{why:?}");
     }
@@ -97,7 +97,7 @@ fn of_many_copies_of_a_leaf_some_are_named() {
     let name = |number: u32| Some(format!("{number}-{}", "x".repeat(200)));
     let copies = (0..2000).map(|number| ObjectMeta { name: name(number), ..ObjectMeta::default() });
     let why = only_leaf("c", &id, "shop", copies.collect()).unwrap_err();
-    assert!(why.message.contains("and 1995 more of namespace shop") && why.message.len() < 2000, "{}", why.message);
+    assert!(why.message.contains("and 1995 more in namespace shop") && why.message.len() < 2000, "{}", why.message);
 }
 
 #[test]

@@ -111,7 +111,8 @@ fn pod_that_waits_for_an_object_is_looked_at_no_more_often_where_volumes_of_othe
         let env = json!([{"configMapRef": {"name": "settings"}}]);
         let spec = json!({"nodeName": NODE, "containers": [{"name": "c", "image": "i:1", "envFrom": env}]});
         world.host.create("pods", json!({"metadata": {"namespace": SHOP, "name": "web"}, "spec": spec})).unwrap();
-        until("it says why", || world.says("web", "WaitsForObject", "ConfigMap settings is not there")).await;
+        until("it says why", || world.says("web", "WaitsForObject", "ConfigMap settings does not exist in the host"))
+            .await;
         let spec = json!({"attacher": "kosmos.csi.io", "nodeName": NODE, "source": {"persistentVolumeName": "pv"}});
         world.host.create(ATTACHMENTS, json!({"metadata": {"name": "csi-x"}, "spec": spec})).unwrap();
         world.host.faults().record(true);

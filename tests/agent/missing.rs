@@ -33,7 +33,7 @@ fn make(world: &World, kind: &str) {
 /// Whether an event says that it is waited for.
 fn is_said(world: &World) -> bool {
     let is_so = |event: &Value| {
-        event["reason"] == "WaitsForObject" && text(event, "/message").contains("settings is not there")
+        event["reason"] == "WaitsForObject" && text(event, "/message").contains("settings does not exist in the host")
     };
     world.host.list("events").iter().any(|event| is_so(event))
 }
@@ -88,7 +88,8 @@ fn what_is_left_in_the_member_of_what_the_host_has_no_more_is_given_to_no_other_
         until("it runs", || world.phase("web") == "Running").await;
         world.host.delete("configmaps", SHOP, "settings").unwrap();
         run_with_variable(&world, "late", OF_CONFIG_MAP);
-        until("it waits", || world.says("late", "WaitsForObject", "ConfigMap settings is not there")).await;
+        until("it waits", || world.says("late", "WaitsForObject", "ConfigMap settings does not exist in the host"))
+            .await;
         sleep(Duration::from_mins(5)).await;
         assert!(world.copy("late").is_none() && settings(&world, SHOP) == "YQ==");
         world.host.delete("pods", SHOP, "web").unwrap();

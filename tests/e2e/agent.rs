@@ -305,7 +305,7 @@ fn pod_of_somebody_else_under_the_same_name_is_left_alone() {
         let theirs = member.pods().create(&PostParams::default(), &theirs).await?;
         let agent = Agent::start(rig).await?;
         host.tolerant_pod("web", &[], Some(NODE)).await?;
-        host.warned("web", &["agent-foreign/web", "left alone"]).await?;
+        host.warned("web", &["agent-foreign/web", "leaves it untouched"]).await?;
         host.pods().delete("web", &DeleteParams::default()).await?;
         gone(&host, "web").await?;
         let now = member.pods().get("web").await?;

@@ -63,9 +63,9 @@ pub(super) fn mark<'a>(object: &'a Value, kind: &str, key: &str) -> &'a str {
 pub(super) fn way_out(there: &Value, host: &str) -> String {
     match mark(there, "labels", HOST) {
         other if !other.is_empty() && other != host => {
-            format!("it belongs to another host cluster ({other}): give this one another name")
+            format!("it belongs to another host cluster ({other}), so give yours another name")
         }
-        _ => "it is left alone. Remove it there, or give this one another name".to_owned(),
+        _ => "the agent leaves it untouched. Remove it there, or give yours another name".to_owned(),
     }
 }
 

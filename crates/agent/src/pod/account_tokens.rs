@@ -70,8 +70,8 @@ fn secret(pods: &Pods<'_>, pod: &Value, renew_at: i64) -> Value {
 /// Whoever writes Secrets there may remove it, or write on it that it is due, again and again.
 fn too_often(member: &str, namespace: &str, name: &str) -> PodRejection {
     let message = format!(
-        "the host is asked for the pod's tokens once in five minutes from now on, as member {member} has not kept them: something there \
-         removes Secret {namespace}/{name}, changes what is noted on it, or does not let it be filled"
+        "member {member} does not keep the pod's tokens: something there deletes Secret {namespace}/{name}, changes its annotations, or refuses \
+         its data. From now on the agent asks the host for tokens of the pod once in five minutes"
     );
     PodRejection::new("WaitsForObject", message)
 }

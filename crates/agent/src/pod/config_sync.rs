@@ -55,13 +55,13 @@ impl Synced {
     /// A kubelet runs a pod without what is optional and not there.
     fn leave_out(&mut self, name: Name, why: &PodRejection) {
         self.left_out.push(name);
-        self.note(why, "The pod does not need it, and is run without");
+        self.note(why, "The pod runs without it, as it is optional");
     }
 
     /// A kubelet starts all but the containers that need what is not there.
     fn wait_for(&mut self, why: &PodRejection) {
         self.is_awaited = true;
-        self.note(why, "Containers that take a variable of it wait for it in the member, and the others start");
+        self.note(why, "Containers that take a variable from it wait until it exists; the other containers start");
     }
 
     fn note(&mut self, why: &PodRejection, so: &str) {
@@ -82,8 +82,8 @@ impl Pods<'_> {
                 || pulling().next().is_some())
         {
             let message = format!(
-                "it names Secret {name}, and the Secrets of namespace {namespace} are not given to members: label the \
-                 namespace {OPEN}=true, or do without"
+                "the pod names Secret {name}, but members are given no Secrets of namespace {namespace}: leave it out of the pod, or \
+                 have the host's administrator allow it (kubectl label namespace {namespace} {OPEN}=true)"
             );
             return Ok(Err(PodRejection::new("SecretsNotGiven", message)));
         }
@@ -187,7 +187,7 @@ impl Pods<'_> {
             None => self.create_kept(kind, namespace, wanted).await,
             Some(there) if !self.is_ours(there) => {
                 let message = format!(
-                    "member {} has a {kind} {namespace}/{name} already that is no copy of this host's: {}",
+                    "member {} already has a {kind} {namespace}/{name} that is not this host's copy: {}",
                     self.member.name,
                     way_out(there, &self.host.id.0)
                 );
@@ -257,7 +257,7 @@ fn in_copy(pod: &Value, open: bool, host: &str) -> BTreeMap<Name, Need> {
 }
 
 fn is_not_there((kind, name): &Name, host: &str) -> PodRejection {
-    PodRejection::new("WaitsForObject", format!("{kind} {} is not there", in_host(name, host)))
+    PodRejection::new("WaitsForObject", format!("{kind} {} does not exist in the host", in_host(name, host)))
 }
 
 /// Why an object of the host is given to no member: another host's agent, or this one, may make its own of that name there, or none can
@@ -265,11 +265,11 @@ fn is_not_there((kind, name): &Name, host: &str) -> PodRejection {
 pub(super) fn refused_name((kind, name): (Kind, &str), host: &str) -> Option<PodRejection> {
     let is_root_ca = kind == Kind::ConfigMap && name == host_root_ca(host);
     let message = if is_of_an_agent(name) && !is_root_ca {
-        format!("{kind} {name} is called like what agents make for themselves in members: give it another name")
+        format!("{kind} {name} has a name that is kept for objects of agents in members: give it another name")
     } else if is_subdomain(name) {
         return None;
     } else {
-        format!("{kind} {name} cannot be there, as nothing can be called so in Kubernetes: correct its name in the pod")
+        format!("{kind} {name} cannot exist, as Kubernetes allows no such name: correct its name in the pod")
     };
     Some(PodRejection::new(NOT_GIVEN, message))
 }
@@ -277,7 +277,7 @@ pub(super) fn refused_name((kind, name): (Kind, &str), host: &str) -> Option<Pod
 /// The same of what is in it.
 fn refused_type(name: &str, original: &Value) -> Option<PodRejection> {
     let message = format!(
-        "Secret {name} is of type {ACCOUNT_TOKEN}, which in a member would be given a token of an account there: have a token of the host's \
+        "Secret {name} is of type {ACCOUNT_TOKEN}: a member would put the token of an account of its own into it. Have a token of the host's \
          account projected (serviceAccountToken), or give the Secret another type"
     );
     (text(original, "/type") == ACCOUNT_TOKEN).then(|| PodRejection::new(NOT_GIVEN, message))

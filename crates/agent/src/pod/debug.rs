@@ -39,7 +39,9 @@ fn refusal(container: &Value, namespace: Option<&Value>, here: Here<'_>) -> Opti
     });
     above.or_else(|| {
         let (kind, name) = named(&json!({"containers": [container]})).into_keys().next()?;
-        let message = format!("it names {kind} {name}, and what is added to a pod in a member later is given none");
+        let message = format!(
+            "it names {kind} {name}, but a member gives ephemeral containers no ConfigMaps and Secrets: leave it out"
+        );
         Some(PodRejection::new("ObjectNotGiven", message))
     })
 }

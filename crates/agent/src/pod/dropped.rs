@@ -75,8 +75,8 @@ fn told(member: &str, asked: &Value, made: &Value) -> Option<PodRejection> {
     Some(PodRejection::new(
         "FieldsDropped",
         format!(
-            "member {member} has made the copy without {}, which its Kubernetes does not know or has switched off, or a webhook has \
-             taken out: the copy runs without that",
+            "member {member} created the pod's copy without {}, which its Kubernetes does not know or has switched off, or a webhook there \
+             has removed. If the pod needs that, run it in another member",
             some_of(lacking, NAMED)
         ),
     ))

@@ -115,9 +115,9 @@ pub(super) async fn tell(pods: &Pods<'_>, pod: &Value, there: &Value) -> kube::R
 fn why(there: &Value, member: &str) -> PodRejection {
     let until = short(text(there, "/metadata/deletionTimestamp"), TIME);
     let message = format!(
-        "its copy in member {member} was deleted there, and not by this host, and is to be gone by {until}; then this pod fails, and a \
-         controller that owns it makes another one. If the copy stays, as on a machine that is off: delete this pod, and a Deployment \
-         makes another one at once; a StatefulSet does once the member's administrator has deleted the copy there with --force"
+        "the pod's copy in member {member} was deleted there, not by this host, and should be gone by {until}; then this pod fails, and its \
+         controller creates another one. If the copy stays, for example because its machine is off, delete this pod: a Deployment \
+         replaces it at once, a StatefulSet once the member's administrator has deleted the copy there with --force"
     );
     PodRejection::new("EndingInMember", message)
 }

@@ -16,17 +16,17 @@ const DELETED: &str = "DeletedInMember";
 /// Kubernetes' word for a pod that was ended from outside, as by a drain: a Job may leave it out when it counts failures.
 const DISRUPTED: &str = "DisruptionTarget";
 /// Why nothing else is said of a container's end.
-const UNTOLD: &str = "how it ended was not told: the copy of the pod was gone by then";
+const UNTOLD: &str = "how the container ended is not known: the member no longer has the pod's copy";
 
 /// The end of a pod that was to end, and whose copy has not told of it.
 pub(super) fn terminated(pod: &Value, now: &str) -> Value {
-    failed(pod, &PodRejection::new("Deleted", "it was deleted before it had ended"), now)
+    failed(pod, &PodRejection::new("Deleted", "the pod was deleted before it had ended"), now)
 }
 
 /// Why a pod has failed whose copy is gone.
 pub(super) fn deleted(member: &str) -> PodRejection {
     let message = format!(
-        "its copy in member {member} was deleted there, and not by this host; a controller that owns the pod makes another one"
+        "the pod's copy in member {member} was deleted there, not by this host. If a controller owns the pod, it creates another one"
     );
     PodRejection::new(DELETED, message)
 }

@@ -56,9 +56,9 @@ const APPARMOR: &str = "container.apparmor.security.beta.kubernetes.io/";
 pub(super) fn refused_level(pod: &Value, here: Here<'_>) -> Option<PodRejection> {
     let field = above_baseline(pod).filter(|_| !here.privileged)?;
     let message = format!(
-        "{field} asks for more than the Pod Security level {BASELINE}, up to which pods are run in member {}: leave it out. \
-         The host's administrator allows more by the annotation {PODS}={PRIVILEGED} on the agent's Secret of the member or \
-         on its Cluster, and the member's administrator by that label on the namespace there",
+        "{field} asks for more than the Pod Security level {BASELINE}, the most that this host's pods may have in member {}: leave it out. \
+         To allow more, the host's administrator sets the annotation {PODS}={PRIVILEGED} on the agent's Secret of the member or \
+         on its Cluster, and the member's administrator sets that label on the namespace there",
         here.member
     );
     Some(PodRejection::new("AboveBaseline", message))
@@ -76,8 +76,8 @@ pub(super) fn refused_namespace(pod: &Value, there: &Value, here: Here<'_>) -> O
             _ => "was not made for this host".to_owned(),
         };
         let message = format!(
-            "namespace {name} of member {} {whose}, and does not say that pods of hosts may be run in it. The member's \
-             administrator lets them in: {}",
+            "namespace {name} of member {} {whose}, and its labels do not allow pods of hosts. The member's administrator allows \
+             them: {}",
             here.member,
             label(BASELINE)
         );
@@ -85,16 +85,16 @@ pub(super) fn refused_namespace(pod: &Value, there: &Value, here: Here<'_>) -> O
     }
     if there["metadata"]["annotations"][HOSTS].as_str().is_some_and(|hosts| !names(hosts, here.host)) {
         let message = format!(
-            "namespace {name} of member {} is open to other hosts. The member's administrator lets this one in by the id {} in its \
-             annotation {HOSTS}",
+            "namespace {name} of member {} is open to other hosts only. The member's administrator opens it to this host by adding \
+             the id {} to its annotation {HOSTS}",
             here.member, here.host
         );
         return Some(PodRejection::new("NamespaceNotOpen", message));
     }
     let field = above_baseline(pod).filter(|_| level != PRIVILEGED)?;
     let message = format!(
-        "{field} asks for more than the Pod Security level {BASELINE}, up to which namespace {name} of member {} takes pods: \
-         leave it out. The member's administrator allows more: {}",
+        "{field} asks for more than the Pod Security level {BASELINE}, the most that namespace {name} of member {} allows: leave it \
+         out, or have the member's administrator allow more: {}",
         here.member,
         label(PRIVILEGED)
     );
@@ -242,7 +242,7 @@ mod tests {
             let mut closed = there.clone();
             closed["metadata"]["annotations"] = json!({HOSTS: "other"});
             let told = refused_namespace(&pod, &closed, HERE).unwrap();
-            assert_eq!((told.reason, told.message.contains("by the id h")), ("NamespaceNotOpen", taken));
+            assert_eq!((told.reason, told.message.contains("the id h to its annotation")), ("NamespaceNotOpen", taken));
             closed["metadata"]["annotations"] = json!({HOSTS: "other, h"});
             assert_eq!(refused_namespace(&pod, &closed, HERE).is_none(), taken);
             if let Some(refused) = refused {

@@ -47,27 +47,29 @@ pub(super) fn refusal(pod: &Value, here: Here<'_>) -> Option<PodRejection> {
 /// Why it is run in none.
 fn refused_kind(pod: &Value) -> Option<PodRejection> {
     if is_of_daemon_set(pod) {
-        let message = "pods of DaemonSets look after a machine, and a virtual node is none: it is not run. Keep the \
-                       DaemonSet away by a node affinity (kosmos.io/node DoesNotExist)";
+        let message = "virtual nodes run no pods of DaemonSets, as these look after a machine: keep the DaemonSet off \
+                       virtual nodes by a node affinity (kosmos.io/node DoesNotExist)";
         return Some(PodRejection::new("DaemonSetNotCopied", message));
     }
     if text(pod, "/metadata/namespace") == "kube-system" {
-        let message = "pods of kube-system are not run in members, whose own kube-system it would be";
+        let message =
+            "members run no pods of the host's kube-system, as they have their own: keep the pod off virtual nodes";
         return Some(PodRejection::new("NamespaceNotCopied", message));
     }
     if text(pod, "/metadata/namespace") == YARD {
         let message =
-            "in members that namespace is for movers of volumes, and no pod of a host is run in it: use another one";
+            "members run no pods of hosts in this namespace, which is for movers of volumes: use another namespace";
         return Some(PodRejection::new("NamespaceNotCopied", message));
     }
     if text(pod, "/metadata/namespace") == stats::NAMESPACE {
         let message =
-            "in members that namespace is for accounts of hosts, and no pod of a host is run in it: use another one";
+            "members run no pods of hosts in this namespace, which is for accounts of hosts: use another namespace";
         return Some(PodRejection::new("NamespaceNotCopied", message));
     }
     let claims = items(pod, "/spec/resourceClaims").next();
     if claims.is_some() {
-        let message = "spec.resourceClaims names devices of the host, which members do not have: it is not run";
+        let message =
+            "spec.resourceClaims names devices of the host, which members do not have: keep the pod off virtual nodes";
         return Some(PodRejection::new("FieldNotCopied", message));
     }
     None
@@ -84,10 +86,10 @@ fn refused_volume(pod: &Value) -> Option<PodRejection> {
         let message = match (unknown, source) {
             (Some(kind), _) => {
                 let with = if secret { " with a Secret" } else { "" };
-                format!("volume {name} is of kind {kind}{with}, which is not run in members: use a claim")
+                format!("volume {name} is of kind {kind}{with}, which members do not mount for pods of hosts: use a claim")
             }
             (None, Some(source)) => {
-                format!("volume {name} has a source {source}, which in a member would be the member's: leave it out")
+                format!("volume {name} has a source {source}, whose data in a member would be the member's own: leave it out")
             }
             (None, None) => return None,
         };
@@ -103,7 +105,7 @@ pub(super) fn refused_number(pod: &Value) -> Option<PodRejection> {
     let number = named(spec).len() + tokens(spec).len() + claims;
     (number > MOST_NAMED).then(|| {
         let message = format!(
-            "it names {number} ConfigMaps, Secrets, tokens and claims, and a pod in a member names {MOST_NAMED} at most: \
+            "the pod names {number} ConfigMaps, Secrets, tokens and claims, but a pod on a virtual node may name {MOST_NAMED} at most: \
              put several of them into one"
         );
         PodRejection::new("TooManyObjects", message)
@@ -190,7 +192,7 @@ mod tests {
                 assert_eq!(refusal.as_ref().map(|why| why.reason), refused.then_some("TooManyObjects"));
                 let message = refusal.map(|why| why.message).unwrap_or_default();
                 let says = |words: &str| message.contains(words);
-                assert_eq!(says("names 201 ") && says("names 200 at most"), refused, "{message}");
+                assert_eq!(says("names 201 ") && says("may name 200 at most"), refused, "{message}");
             }
         }
         let mut again = pod();

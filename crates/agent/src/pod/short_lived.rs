@@ -20,8 +20,8 @@ const SHORT: Duration = Duration::from_mins(1);
 pub(super) fn refusal(pods: &Pods<'_>, pod: &Value) -> Option<PodRejection> {
     let owner = owner(pod).filter(|owner| !pods.short_lived.is_left(text(owner, "/uid")))?;
     let message = format!(
-        "copies of pods of {} {} have ended in member {} again and again within a minute of being made: the next one is made after five \
-         minutes at most. The pods that have failed say why, and so do their events",
+        "copies of pods of {} {} have ended in member {} again and again within a minute of being made, so the agent waits up to five \
+         minutes before it makes the next one. `kubectl describe` of the pods that have failed says why",
         text(owner, "/kind"),
         text(owner, "/name"),
         pods.member.name

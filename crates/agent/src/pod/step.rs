@@ -140,7 +140,7 @@ fn without_copy(pod: &Value, there: Option<&Value>, here: Here<'_>) -> PodStep {
     }
     if let Some(there) = there {
         let message = format!(
-            "member {} has a pod {} already that is no copy of this one: {}",
+            "member {} already has a pod {} that is not the copy of this pod: {}",
             here.member,
             Place::of(pod),
             way_out(there, here.host)
@@ -231,7 +231,7 @@ mod tests {
         }
         for (there, words) in [
             (&foreign, "Remove it there, or"),
-            (&of_other_host, "it belongs to another host cluster (other): give this one another name"),
+            (&of_other_host, "it belongs to another host cluster (other), so give yours another name"),
             (&of_the_driver, "Remove it there, or"),
         ] {
             let PodStep::Refuse(refusal) = step(Some(&new), true, Some(there), HERE) else { panic!("{there}") };

@@ -198,7 +198,7 @@ impl<T: Cached> ObjectCache<T> {
     pub(super) async fn overfull(&self, kinds: &str) -> String {
         // The sender is here: it cannot be closed.
         let _ = self.overfull.subscribe().wait_for(|overfull| *overfull).await;
-        format!("its {kinds} take more than {} MiB, and no more of them is looked at", MOST >> 20)
+        format!("its {kinds} take more than {} MiB, which is more than the agent keeps", MOST >> 20)
     }
 
     pub(super) fn obstacle(&self) -> Option<String> {
@@ -209,7 +209,7 @@ impl<T: Cached> ObjectCache<T> {
     fn obstructed(&self, kind: &str, reason: String) {
         let mut obstacle = self.obstacle.lock().unwrap_or_else(PoisonError::into_inner);
         if obstacle.as_ref() != Some(&reason) {
-            tracing::warn!(kind, reason, "objects of this kind cannot be watched; it is tried again");
+            tracing::warn!(kind, reason, "the agent cannot watch objects of this kind, and tries again");
         }
         *obstacle = Some(reason);
     }

@@ -98,7 +98,7 @@ impl MemberAgent {
                 };
                 listing.ended(member.has_said_too_much());
                 if let Some(reason) = too_much {
-                    tracing::error!(member = self.member, reason, "no pods are run in the member");
+                    tracing::error!(member = self.member, reason, "the agent runs no pods in the member");
                     let _overfull = member.overfull();
                     self.wait(&mut nodes, &reason).await;
                 }
@@ -230,7 +230,7 @@ impl MemberAgent {
             let is_told = if hindrance.is_some() { was_hindered } else { began.elapsed() >= LISTED };
             was_hindered = hindrance.is_some();
             let reason = hindrance.unwrap_or_else(|| "its nodes and pods are still being listed".to_owned());
-            tracing::warn!(member = self.member, reason, "no pods can be started in the member");
+            tracing::warn!(member = self.member, reason, "the agent cannot start pods in the member yet");
             if is_told {
                 nodes.tell_down(&self.member, &reason).await;
             }
@@ -252,7 +252,7 @@ async fn closed(member: &Member, client: &Client) {
                 tracing::warn!(
                     member = member.name,
                     version,
-                    "the member has older versions than it had: it was restored from a backup"
+                    "the member's resource versions are older than before, as after a restore from a backup: the agent lists it again"
                 );
                 return member.connect_again();
             }

@@ -128,7 +128,7 @@ impl Server {
                 accepted = listener.accept() => match accepted {
                     Ok((stream, from)) => {
                         let Some(entering) = known.entrance.enter(from.ip()) else {
-                            tracing::info!(%from, "a connection was closed: too many of them say nothing");
+                            tracing::info!(%from, "a connection was closed: too many connections from there have not said who they are");
                             continue;
                         };
                         let way = ConnectionInfo { from, port };
@@ -157,7 +157,7 @@ impl Server {
         };
         let Some(certificate) = stream.get_ref().1.peer_certificates().and_then(<[_]>::first) else {
             let Some(asking) = known.guests.enter(from.ip()) else {
-                return tracing::debug!(%from, "a connection was closed: too many of them show no certificate");
+                return tracing::debug!(%from, "a connection was closed: too many connections from there show no certificate");
             };
             drop(entering);
             return self.answer_once(stream, way, &known, asking).await;
@@ -269,9 +269,11 @@ impl Server {
         way: ConnectionInfo,
         tokens: &Tokens,
     ) -> Result<Response<Answer>, HttpError> {
-        let unknown = || HttpError::new(StatusCode::UNAUTHORIZED, "neither a certificate nor a token says who asks");
+        let unknown = || {
+            HttpError::new(StatusCode::UNAUTHORIZED, "the request has neither a client certificate nor a valid token")
+        };
         let Some((usage, page)) = self.page_of(request)? else {
-            let message = "without a client certificate only what pods use is told";
+            let message = "this needs a client certificate: a token is enough only for what pods use";
             return Err(HttpError::new(StatusCode::UNAUTHORIZED, message));
         };
         let token = token::of(request.headers()).ok_or_else(unknown)?;
@@ -316,8 +318,8 @@ fn denied(user: &str, verb: &str, subresource: &str) -> HttpError {
 
 fn too_many(namespace: &str) -> HttpError {
     let message = format!(
-        "namespace {namespace} has as many logs, commands and forwarded ports under way on virtual nodes as are left for all others: \
-         end some of them"
+        "namespace {namespace} has as many logs, commands and forwarded ports under way on virtual nodes as it may have, since others need \
+         the rest: end some of them"
     );
     HttpError::new(StatusCode::TOO_MANY_REQUESTS, message)
 }

@@ -21,9 +21,9 @@ impl Server {
         let missing = |why: &str| Error::NotFound(format!("pod {namespace}/{name}: {why}"));
         let pod =
             host::pod::placed(&self.host, namespace, name).await?.ok_or_else(|| missing("the host has no such pod"))?;
-        let node = pod.node.as_deref().ok_or_else(|| missing("it is on no node yet"))?;
+        let node = pod.node.as_deref().ok_or_else(|| missing("it is not bound to a node yet"))?;
         let member = host::node::label_of(&self.host, node, MEMBER_KEY).await?;
-        let member = member.ok_or_else(|| missing(&format!("node {node} stands for no member")))?;
+        let member = member.ok_or_else(|| missing(&format!("node {node} is no virtual node")))?;
         let member = self.members.get(&member).await?;
         let there = metadata_of(&member, namespace, name).await?;
         if there.is_some_and(|there| is_made_for(&there, &pod, &self.host.id)) {

@@ -63,7 +63,7 @@ async fn make(nodes: &Objects, name: &str, away: &Away) -> kube::Result<()> {
     }
     tracing::warn!(
         node = name,
-        "the virtual node was deleted while its member is away: it is made again, as pods are bound to it"
+        "somebody deleted the virtual node while its member does not answer: the agent makes it again, as pods are bound to it"
     );
     create(nodes, again(away)).await
 }

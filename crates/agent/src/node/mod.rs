@@ -63,7 +63,7 @@ pub enum NodeMode {
 }
 
 /// Why one stays that is to go: of a Node that is gone the host detaches everything.
-const IN_USE: &str = "it stays while volumes are in use there (status.volumesInUse): delete it where all that ran there has ended for good";
+const IN_USE: &str = "the Node stays while volumes are in use there (status.volumesInUse): delete it once all that ran there has ended for good";
 
 /// What a member has, as its watches tell it.
 #[derive(Debug)]
@@ -339,7 +339,7 @@ pub(super) async fn retire_departed(nodes: &mut Nodes, registry: &Registry) {
             continue;
         };
         nodes.view.record_heartbeat(&virtual_node.member);
-        let message = format!("member {} has left: its kubeconfig is not there any more", virtual_node.member);
+        let message = format!("member {} has left: the agent has no kubeconfig of it any more", virtual_node.member);
         nodes.retire(&node, Health { ready: false, reason: "MemberLeft", message }).await;
     }
 }
@@ -372,7 +372,7 @@ fn health(virtual_node: &VirtualNodeId, state: &MemberState<'_>) -> Health {
     let member = &virtual_node.member;
     let (reason, message) = match (ready, &virtual_node.node) {
         (true, _) => ("MemberReady", format!("member {member} answers")),
-        (false, None) => ("NoReadyNode", format!("member {member} answers and has no node that is ready")),
+        (false, None) => ("NoReadyNode", format!("member {member} answers, but none of its nodes is ready")),
         (false, Some(node)) => ("NodeNotReady", format!("node {node} of member {member} is not ready")),
     };
     Health { ready, reason, message }

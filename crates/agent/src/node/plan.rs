@@ -67,13 +67,13 @@ fn foreign(virtual_node: &VirtualNodeId, kept_for: Option<&VirtualNodeId>) -> St
     let (name, member) = (virtual_node.name(), &virtual_node.member);
     match kept_for {
         Some(other) => format!(
-            "Node {name} stands for a node of member {}, whose pods it has, and one of member {member} would have the same name: that one \
-             runs no pods of this host. Give one of the two members another name, or one of the two nodes",
+            "Node {name} already stands for a node of member {}, and a node of member {member} would get the same name, so no pods of this host \
+             run on the latter. Give one of the two members, or one of the two nodes, another name",
             other.member
         ),
         None => format!(
-            "Node {name} is there and was not made for member {member} by {DRIVER} (it lacks the annotation {ID}: {}): it is left alone and \
-             runs no pods of this agent. Delete it, and a new one is made",
+            "Node {name} already exists and was not made for member {member} by {DRIVER} (it lacks the annotation {ID}: {}), so the agent leaves it \
+             untouched and runs no pods of it. Delete the Node, and the agent makes a new one",
             virtual_node.id()
         ),
     }
@@ -98,9 +98,7 @@ pub(super) fn limit(member: &str, virtual_nodes: &mut Vec<VirtualNodeId>) -> Opt
     let count = virtual_nodes.len();
     virtual_nodes.truncate(MOST_OF_A_MEMBER);
     (count > MOST_OF_A_MEMBER).then(|| {
-        format!(
-            "member {member} says it has more than {MOST_OF_A_MEMBER} nodes: only the first by name are virtual nodes"
-        )
+        format!("member {member} reports more than {MOST_OF_A_MEMBER} nodes: only the first by name get virtual nodes")
     })
 }
 
@@ -118,8 +116,8 @@ pub(super) fn ambiguous(
     let (first, owner) = virtual_nodes.iter().find_map(|one| Some((one.clone(), other(one)?)))?;
     virtual_nodes.retain(|one| other(one).is_none());
     Some(format!(
-        "node {} of member {} would be called {} here, as a node of member {owner} might be: no virtual node stands for it, nor for \
-         others like it. Give one of the two members another name, or that node",
+        "node {} of member {} gets no virtual node, as its name here would be {}, which a node of member {owner} might have too; the same holds \
+         for others like it. Give one of the two members, or that node, another name",
         first.node.as_deref().unwrap_or_default(),
         first.member,
         first.name()
@@ -141,7 +139,7 @@ pub(super) fn departed(virtual_node: &VirtualNodeId, ours: bool, is_there: bool)
     match &virtual_node.node {
         _ if !ours => format!("Kosmos clustertree keeps the nodes of member {member}"),
         Some(gone) if !is_there => format!("member {member} has no node {gone} any more"),
-        _ => format!("member {member} is not represented by this node any more"),
+        _ => format!("other virtual nodes stand for member {member} now"),
     }
 }
 

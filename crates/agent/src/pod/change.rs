@@ -83,7 +83,7 @@ pub(super) async fn pass_on(pods: &Pods<'_>, pod: &Value, there: &Value, looks: 
             if is_due(pod, &object::whole(changed)) {
                 return Ok(wait(pods, pod, &PodRejection::of_member(member, CHANGED, UNDONE)).await);
             }
-            tracing::info!(member, pod = %place, what = words(&change), "the copy is changed as its pod was");
+            tracing::info!(member, pod = %place, what = words(&change), "the agent changed the pod's copy like the pod");
             pods.turns.next(&place, APART);
             Ok(Next::Settled)
         }
@@ -93,7 +93,7 @@ pub(super) async fn pass_on(pods: &Pods<'_>, pod: &Value, there: &Value, looks: 
         }
         // It may have gone just then.
         Err(error) => {
-            tracing::warn!(member, pod = %place, error = with_causes(&error), "the copy cannot be changed");
+            tracing::warn!(member, pod = %place, error = with_causes(&error), "the agent cannot change the pod's copy");
             if looks >= PATIENCE && !has_gone(&error) {
                 // It may be the first time: who has a pod marked again and again has it looked at as often.
                 let why = PodRejection::of_member(member, CHANGED, &with_causes(&error));

@@ -83,7 +83,7 @@ pub(super) async fn add(pods: &Pods<'_>, pod: &Value, there: &Value, looks: u32)
     if let Err(error) = give(pods, pod, there, &new).await {
         // It may have lost a race, or its right is not in force yet.
         if looks < PATIENCE || !matches!(error, kube::Error::Api(_)) {
-            tracing::warn!(member = pods.member.name, pod = %place, error = with_causes(&error), "ephemeral containers cannot be added");
+            tracing::warn!(member = pods.member.name, pod = %place, error = with_causes(&error), "the agent cannot add ephemeral containers to the pod's copy");
             if looks >= PATIENCE {
                 // They may be there yet: nothing is said of their state.
                 let why = PodRejection::of_member(&pods.member.name, ADDED, &with_causes(&error));
@@ -119,7 +119,7 @@ async fn give(pods: &Pods<'_>, pod: &Value, there: &Value, new: &[&Value]) -> ku
     let copies = Api::<Pod>::namespaced(pods.client.clone(), &place.namespace);
     let change = Patch::<()>::Json(change);
     copies.patch_subresource(SUBRESOURCE, &place.name, &PatchParams::default(), &change).await?;
-    tracing::info!(member = pods.member.name, pod = %place, "ephemeral containers are added to the copy");
+    tracing::info!(member = pods.member.name, pod = %place, "the agent added ephemeral containers to the pod's copy");
     Ok(())
 }
 

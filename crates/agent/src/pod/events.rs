@@ -94,7 +94,9 @@ fn copies(pods: &Pods<'_>, is_meant: impl Fn(&MemberPod) -> bool) -> HashMap<Str
 async fn tell(pods: &Pods<'_>, client: &Client, told: &mut RelayedEvents, pod: &Value, copy: &Value) {
     let (member, place, uid) = (&pods.member.name, Place::of(pod), text(pod, "/metadata/uid"));
     let listed = timeout(LISTED, list(client, &place.namespace, text(copy, "/metadata/uid"))).await;
-    let listed = match listed.unwrap_or_else(|_| Err(kube::Error::Service("they are not told in time".into()))) {
+    let listed = match listed
+        .unwrap_or_else(|_| Err(kube::Error::Service("the member does not list them in time".into())))
+    {
         Ok(listed) => listed,
         Err(kube::Error::Api(status)) if status.code == 403 => {
             told.refused(Instant::now());
@@ -102,7 +104,7 @@ async fn tell(pods: &Pods<'_>, client: &Client, told: &mut RelayedEvents, pod: &
             return tracing::warn!(
                 member,
                 reason,
-                "events of pods cannot be read in the member; `kosmos-csi member add` gives the right"
+                "the agent has no right to read events in the member; `kosmos-csi member add` gives it"
             );
         }
         Err(error) => {

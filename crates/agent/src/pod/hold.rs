@@ -190,7 +190,11 @@ pub(super) async fn keep(pods: &Pods<'_>) {
     loop {
         let pause = look(pods).await.unwrap_or_else(|error| {
             let (member, error) = (&pods.member.name, with_causes(&error));
-            tracing::warn!(member, error, "the member's virtual nodes do not say which volumes are in use");
+            tracing::warn!(
+                member,
+                error,
+                "the agent cannot write on the member's virtual nodes which volumes are in use"
+            );
             AGAIN
         });
         sleep(APART).await;
@@ -251,7 +255,7 @@ async fn forget_what_is_told(pods: &Pods<'_>) {
                     // Where there is no answer at all, each one would be waited for.
                     answers = matches!(error, kube::Error::Api(_));
                     let (member, pod, error) = (&pods.member.name, &begun.place, with_causes(&error));
-                    tracing::warn!(member, %pod, error, "whether a copy uses its volumes is not known");
+                    tracing::warn!(member, %pod, error, "the agent cannot tell whether the pod's copy uses its volumes");
                 }
             }
         }

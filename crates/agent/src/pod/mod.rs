@@ -166,7 +166,7 @@ impl Pods<'_> {
             Ok(Next::Settled) => queue.settled(&place),
             Ok(Next::After(pause)) => queue.again(place, pause),
             Err(error) => {
-                tracing::warn!(member = self.member.name, pod = %place, error = with_causes(&error), "a pod cannot be looked after");
+                tracing::warn!(member = self.member.name, pod = %place, error = with_causes(&error), "the agent cannot take the next step for a pod, and tries again");
                 queue.failed(place);
             }
         }
@@ -322,7 +322,7 @@ impl Pods<'_> {
         let (uid, made) = (text(pod, "/metadata/uid"), parsed(made)?);
         match self.holds.answer(uid, pods.create(&PostParams::default(), &made)).await {
             Ok(there) => {
-                tracing::info!(member = self.member.name, pod = %place, "the pod is copied to the member");
+                tracing::info!(member = self.member.name, pod = %place, "the agent copied the pod to the member");
                 let there = object::whole(there);
                 dropped::compare(self, pod, &there).await;
                 if let Some(why) = &kept.why_without {

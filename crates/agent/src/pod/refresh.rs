@@ -171,7 +171,8 @@ impl Pods<'_> {
         let is_idle = gives == Some(true) && (self.is_mark(thing) || look.is_idle(thing));
         match (gives, look.wanted.get(thing)) {
             (Some(false), _) => {
-                self.remove(thing, object, "its namespace in the host gives members no Secrets any more").await?;
+                self.remove(thing, object, "members are given no Secrets of its namespace in the host any more")
+                    .await?;
             }
             (Some(true), Some(pod)) => return self.refresh(thing, Some(object), pod).await,
             (Some(true), None) if is_idle => self.remove(thing, object, "no pod names it").await?,
@@ -259,7 +260,7 @@ impl Pods<'_> {
     }
 
     async fn remove(&self, (kind, place): &SyncedObject, object: &Value, why: &str) -> kube::Result<()> {
-        tracing::info!(member = self.member.name, %kind, object = %place, "an object is removed from the member: {why}");
+        tracing::info!(member = self.member.name, %kind, object = %place, "the agent deletes an object in the member: {why}");
         let objects = self.of_kind(*kind, &place.namespace, false);
         ignore_conflict(objects.delete(&place.name, &with_uid(object)).await.map(drop))
     }

@@ -26,7 +26,7 @@ pub(super) async fn of_copy(
     {
         return Ok(Next::Settled);
     }
-    tracing::info!(member = pods.member.name, pod = %place, "the copy is deleted");
+    tracing::info!(member = pods.member.name, pod = %place, "the agent deletes the pod's copy");
     let parameters =
         DeleteParams { grace_period_seconds: grace.and_then(|seconds| u32::try_from(seconds).ok()), ..with_uid(there) };
     let copies = object::pods(pods.client, &place.namespace);
@@ -65,7 +65,7 @@ async fn tell_end(pods: &Pods<'_>, pod: &Value, is_held: bool) -> kube::Result<b
         match pods.write(pod, change).await {
             Err(error) if !is_held || is_refusal(&error) => {
                 let (member, pod, error) = (&pods.member.name, Place::of(pod), with_causes(&error));
-                tracing::warn!(member, %pod, error, "how the copy has ended cannot be told of the pod");
+                tracing::warn!(member, %pod, error, "the host does not take how the pod's copy has ended");
             }
             written => return written,
         }

@@ -48,10 +48,10 @@ impl Unkept {
     pub(super) fn tell_of_all(&mut self, member: &str, error: Option<&kube::Error>) {
         match self.all.now(error.map(|error| with_causes(error))) {
             Some(News::Because(error)) => {
-                tracing::warn!(member, error, "ConfigMaps and Secrets in the member are not kept up to date");
+                tracing::warn!(member, error, "the agent cannot keep ConfigMaps and Secrets in the member up to date");
             }
             Some(News::Over) => {
-                tracing::info!(member, "ConfigMaps and Secrets in the member are looked at again");
+                tracing::info!(member, "the agent keeps ConfigMaps and Secrets in the member up to date again");
             }
             None => {}
         }
@@ -67,7 +67,7 @@ impl Unkept {
                     member,
                     namespaces,
                     error,
-                    "ConfigMaps and Secrets of these namespaces are not kept up to date: the first of them says why"
+                    "the agent cannot keep ConfigMaps and Secrets of these namespaces up to date; the error is that of the first"
                 );
             }
             Some(News::Over) => {
@@ -94,13 +94,13 @@ impl Unkept {
         let (kind, object) = thing;
         match news {
             Some(News::Because(why)) => {
-                tracing::warn!(member, %kind, %object, why, "an object in the member is not kept up to date");
+                tracing::warn!(member, %kind, %object, why, "the agent cannot keep an object in the member up to date");
             }
             Some(News::Over) => tracing::info!(
                 member,
                 %kind,
                 %object,
-                "an object in the member is kept up to date again, or no pod there is to have it any more"
+                "the agent keeps an object in the member up to date again, or no pod there needs it any more"
             ),
             None => {}
         }

@@ -46,7 +46,8 @@ impl Meter {
                 let readings: Vec<_> = metrics.iter().flat_map(reading::of_pod).collect();
                 let now = Timestamp::now();
                 self.counters.take(&readings, &view.nodes_of(name), &view.kept_pods_for(name), now);
-                let old = "what it says of its pods is older than minutes: its clock is behind, or its metrics-server stands still";
+                let old =
+                    "its metrics of pods are minutes old: its clock is behind, or its metrics-server stands still";
                 let is_old = |reading: &reading::Reading| {
                     now.duration_since(reading.at).as_secs() >= STALE.as_secs().cast_signed()
                 };
@@ -59,10 +60,10 @@ impl Meter {
                 tracing::warn!(
                     member = name,
                     reason,
-                    "what pods use in the member is not known: kubectl top shows nothing of them"
+                    "the member tells no metrics of its pods, so kubectl top shows nothing of them"
                 );
             }
-            None if self.error.is_some() => tracing::info!(member = name, "what pods use in the member is known again"),
+            None if self.error.is_some() => tracing::info!(member = name, "the member tells metrics of its pods again"),
             _ => {}
         }
         self.error = error;

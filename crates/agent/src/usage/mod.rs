@@ -113,7 +113,9 @@ async fn asked<T: Send + 'static>(wanted: bool, asking: impl Future<Output = T> 
         return Ok(None);
     }
     let asked = tokio::spawn(asking).await;
-    asked.map(Some).map_err(|error| Error::InProgress(format!("what the member says of its pods is not told: {error}")))
+    asked.map(Some).map_err(|error| {
+        Error::InProgress(format!("the agent could not read the metrics of the member's pods: {error}"))
+    })
 }
 
 /// What it takes to ask a member for what is told of one node. Whoever asks keeps a meter no longer than that takes: others wait for it.

@@ -43,9 +43,15 @@ impl VolumeMeter {
         match &reason {
             Some(reason) if !self.is_lacking => {
                 let reason = short(reason, LONGEST);
-                tracing::warn!(member = name, reason, "it is not known of all volumes in the member how full they are");
+                tracing::warn!(
+                    member = name,
+                    reason,
+                    "the member does not tell of all volumes there how full they are"
+                );
             }
-            None if self.is_lacking => tracing::info!(member = name, "it is known again how full volumes there are"),
+            None if self.is_lacking => {
+                tracing::info!(member = name, "the member tells of all volumes there again how full they are");
+            }
             _ => {}
         }
         self.is_lacking = reason.is_some();

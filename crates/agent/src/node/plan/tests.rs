@@ -121,7 +121,7 @@ fn member_that_says_it_has_nodes_without_number_has_a_thousand_in_the_host() {
     };
     let (mut enough, mut many) = (virtual_nodes(1000), virtual_nodes(50_000));
     assert_eq!(limit("m", &mut enough), None);
-    assert!(limit("m", &mut many).unwrap().contains("member m says it has more than 1000 nodes"));
+    assert!(limit("m", &mut many).unwrap().contains("member m reports more than 1000 nodes"));
     assert!(many == enough, "the first by name");
 }
 
@@ -134,7 +134,12 @@ fn name_that_nodes_of_two_members_could_have_is_that_of_the_member_with_the_long
     let (none, all_there) = (|_: &VirtualNodeId| false, |_: &VirtualNodeId| true);
     let told = ambiguous(&["a-b".to_owned()], &mut left, none).unwrap();
     assert_eq!(left, [of("a", "bn1"), of("a", "n1")]);
-    assert!(told.contains("node b of member a would be called kosmos-a-b here, as a node of member a-b"), "{told}");
+    assert!(
+        told.contains(
+            "node b of member a gets no virtual node, as its name here would be kosmos-a-b, which a node of member a-b"
+        ),
+        "{told}"
+    );
     let (mut others, mut longer, mut whole) =
         (all(), vec![of("a-b", "n1")], vec![VirtualNodeId { member: "a".to_owned(), node: None }]);
     assert_eq!(ambiguous(&["a-c".to_owned()], &mut others, none), None);
@@ -160,8 +165,8 @@ fn node_that_goes_says_why() {
     let one = VirtualNodeId { node: Some("n1".to_owned()), ..virtual_node() };
     for (virtual_node, ours, is_there, why) in [
         (&one, true, false, "member m has no node n1 any more"),
-        (&one, true, true, "member m is not represented by this node any more"),
-        (&whole, true, true, "member m is not represented by this node any more"),
+        (&one, true, true, "other virtual nodes stand for member m now"),
+        (&whole, true, true, "other virtual nodes stand for member m now"),
         (&one, false, true, "Kosmos clustertree keeps the nodes of member m"),
     ] {
         assert_eq!(departed(virtual_node, ours, is_there), why);

@@ -559,7 +559,7 @@ async fn what_people_have_made_meanwhile_stays_and_is_named() {
     clusters
         .refuses(
             "host adopt $backup",
-            &["PersistentVolumeClaim shop/db is there already", "delete it, and type this again"],
+            &["PersistentVolumeClaim shop/db already exists", "delete it, and type this again"],
         )
         .await;
     assert_eq!(clusters.host.get(CLAIMS, "shop", "db"), before);
@@ -579,7 +579,7 @@ async fn backup_that_somebody_has_written_on_is_refused() {
     let role = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding", "metadata": {"name": "mine"}});
     for (path, put, said) in [
         ("/kind", json!("List"), "List"),
-        ("/host", json!(""), "whose it is"),
+        ("/host", json!(""), "which host it is of"),
         ("/classes/0", role.clone(), "ClusterRoleBinding mine"),
         ("/volumes/0/claim", role.clone(), "ClusterRoleBinding mine"),
         ("/volumes/0/claim/metadata/namespace", json!("kube-system"), "kube-system/db"),

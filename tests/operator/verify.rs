@@ -59,9 +59,11 @@ async fn release_is_well_before_members_join_and_with_their_room() {
     room(&clusters, "fast", "m1", "0");
     let told = clusters.does("verify").await;
     let rows: Vec<String> = told.lines().map(|row| row.split_whitespace().collect::<Vec<_>>().join(" ")).collect();
-    for row in
-        ["class fast room in m0 (5Gi)", "csi-attacher controller-1, which said so", "member m1 no room for any class"]
-    {
+    for row in [
+        "class fast room in m0 (5Gi)",
+        "csi-attacher controller-1, which renewed its lease",
+        "member m1 no room for any class",
+    ] {
         assert!(rows.iter().any(|told| told.starts_with(row)), "{row}: {told}");
     }
     let object: Value = serde_json::from_str(&clusters.does("verify -o json").await).unwrap();

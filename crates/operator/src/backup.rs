@@ -97,8 +97,8 @@ impl Backup {
         let is_made = !word(volume, "/spec/csi/volumeAttributes/leafClaimUID").is_empty();
         match self.members.contains_key(&id.member) {
             false => Err(
-                "no record (ConfigMap kosmos-csi-members) says which cluster its member is: a second name of a member is on none, and means \
-                 nothing in another cluster",
+                "ConfigMap kosmos-csi-members does not say which cluster its member is: it has no second names of members, and another cluster \
+                 cannot know them",
             ),
             true if is_made && !id.names(VolumeHash::new(&HostId(self.host.clone()), name)) => {
                 Err("it is the volume of another host")
@@ -115,23 +115,23 @@ impl Backup {
     /// these, is believed: keep it as you keep those rights.
     pub fn parse(text: &str) -> Result<Self, String> {
         let mut backup: Self =
-            serde_json::from_str(text).map_err(|error| format!("it is no backup of a host: {error}"))?;
+            serde_json::from_str(text).map_err(|error| format!("the file is no backup of a host: {error}"))?;
         if (backup.api_version.as_str(), backup.kind.as_str()) != (API, KIND) {
             let said = format!("{} {}", backup.api_version, backup.kind);
-            return Err(format!("it is a {said}, and this program reads {API} {KIND}"));
+            return Err(format!("the file is a {said}, but this program reads {API} {KIND}"));
         }
         if !is_uid(&backup.host) {
-            return Err("it does not say whose it is: host is no UID of a namespace kube-system".to_owned());
+            return Err("the file does not say which host it is of: its field host is not a UID".to_owned());
         }
         if let Some(name) = backup.members.keys().find(|name| !is_member_name(name)) {
-            return Err(format!("{name:?} in it is no name of a member"));
+            return Err(format!("{name:?} in the file is not the name of a member"));
         }
         match backup.foreign() {
-            Some(object) => return Err(format!("{} in it is nothing that a backup holds", title(object))),
+            Some(object) => return Err(format!("{} in the file is no object of a backup", title(object))),
             None => backup.objects_mut().for_each(|object| *object = trimmed(object)),
         }
         for KeptVolume { volume, .. } in &backup.volumes {
-            backup.agrees(volume).map_err(|why| format!("{} in it: {why}", title(volume)))?;
+            backup.agrees(volume).map_err(|why| format!("{} in the file: {why}", title(volume)))?;
         }
         Ok(backup)
     }

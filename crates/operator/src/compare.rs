@@ -151,7 +151,7 @@ pub fn compare(host: &HostSide, members: &[MemberSide], older_than: i64) -> Comp
         }
     }
     if let Some(reason) = &host.snapshots.unread {
-        let message = format!("its snapshots cannot be listed, and none were compared: {reason}");
+        let message = format!("doctor cannot list its snapshots, and compared none: {reason}");
         compared.findings.push(Finding::new("host", "snapshots", message));
     }
     for side in members {
@@ -165,7 +165,7 @@ pub fn compare(host: &HostSide, members: &[MemberSide], older_than: i64) -> Comp
 }
 
 fn strange_handle(volume: &HostVolume) -> Finding {
-    let message = format!("its handle {:?} is none of this driver's: nothing is behind it", volume.handle);
+    let message = format!("its handle {:?} is not one of this driver, so no leaf is behind it", volume.handle);
     Finding::of(&volume.uid, "volume", &volume.name, message)
 }
 
@@ -238,11 +238,11 @@ impl<'a> Here<'a> {
 
     fn orphan(&self, leaf: &Leaf) -> Finding {
         let mut message = "the leaf claim has no volume in the host, and no claim there waits for it".to_owned();
-        message += if leaf.terminating { "; it is being removed and held by a finalizer or a pod" } else { "" };
+        message += if leaf.terminating { "; it is being deleted, and a finalizer or a pod holds it" } else { "" };
         let name = leaf_name(&self.side.member, &leaf.place);
         let remedy = if leaf.had_volume {
             format!(
-                "; it had a volume once, so its data may be wanted: look at it, and once nobody wants it, `kosmos-csi doctor remove {name} \
+                "; a volume of the host used it once, so somebody may want its data. If nobody does, `kosmos-csi doctor remove {name} \
                  --data-will-be-lost` removes it"
             )
         } else {
@@ -255,7 +255,7 @@ impl<'a> Here<'a> {
         let about = format!("{}/{}", self.side.member, leaf.place);
         if leaf.lost {
             let message = format!(
-                "the leaf claim of host volume {} has lost its volume: restore that in the member, or delete the claim in the host",
+                "the leaf claim of host volume {} has lost its leaf volume: restore that volume in the member, or delete the claim in the host",
                 volume.name
             );
             return Some(Finding::of(&leaf.uid, "lost", &about, message));
@@ -263,8 +263,10 @@ impl<'a> Here<'a> {
         let smaller = leaf.capacity > 0 && leaf.capacity < volume.capacity;
         smaller.then(|| {
             let (has, told) = (quantity::print(leaf.capacity), quantity::print(volume.capacity));
-            let message =
-                format!("the leaf claim has {has}, and host volume {} says {told}: make it larger there", volume.name);
+            let message = format!(
+                "the leaf claim has {has}, but host volume {} says {told}: make the leaf claim larger",
+                volume.name
+            );
             Finding::of(&leaf.uid, "size", &about, message)
         })
     }
@@ -285,8 +287,8 @@ impl<'a> Here<'a> {
                 continue;
             }
             let message = format!(
-                "the leaf volume is retained, and nothing in the host knows of it: what is on it is removed by hand, with \
-                 the storage behind it and `kubectl delete pv {}` in the member",
+                "the leaf volume is retained, and no volume or claim of the host leads to it. If nobody wants its data, remove the \
+                 storage behind it, and then type `kubectl delete pv {}` in the member",
                 kept.name
             );
             let about = format!("{}/{}", self.side.member, kept.name);
@@ -304,8 +306,8 @@ impl<'a> Here<'a> {
                 continue;
             }
             let message = format!(
-                "member {} has no leaf with this driver's labels for it ({}): restore it there under its name, or delete the claim in the host; \
-                 nothing is made in its place",
+                "member {} has no leaf with this driver's labels for it ({}): restore the leaf there under its name, or delete the claim in the \
+                 host; the driver makes nothing in its place",
                 self.side.member, volume.handle
             );
             findings.push(Finding::of(&volume.uid, "volume", &volume.name, message));

@@ -66,8 +66,8 @@ impl SeenClass {
         });
         let missing: Vec<String> = missing.take(TOLD).collect();
         Some(format!(
-            "no member that it may use has the StorageClass that it asks for ({}): make one there, or this class again \
-             with another leafStorageClass",
+            "no member that this class may use has the StorageClass that it asks for ({}): make that StorageClass there, or make \
+             this class again with another leafStorageClass",
             missing.join(", ")
         ))
     }
@@ -129,23 +129,23 @@ fn judge_host(host: &SeenHost, members: &[SeenMember]) -> Vec<Finding> {
         }
     }
     for claim in host.waiting.iter().filter(|claim| claim.age > WAITS_LONG) {
-        let why = claim.warning.as_deref().unwrap_or("nobody has warned of it; its pod may say more, or there is none");
+        let why = claim.warning.as_deref().unwrap_or("no warning says why; look at its pod, if it has one");
         tell("claim", &claim.place, format!("waits for its volume for {}: {why}", span(claim.age)));
     }
     for (place, why) in &host.stalled {
-        tell("move", place, format!("does not go on: {why}. `kosmos-csi volume status {place}` says what can be done"));
+        tell("move", place, format!("does not go on: {why}. `kosmos-csi volume status {place}` says what you can do"));
     }
     match host.lease_age {
         None => tell(
             "host",
             "lease",
-            "no replica of the controller has ever held the lease kosmos-csi-leader: is one running, with the right to?"
+            "no replica of the controller has ever held the lease kosmos-csi-leader: does one run, and may it write the lease?"
                 .to_owned(),
         ),
         Some(age) if age > LEASE_LATE => tell(
             "host",
             "lease",
-            format!("the lease kosmos-csi-leader was not renewed for {age} s: no controller runs, and nobody heals leaves"),
+            format!("no controller has renewed the lease kosmos-csi-leader for {age} s: none runs, so nothing heals leaves"),
         ),
         Some(_) => {}
     }
@@ -157,8 +157,8 @@ fn judge_member(member: &SeenMember, now: i64) -> Vec<Finding> {
     if !member.named {
         if member.volumes > 0 {
             let message = format!(
-                "it has left, and the host has {} volumes there: give its kubeconfig back (`member add`), or, where it is gone for good, \
-                 forget it and them (`member forget {} --force`)",
+                "it has left, but the host has {} volumes there: give its kubeconfig back (`member add`). If the member is gone for good, \
+                 forget it and its volumes (`member forget {} --force`)",
                 member.volumes, member.name
             );
             findings.push(Finding::new("member", &member.name, message));
@@ -177,7 +177,8 @@ fn judge_member(member: &SeenMember, now: i64) -> Vec<Finding> {
     if let Some(end) = late.map(|token| token.ends).min() {
         let left = until(end, now);
         let state = if end > now { format!("ends in {left}") } else { format!("has {left}") };
-        let message = format!("its token {state}, and nobody has renewed it: `member add {}` does", member.name);
+        let message =
+            format!("its token {state}, and driver and agent have not renewed it: `member add {}` does", member.name);
         findings.push(Finding::new("token", &member.name, message));
     }
     findings

@@ -22,11 +22,11 @@ pub fn judge(claim: &Value, host: &HostId) -> Result<Consent, String> {
     let note = |key: &str| claim["metadata"]["annotations"][key].as_str();
     if let Some(owner) = label(HOST) {
         let whose = if owner == host.0 { "a leaf of this host already" } else { "a leaf of another host" };
-        return Err(format!("it is {whose} (label {HOST}: {owner}): only its own host's driver may use it"));
+        return Err(format!("the claim is {whose} (label {HOST}: {owner}): only its own host's driver may use it"));
     }
     if claim["metadata"]["finalizers"].as_array().into_iter().flatten().any(|finalizer| finalizer == FINALIZER) {
         return Err(format!(
-            "it is a leaf whose labels were removed (finalizer {FINALIZER}): put them back, or release it"
+            "the claim is a leaf whose labels were removed (finalizer {FINALIZER}): put the labels back, or type `kosmos-csi release`"
         ));
     }
     if !word(claim, "/metadata/deletionTimestamp").is_empty() {
@@ -35,19 +35,19 @@ pub fn judge(claim: &Value, host: &HostId) -> Result<Consent, String> {
     for (kind, value) in [("annotation", note(GLOBAL)), ("label", label(GLOBAL))] {
         if value == Some("true") {
             return Err(format!(
-                "it carries the {kind} {GLOBAL}, and clustertree would make a volume of it in the host by itself: remove that here and on its volume first"
+                "the claim has the {kind} {GLOBAL}, by which clustertree would make a volume of it in the host: remove the {kind} from the claim and from its volume first"
             ));
         }
     }
     match word(claim, "/status/phase") {
         "Bound" => {}
-        phase => return Err(format!("it is {phase}, and only a bound claim has data to give: wait until it is Bound")),
+        phase => return Err(format!("the claim is {phase}, and only a bound claim has data: wait until it is Bound")),
     }
     match note(CONSENT) {
         None => Ok(Consent::Write),
         Some(given) if given == host.0 => Ok(Consent::There),
         Some(other) => Err(format!(
-            "it is given to another host ({CONSENT}: {other}): two hosts would write to it at once; remove the annotation once that one is done"
+            "the claim is given to another host ({CONSENT}: {other}), and both would write to it: remove the annotation once the other host no longer uses the claim"
         )),
     }
 }
@@ -96,7 +96,7 @@ pub fn missing(wanted: &[Value; 2], live: [Option<&Value>; 2]) -> Result<[bool; 
         let Some(there) = live else { continue };
         if step(live, wanted) != ObjectStep::Leave {
             return Err(format!(
-                "{} is there already, and is another one than this would make: say other names (--volume, --host-claim), or delete it",
+                "{} is there already, and differs from what this command would make: use other names (--volume, --host-claim), or delete it",
                 title(wanted)
             ));
         }
@@ -108,7 +108,7 @@ pub fn missing(wanted: &[Value; 2], live: [Option<&Value>; 2]) -> Result<[bool; 
     let bound_to = volume.map(|volume| word(volume, "/spec/claimRef/uid")).unwrap_or_default();
     if !bound_to.is_empty() && bound_to != claim.map(|claim| word(claim, "/metadata/uid")).unwrap_or_default() {
         return Err(format!(
-            "the claim to which {} is bound has been deleted since: delete that volume, which is Retain, and type this again",
+            "the claim to which {} is bound has been deleted since: delete that PersistentVolume (its policy is Retain, so the data stays), and type this again",
             title(&wanted[0])
         ));
     }
@@ -120,10 +120,10 @@ fn handle(leaf: &Value, names: &Names, host: &HostId) -> Result<String, String> 
     let id = VolumeId::new(&names.member, namespace, claim, VolumeHash::new(host, &names.volume));
     match id.leaf {
         LeafName::Readable { .. } => Ok(id.to_string()),
-        LeafName::Hashed(_) => {
-            Err("member, namespace and claim have more than 109 characters together, and a handle takes no more"
-                .to_owned())
-        }
+        LeafName::Hashed(_) => Err(
+            "the names of member, namespace and claim have more than 109 characters together, too many for a handle"
+                .to_owned(),
+        ),
     }
 }
 

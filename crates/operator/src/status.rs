@@ -107,7 +107,7 @@ pub(crate) fn held(what: &str, never: &str, by: Option<&Holder>) -> Line {
         // The next one takes it within seconds.
         ("", _) => format!("none just now: the last one was stopped {ago}"),
         (identity, true) => format!("none: {identity} last renewed its lease {ago}"),
-        (identity, false) => format!("{identity}, which said so {ago}"),
+        (identity, false) => format!("{identity}, which renewed its lease {ago}"),
     };
     line(what, state, !is_late)
 }
@@ -210,7 +210,7 @@ mod tests {
         let (listing, is_well) = listing(&well());
         listing.has_rows(&[
             "this program       kosmos-csi 0.1.0",
-            "leader             controller-1, which said so 3s ago",
+            "leader             controller-1, which renewed its lease 3s ago",
             "Deployment a/b     2 of 2 ready, k:0.1.0",
             "members            1 of 1 answer; cordoned: m0",
             "volumes            2 Bound",

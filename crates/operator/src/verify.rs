@@ -86,13 +86,13 @@ impl Seen {
             return line(&what, refused, false);
         }
         if !(tells_room && class.waits_for_pod) {
-            return line(&what, "can be used; the scheduler is told nothing of its room", true);
+            return line(&what, "can be used; the scheduler gets no storage capacity for it", true);
         }
         let rooms = sums(&self.rooms, |room| room.class == class.name);
         let some = rooms.iter().filter(|(_, free)| **free > 0);
         let some: Vec<String> = some.map(|(member, free)| format!("{member} ({})", size(*free))).collect();
         if rooms.is_empty() {
-            return line(&what, "no member has told its room for it yet", true);
+            return line(&what, "no member has reported room for it yet", true);
         }
         if some.is_empty() {
             let all = some_of(rooms.keys(), TOLD);
@@ -107,12 +107,12 @@ impl Seen {
         let rooms = sums(&self.rooms, |_| true);
         if rooms.is_empty() {
             let state =
-                "none has told its room yet; `kosmos-csi member add` lets one join, which takes a minute to tell it";
+                "none has reported its room yet: `kosmos-csi member add` adds one, which reports within a minute";
             return vec![line("members", state, true)];
         }
         let all = some_of(rooms.keys(), TOLD);
         let mut lines = vec![line("members", format!("{}: {all}", rooms.len()), true)];
-        let state = "no room for any class: it is cordoned, away or full, or lacks what they name";
+        let state = "no room for any class: it is cordoned, does not answer, is full, or lacks the StorageClasses that the classes name";
         let closed = rooms.iter().filter(|(_, free)| **free == 0);
         lines.extend(closed.map(|(member, _)| line(&format!("member {member}"), state, true)));
         lines
@@ -174,14 +174,14 @@ mod tests {
         let (listing, is_well) = listing(&seen);
         listing.has_rows(&[
             "driver            CSIDriver kosmos.csi.io is there",
-            "leader            controller-1, which said so 3s ago",
-            "csi-provisioner   controller-2, which said so 3s ago",
-            "csi-attacher      controller-1, which said so 3s ago",
+            "leader            controller-1, which renewed its lease 3s ago",
+            "csi-provisioner   controller-2, which renewed its lease 3s ago",
+            "csi-attacher      controller-1, which renewed its lease 3s ago",
             "class fast        room in m0 (5Gi)",
-            "class now         can be used; the scheduler is told nothing of its room",
-            "class new         no member has told its room for it yet",
+            "class now         can be used; the scheduler gets no storage capacity for it",
+            "class new         no member has reported room for it yet",
             "members           2: m0, m1",
-            "member m1         no room for any class: it is cordoned, away or full, or lacks what they name",
+            "member m1         no room for any class: it is cordoned, does not answer, is full, or lacks the StorageClasses that the classes name",
         ]);
         assert!(is_well, "a member's outage is none of the host's");
     }

@@ -31,10 +31,10 @@ impl KeptSnapshot {
     pub(super) fn new(content: &Value, snapshots: &BTreeMap<(&str, &str), &Value>) -> Result<Self, &'static str> {
         let handle = word(content, "/status/snapshotHandle");
         if handle.is_empty() || !word(content, "/metadata/deletionTimestamp").is_empty() {
-            return Err("it is being cut, or removed");
+            return Err("it is not ready yet, or is being deleted");
         }
         if !word(content, "/status/volumeGroupSnapshotHandle").is_empty() {
-            return Err("it belongs to a group, and groups are not kept: its data stays in the member");
+            return Err("it belongs to a group, and backups have no groups: its data stays in the member");
         }
         let name = word(content, "/metadata/name");
         let of = &content["spec"]["volumeSnapshotRef"];
@@ -45,7 +45,7 @@ impl KeptSnapshot {
         };
         let snapshot = snapshots.get(&named).filter(is_bound);
         if snapshot.is_none() && word(content, "/spec/deletionPolicy") != "Retain" {
-            return Err("it is being removed");
+            return Err("it is being deleted");
         }
         let mut kept = trimmed(content);
         kept["spec"]["source"] = json!({"snapshotHandle": handle});
@@ -64,13 +64,13 @@ impl KeptSnapshot {
         let leads = |of: &Value| word(of, "/spec/source/snapshotHandle").to_owned();
         let names = |of: &Value| word(of, "/spec/source/volumeSnapshotContentName").to_owned();
         if let Some(there) = content.filter(|there| leads(there) != leads(&self.content)) {
-            return Err(format!("{} is there already, and leads elsewhere", title(there)));
+            return Err(format!("{} already exists, and has another snapshotHandle", title(there)));
         }
         if let (Some(kept), Some(there)) = (&self.snapshot, snapshot)
             && names(kept) != names(there)
         {
             return Err(format!(
-                "{} is there already, and is another one: delete it, and type this again",
+                "{} already exists, with another source: delete it, and type this again",
                 title(there)
             ));
         }

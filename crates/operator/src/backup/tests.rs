@@ -254,7 +254,11 @@ fn what_a_new_host_has_under_these_names_stays() {
         (Some(with(claim("new"), "/spec/volumeName", json!(""))), None, Err("delete it, and type this again")),
         (Some(with(claim("new"), "/spec/volumeName", json!("pvc-2"))), None, Err("with another volume")),
         (Some(with(claim("new"), "/metadata/resourceVersion", json!("8"))), None, Ok((false, true))),
-        (Some(claim("new")), Some(with(there, "/spec/csi/volumeHandle", json!("m1/a/b/0"))), Err("leads elsewhere")),
+        (
+            Some(claim("new")),
+            Some(with(there, "/spec/csi/volumeHandle", json!("m1/a/b/0"))),
+            Err("has another volumeHandle"),
+        ),
     ] {
         let missing = kept.missing(claim_there.as_ref(), volume_there.as_ref());
         match (missing, expected) {

@@ -35,7 +35,7 @@ impl KeptVolume {
         let is_bound = |claim: &&&Value| word(claim, "/metadata/uid") == uid && word(claim, "/spec/volumeName") == name;
         let claim = claims.get(&named).filter(|_| !uid.is_empty()).filter(is_bound);
         if claim.is_some_and(|claim| is_of_a_pod(claim)) {
-            return Err("its claim belongs to a pod, and goes with it");
+            return Err("its claim belongs to a pod, and is deleted with that pod");
         }
         let mut kept = trimmed(volume);
         if let Some(of) = kept["spec"].get_mut("claimRef").and_then(Value::as_object_mut) {
@@ -44,7 +44,7 @@ impl KeptVolume {
         let claim = claim.map(|claim| kept_claim(claim, &kept));
         let kept = Self { volume: kept, claim };
         if kept.is_leaving() || kept.claim.is_none() && !word(volume, "/metadata/deletionTimestamp").is_empty() {
-            return Err("it is being removed");
+            return Err("it is being deleted");
         }
         Ok(kept)
     }
@@ -80,16 +80,16 @@ impl KeptVolume {
         if let Some(volume) = volume
             && word(volume, "/spec/csi/volumeHandle") != word(&self.volume, "/spec/csi/volumeHandle")
         {
-            return Err(format!("{} is there already, and leads elsewhere", title(volume)));
+            return Err(format!("{} already exists, and has another volumeHandle", title(volume)));
         }
         match (&self.claim, claim) {
             (Some(_), Some(there))
                 if !["", word(&self.volume, "/metadata/name")].contains(&word(there, "/spec/volumeName")) =>
             {
-                Err(format!("{} is there already, with another volume", title(there)))
+                Err(format!("{} already exists, with another volume", title(there)))
             }
             (Some(_), Some(there)) if word(there, "/spec/volumeName").is_empty() => Err(format!(
-                "{} is there already, and does not ask for {}: delete it, and type this again",
+                "{} already exists, and does not name {}: delete it, and type this again",
                 title(there),
                 title(&self.volume)
             )),
@@ -97,7 +97,7 @@ impl KeptVolume {
                 Err(format!("{} is being deleted: type this again once it has gone", title(there)))
             }
             (Some(kept), _) if !bound_to.is_empty() && bound_to != uid(claim, "/metadata/uid") => Err(format!(
-                "{} is there already, and the {} that it is bound to has been deleted since",
+                "{} already exists, but the {} that it is bound to has been deleted since",
                 title(&self.volume),
                 title(kept)
             )),

@@ -75,7 +75,7 @@ impl HostSnapshots {
             return;
         }
         if let Some(reason) = &side.unread_snapshots {
-            let message = format!("its snapshots were not compared: {reason}");
+            let message = format!("doctor did not compare its snapshots: {reason}");
             compared.findings.push(Finding::new("member", &side.member, message));
         }
         let mut named = BTreeSet::new();
@@ -98,9 +98,9 @@ impl HostSnapshots {
 fn stray(member: &str, snapshot: &LeafSnapshot) -> Finding {
     let LeafSnapshot { place, handle, .. } = snapshot;
     let message = format!(
-        "no VolumeSnapshotContent of the host leads to the leaf snapshot: its data stays. One with the snapshotHandle {handle} \
-         leads to it again; once nobody wants it, set the deletionPolicy of its VolumeSnapshotContent in the member to Delete, or \
-         its data stays, and then `kubectl delete volumesnapshot -n {} {}` there",
+        "no VolumeSnapshotContent of the host leads to the leaf snapshot, and its data stays. To use it again, make one with the \
+         snapshotHandle {handle}. If nobody wants it, set the deletionPolicy of its VolumeSnapshotContent in the member to Delete, as \
+         its data stays otherwise, and then type `kubectl delete volumesnapshot -n {} {}` there",
         place.namespace, place.claim
     );
     Finding::of(&snapshot.uid, "snapshot", &format!("{member}/{place}"), message)
@@ -112,10 +112,10 @@ fn stray_group(side: &MemberSide, group: VolumeHash, namespace: &str) -> Finding
     let is_part = |part: &&LeafSnapshot| part.group == Some(group) && part.place.namespace == namespace;
     let parts: Vec<&str> = side.snapshots.iter().filter(is_part).map(|part| part.handle.as_str()).collect();
     let message = format!(
-        "no VolumeGroupSnapshotContent of the host leads to the leaf group, and none to a snapshot of it: its data stays. One with \
-         the volumeGroupSnapshotHandle {} and the volumeSnapshotHandles {} leads to it again; once nobody wants it, set the \
+        "no VolumeGroupSnapshotContent of the host leads to the leaf group, none to a snapshot of it, and its data stays. To use it again, \
+         make one with the volumeGroupSnapshotHandle {} and the volumeSnapshotHandles {}. If nobody wants it, set the \
          deletionPolicy of its VolumeGroupSnapshotContent in the member, and of the VolumeSnapshotContents of its snapshots, to \
-         Delete, or its data stays, and then `kubectl delete volumegroupsnapshot -n {namespace} {name}` there",
+         Delete, as its data stays otherwise, and then type `kubectl delete volumegroupsnapshot -n {namespace} {name}` there",
         group_id(member, namespace, group),
         parts.join(", ")
     );

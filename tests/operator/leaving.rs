@@ -103,7 +103,7 @@ async fn member_with_snapshots_that_the_host_does_not_know_or_with_what_moves_ha
     member.delete(SNAPSHOTS, "shop", "s-1").unwrap();
     let seven =
         "it has 7 retained snapshot contents of the host (of-none-0, of-none-1, of-none-2, of-none-3, of-none-4, …)";
-    clusters.refuses("member remove m0", &[seven, "the member's administrator deletes contents"]).await;
+    clusters.refuses("member remove m0", &[seven, "the member's administrator deletes VolumeSnapshotContents"]).await;
     for content in member.list(CONTENTS) {
         member.delete(CONTENTS, "", text(&content, "/metadata/name")).unwrap();
     }

@@ -494,7 +494,7 @@ async fn member_with_volumes_is_removed_by_force_alone_and_forgotten_after_that(
     clusters.refuses("member forget m0", &["names it"]).await;
     let told = clusters.does("member remove m0 --force").await;
     assert!(told.contains("7 volumes") && told.contains("UNAVAILABLE"), "{told}");
-    assert!(told.contains("stay good there") && told.contains("Secret kosmos-csi/kosmos-csi-tokens-"), "{told}");
+    assert!(told.contains("stay valid there") && told.contains("Secret kosmos-csi/kosmos-csi-tokens-"), "{told}");
     assert!(clusters.host.get(SECRETS, NAMESPACE, "m0").is_none());
     clusters.refuses("member forget m0", &["7 volumes", "--force"]).await;
     clusters.does("member forget m0 --force").await;

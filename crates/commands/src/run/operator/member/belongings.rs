@@ -69,7 +69,10 @@ impl Belongings {
         if self.of_moves.is_empty() {
             return String::new();
         }
-        format!("Of moves it has, unless somebody has discarded that since:\n  {}\n", self.of_moves.join("\n  "))
+        format!(
+            "Of moves, it has the following, unless somebody has discarded it since:\n  {}\n",
+            self.of_moves.join("\n  ")
+        )
     }
 
     fn kinds(&self) -> [(&'static str, &Vec<String>); 4] {
@@ -99,7 +102,7 @@ async fn all(
 ) -> anyhow::Result<Vec<Value>> {
     match list(&host.client, version, kind, is_there).await {
         Err(_) if lacks(&host.client, version, kind).await => Ok(Vec::new()),
-        found => found.with_context(|| format!("what the host has in member {member} cannot be counted")),
+        found => found.with_context(|| format!("this command cannot count what the host has in member {member}")),
     }
 }
 

@@ -22,13 +22,13 @@ pub(in crate::run::operator) async fn forget(flags: &Forget, dial: &Dial) -> any
     if !left.is_empty() && !flags.force {
         let of_moves = left.of_moves();
         let moves = if left.has_moves() {
-            " Moves that have led their volumes elsewhere, or have nothing left to undo but there, end."
+            " Moves end that have led their volumes elsewhere already, or that have something left to undo only there."
         } else {
             ""
         };
         let why = format!(
-            "Member {name} is not forgotten: it has {left}. Forgotten, they are unknown: DeleteVolume and DeleteSnapshot answer OK, and \
-             what is behind them stays in the member.{moves} Say --force if that is meant.\n{of_moves}"
+            "Member {name} is not forgotten: it has {left}. Once it is forgotten, the driver does not know them: DeleteVolume and DeleteSnapshot \
+             answer OK, and their data stays in the member.{moves} Add --force if you want that.\n{of_moves}"
         );
         return Ok(Report::new(why, false));
     }
@@ -38,14 +38,14 @@ pub(in crate::run::operator) async fn forget(flags: &Forget, dial: &Dial) -> any
         [host::pins::forget(&host, name, even_unknown).await?, host::pins::forget(&agents, name, false).await?];
     if !forgotten.contains(&true) {
         let why = format!(
-            "No member {name} is remembered: there is nothing to forget. Say --force where a claim waits for it all the same.\n"
+            "The host has no record of a member {name}: there is nothing to forget. If a claim waits for it all the same, add --force.\n"
         );
         return Ok(Report::new(why, false));
     }
     let told = if left.is_empty() {
         "The host has nothing there.".to_owned()
     } else {
-        format!("Unknown from now on, and what is behind them stays in the member: {left}.")
+        format!("The driver does not know these any more, and their data stays in the member: {left}.")
     };
     let of_moves = left.of_moves();
     Ok(Report::well(format!("Member {name} is forgotten: the name may mean another cluster now. {told}\n{of_moves}")))

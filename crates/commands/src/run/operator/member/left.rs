@@ -31,13 +31,13 @@ use leaf::{
 };
 use member::source::Account;
 
-const BY_FORCE: &str = "say --force to remove it all the same";
+const BY_FORCE: &str = "add --force to remove the member all the same";
 const COPIES_END: &str =
-    "The agent ends those whose pods have gone: type this again then. With --force nobody ends them any more";
+    "The agent ends those whose pods have gone: type this again after that. With --force, nobody ends them any more";
 const COPIES_STAY: &str = "No agent of this host has an account there, so nobody ends them: somebody there has made them, or their \
-                           agent has gone. The member's administrator deletes them: type this again then. With --force they stay";
-const OWN_END: &str = "The driver ends them itself: type this again then. Where a consumer (kosmos-csi-consumer-…) is there for longer than \
-                       a quarter of an hour, somebody there has made it, and the member's administrator deletes it. With --force \
+                           agent has gone. Have the member's administrator delete them, and type this again. With --force, they stay";
+const OWN_END: &str = "The driver ends them itself: type this again after that. If a consumer (kosmos-csi-consumer-…) is there for longer than \
+                       a quarter of an hour, somebody there has made it: have the member's administrator delete it. With --force, \
                        nobody ends them any more";
 
 /// None where it may be removed. Its administrator, where he is here, sees what no account of the host may see or is there to look for.
@@ -51,13 +51,15 @@ pub(super) async fn told(
     let name = &flags.name;
     let left = Belongings::of(host, name).await?;
     if !left.is_empty() {
-        return Ok(Some(format!("it has {left}. Delete their claims and snapshots, have moves end; {BY_FORCE}")));
+        return Ok(Some(format!(
+            "it has {left}. Delete their claims and snapshots, and wait until moves have ended; or {BY_FORCE}"
+        )));
     }
     let bound = copies::bound(host, name).await?;
     if let Some(pods) = pods(&bound) {
         return Ok(Some(format!(
-            "it {pods}: kubectl drain -l {} --ignore-daemonsets --delete-emptydir-data (and --force for pods that nothing recreates). With \
-             `member remove --force` nobody ends them any more",
+            "it {pods}: kubectl drain -l {} --ignore-daemonsets --delete-emptydir-data (and --force for pods that no controller recreates). With \
+             `member remove --force`, nobody ends them any more",
             copies::selector(name)
         )));
     }
@@ -75,12 +77,14 @@ pub(super) async fn told(
     Ok(match leaves {
         Ok(leaves) if leaves.is_empty() => missed(host, admin).await?,
         Ok(leaves) => Some(format!(
-            "it has {}. `kosmos-csi doctor` tells of leaf claims and leaf snapshots that are orphans, and `kosmos-csi volume discard` of what \
-             moves have kept; the member's administrator deletes contents of snapshots that have gone. doctor does not know claims without \
-             the label {VOLUME}: he puts it back as the leaf volume has it, or deletes the claim where it is no leaf; {BY_FORCE}",
+            "it has {}. `kosmos-csi doctor` lists leaf claims and leaf snapshots that are orphans, `kosmos-csi volume discard` what moves have kept, \
+             and the member's administrator deletes VolumeSnapshotContents of snapshots that have gone. doctor does not know claims without \
+             the label {VOLUME}: he puts back the label that the leaf volume has, or deletes the claim if it is no leaf. Or {BY_FORCE}",
             leaves.join(", ")
         )),
-        Err(reason) => Some(format!("whether leaves of this host are there cannot be seen ({reason}); {BY_FORCE}")),
+        Err(reason) => {
+            Some(format!("this command cannot see whether leaves of this host are there ({reason}); {BY_FORCE}"))
+        }
     })
 }
 
@@ -104,8 +108,8 @@ async fn missed(host: &Host, admin: Option<&Admin>) -> anyhow::Result<Option<Str
     let hosts = others::without_account(host, &admin.client).await?;
     Ok((!hosts.is_empty()).then(|| {
         format!(
-            "there are volumes of other hosts ({}) that have no account of their own and may use this host's: give each one by its own \
-             `kosmos-csi member add`; {BY_FORCE}",
+            "there are volumes of other hosts ({}) that have no account of their own and may use this host's: give each of these hosts an \
+             account by `kosmos-csi member add`; or {BY_FORCE}",
             hosts.join(", ")
         )
     }))
@@ -165,7 +169,7 @@ async fn running(way: Result<Viewer, String>, has_agent: bool) -> Option<String>
             counted_as("pods of the driver", &own)
         )),
         Ok(_) => None,
-        Err(why) => Some(format!("whether pods of the host run there cannot be seen ({why}); {BY_FORCE}")),
+        Err(why) => Some(format!("this command cannot see whether pods of the host run there ({why}); {BY_FORCE}")),
     }
 }
 

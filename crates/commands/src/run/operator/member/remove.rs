@@ -45,8 +45,8 @@ pub(in crate::run::operator) async fn remove(flags: &Remove, dial: &Dial) -> any
     let left = patiently("counting what it has", Belongings::of(&host, &flags.name)).await?;
     if !left.is_empty() && !flags.force {
         let why = format!(
-            "Member {} is not removed: it has {left}. Delete their claims and snapshots, have moves end, or say --force: then every call for \
-             them answers UNAVAILABLE until the member is back.\n",
+            "Member {} is not removed: it has {left}. Delete their claims and snapshots, and wait until moves have ended; or add --force: then \
+             the driver answers every call for them with UNAVAILABLE until the member is back.\n",
             flags.name
         );
         return Ok(Report::new(why, false));
@@ -75,8 +75,8 @@ pub(in crate::run::operator) async fn remove(flags: &Remove, dial: &Dial) -> any
 fn stays(host: &Host) -> String {
     let (tokens, reader) = (title(&tokens(Some(&host.id.0), None)), own_name(STATS_ACCOUNT, &host.id.0));
     format!(
-        "Its tokens stay good there until they end: the member's administrator ends them at once by deleting {tokens} there. Where the host \
-         was told how full volumes are (--volume-stats), he also deletes Deployment {NAMESPACE}/{reader}, ServiceAccount {NAMESPACE}/{reader} \
+        "Its tokens stay valid there until they end. To end them at once, the member's administrator deletes {tokens} there. If a pod there \
+         reports how full volumes are (--volume-stats), he also deletes Deployment {NAMESPACE}/{reader}, ServiceAccount {NAMESPACE}/{reader} \
          and ClusterRoleBinding {reader}: that pod has a token of its own.\n"
     )
 }
@@ -93,24 +93,24 @@ async fn leave_closed(flags: &Remove, host: &Host) -> String {
 fn closed(flags: &Remove, has_nodes: bool, why: &str) -> String {
     let name = &flags.name;
     let opening = opening(flags, has_nodes);
-    format!("Member {name} is closed to new volumes and pods now, and not removed: {why}.\n{opening}.\n")
+    format!("Member {name} is not removed: {why}.\nIt is closed to new volumes and pods now. {opening}.\n")
 }
 
 /// What an error on the way leaves behind.
 fn unseen(flags: &Remove, has_nodes: bool) -> String {
     let name = &flags.name;
     let opening = opening(flags, has_nodes);
-    format!("member {name} is closed to new volumes and pods now, and not removed. {opening}. It went no further")
+    format!("member {name} is not removed, but closed to new volumes and pods now. {opening}. This stopped the command")
 }
 
 fn opening(flags: &Remove, has_nodes: bool) -> String {
     let name = &flags.name;
     let nodes = if has_nodes {
-        format!(", and `kubectl uncordon -l {}` its virtual nodes", copies::selector(name))
+        format!(", and `kubectl uncordon -l {}` opens its virtual nodes", copies::selector(name))
     } else {
         String::new()
     };
-    format!("If it is to stay, `kosmos-csi member uncordon {name}` opens it{nodes}")
+    format!("If you keep it, `kosmos-csi member uncordon {name}` opens it again{nodes}")
 }
 
 /// The way to take away what `member add` has made there: never in a cluster that is another member, or that the name does not mean.
@@ -126,8 +126,8 @@ async fn admin(flags: &Remove, records: [&Host; 2], dial: &Dial) -> anyhow::Resu
     let live = read(&admin.client, &wanted).await?;
     if let Some(cluster) = live.as_ref().and_then(|live| former_cluster(live, &wanted)) {
         bail!(
-            "in this member host {} is cluster {cluster} now, and the accounts there are that one's: nothing was removed. Without \
-             --member-kubeconfig only this cluster's own Secrets go",
+            "in this member, host {} is cluster {cluster} now, and the accounts there belong to that cluster: nothing was removed. Without \
+             --member-kubeconfig, this command removes only this cluster's own Secrets",
             host.id
         )
     }
@@ -141,12 +141,12 @@ async fn is_meant(flags: &Remove, record: &Host, identity: &str) -> anyhow::Resu
         None | Some(Pin::Held) => Ok(()),
         Some(Pin::Moved { pinned }) => {
             bail!(
-                "--member-kubeconfig leads to cluster {identity}, and member {name} is cluster {pinned}: nothing was removed"
+                "--member-kubeconfig leads to cluster {identity}, but member {name} is cluster {pinned}: nothing was removed"
             )
         }
         Some(Pin::SameAs { name: other }) => bail!(
-            "--member-kubeconfig leads to cluster {identity}, which is member {other}: nothing was removed. To remove that one, type its \
-             name; to take only the Secrets of {name} away, leave --member-kubeconfig out"
+            "--member-kubeconfig leads to cluster {identity}, which is member {other}: nothing was removed. To remove {other}, type that \
+             name; to remove only the Secrets of {name}, leave --member-kubeconfig out"
         ),
     }
 }
@@ -155,8 +155,8 @@ async fn nothing(flags: &Remove, host: &Host) -> anyhow::Result<Report> {
     let name = &flags.name;
     if let Some(definition) = connect::members(host, &flags.members).await?.get(name) {
         let why = format!(
-            "Member {name} is named by {}, which this does not delete: delete it yourself, once `kosmos-csi get volumes --member {name}` lists \
-             none.\n",
+            "Member {name} is named by {}, which this command does not delete: delete it yourself, once `kosmos-csi get volumes --member {name}` \
+             lists none.\n",
             definition.origin
         );
         return Ok(Report::new(why, false));
@@ -198,7 +198,7 @@ async fn remove_account(flags: &Remove, host: &Host, admin: &Admin, table: &mut 
         return Ok(String::new());
     }
     Ok(format!(
-        "An account that may be any host's stays there, for others may have it: deleting {} there ends its tokens for all of them.\n",
+        "An account that may be any host's stays there, as other hosts may use it: deleting {} there ends its tokens for all of them.\n",
         title(&tokens(None, None))
     ))
 }
@@ -208,10 +208,10 @@ fn closing(flags: &Remove, table: &Table, left: &Belongings, tokens: &str) -> St
     let unavailable = if left.is_empty() {
         String::new()
     } else {
-        format!("It has {left}: every call for them answers UNAVAILABLE until the member is back.\n")
+        format!("It has {left}: the driver answers every call for them with UNAVAILABLE until the member is back.\n")
     };
     format!(
-        "{table}\n{unavailable}{tokens}No data was touched. Which cluster {name} was is still known, so that it can come back; \
-         `kosmos-csi member forget {name}` forgets it.\n"
+        "{table}\n{unavailable}{tokens}No data was touched. The host still has on record which cluster {name} was, so that it can come \
+         back; `kosmos-csi member forget {name}` removes the record.\n"
     )
 }

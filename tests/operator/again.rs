@@ -83,7 +83,7 @@ async fn pods_get_an_account_in_a_member_that_joined_without_one_where_that_is_s
     let clusters = Clusters::new(1);
     clusters.does(&format!("{ADD} --volumes-only")).await;
     let told = clusters.does(ADD).await;
-    assert!(told.contains("for volumes alone, as before: --pods"), "{told}");
+    assert!(told.contains("for volumes alone, as before. To run this host's pods there too, give --pods"), "{told}");
     assert_eq!(bound(&clusters), ["kosmos-csi "]);
     let told = clusters.does(&format!("{ADD} --pods")).await;
     assert!(!told.contains("as before") && clusters.host.get(SECRETS, PODS_NAMESPACE, "m0").is_some(), "{told}");
@@ -99,7 +99,7 @@ async fn whoever_tells_how_full_volumes_are_is_made_where_pods_run_and_stays_as_
     let there = || clusters.members[0].list("deployments.apps");
     clusters.does(&format!("{ADD} --volumes-only")).await;
     clusters
-        .refuses(&format!("{ADD} --volume-stats"), &["do not run there", "say --pods", "Nothing was written"])
+        .refuses(&format!("{ADD} --volume-stats"), &["none run in this member", "give --pods", "Nothing was written"])
         .await;
     assert_eq!((there(), bound(&clusters)), (vec![], vec!["kosmos-csi ".to_owned()]));
     clusters.does(&format!("{ADD} --pods --volume-stats --image=registry.example/kosmos-csi:1")).await;

@@ -195,7 +195,7 @@ async fn whoever_tells_how_full_volumes_are_tells_one_host_and_nobody_is_given_h
         row.contains(" note ") && row.contains("`member add m0 --member-kubeconfig FILE --volume-stats --image IMAGE`"),
         "{row}"
     );
-    clusters.refuses("member check m0 --volume-stats", &["volume stats", "FAILED", "nobody tells"]).await;
+    clusters.refuses("member check m0 --volume-stats", &["volume stats", "FAILED", "no pod there reports"]).await;
     clusters.does("member remove m0 --member-kubeconfig=$m0").await;
     assert!(member.list("deployments.apps").is_empty() && member.list(ROLES).is_empty());
 }
@@ -463,9 +463,9 @@ async fn member_that_no_secret_names_is_not_removed_and_it_is_told_what_names_it
 #[tokio::test]
 async fn check_goes_from_the_kubeconfig_to_the_classes() {
     let clusters = Clusters::new(1);
-    clusters.refuses("member check m0", &["FAILED", "no Secret in kosmos-csi names it"]).await;
+    clusters.refuses("member check m0", &["FAILED", "no Secret in kosmos-csi names this member"]).await;
     clusters.join().await;
-    clusters.refuses("member check m0", &["storage classes", "there are none"]).await;
+    clusters.refuses("member check m0", &["storage classes", "this host may use none"]).await;
     let class = json!({"metadata": {"name": "fast"}, "provisioner": "x.io"});
     clusters.members[0].create("storageclasses.storage.k8s.io", class).unwrap();
     let told = clusters.does("member check m0").await;

@@ -150,7 +150,10 @@ pub(super) async fn apply(client: &Client, object: &Value, step: ObjectStep) -> 
     let (api, name) = (api(client, object), word(object, "/metadata/name"));
     let applied = api.patch(name, &apply, &Patch::Apply(marked(object))).await;
     applied.map_err(|error| {
-        anyhow!("apply {title}: {}. What others write is theirs: undo it, or delete the object", with_causes(&error))
+        anyhow!(
+            "apply {title}: {}. Somebody else has written these fields: undo that, or delete the object",
+            with_causes(&error)
+        )
     })?;
     Ok(Done { title, result })
 }
@@ -160,7 +163,7 @@ pub(super) async fn remove(client: &Client, object: &Value) -> anyhow::Result<Do
     let title = title(object);
     let Some(live) = read(client, object).await? else { return Ok(Done { title, result: "was not there" }) };
     if !is_ours(&live) {
-        return Ok(Done { title, result: "left: `member add` has not made it" });
+        return Ok(Done { title, result: "left: `member add` did not make it" });
     }
     delete(client, &live, object).await?;
     Ok(Done { title, result: "removed" })

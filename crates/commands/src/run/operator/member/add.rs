@@ -69,7 +69,7 @@ pub(in crate::run::operator) async fn add(flags: &Add, dial: &Dial) -> anyhow::R
     }
     if flags.dry_run {
         if flags.take_over {
-            table.row(["all tokens of this host", &flags.name, "would end, and new ones be made"]);
+            table.row(["all tokens of this host", &flags.name, "would end, and new ones would be made"]);
         }
         plan(flags, &objects, &steps, &target, &mut table);
         for binding in &former {
@@ -96,8 +96,8 @@ pub(in crate::run::operator) async fn add(flags: &Add, dial: &Dial) -> anyhow::R
         let Some(missing) = missing(rights) else { continue };
         let told = rights_table(rights);
         let why = format!(
-            "The account {NAMESPACE}/{name} of {} still lacks: {missing}. Nothing was written to the host: who or what \
-             takes these rights away there?",
+            "The account {NAMESPACE}/{name} of {} still lacks: {missing}. Nothing was written to the host. Find out who or what \
+             takes these rights away there, and type this again",
             flags.name
         );
         return Ok(Report::new(format!("{table}\n{told}\n{why}\n"), false));
@@ -195,8 +195,8 @@ async fn target(flags: &Add, admin: &Admin, dial: &Dial) -> anyhow::Result<(Targ
         && let Some((node, of)) = copies::namesake(&driver.host, name).await?
     {
         bail!(
-            "Node {node} stands for a node of member {of}, and one of member {name} could have the same name: give this member another one \
-             in `member add`"
+            "Node {node} stands for a node of member {of}, and a node of member {name} could get the same name: give this member another \
+             name"
         );
     }
     let scope = Scope::of(flags, admin, &driver.host, &agents, driver.secret.as_ref()).await?;
@@ -219,7 +219,7 @@ async fn reach(flags: &Add, admin: &Admin, scope: &Scope) -> anyhow::Result<Reac
     let reach = Reach { namespaces: scope.namespaces.clone(), ..reach };
     let judged = rules::parse(&kubeconfig::text(&flags.name, &reach, "none"), KubeconfigSource::Object).await;
     judged
-        .map_err(|reason| Misuse(format!("{whose}: {reason} (--server https://ADDRESS:PORT says another address)")))?;
+        .map_err(|reason| Misuse(format!("{whose}: {reason} (--server https://ADDRESS:PORT gives another address)")))?;
     Ok(reach)
 }
 
@@ -230,8 +230,8 @@ fn said(flags: &Add, admin: &Admin) -> anyhow::Result<Reach> {
     if flags.server.is_none() && kubeconfig::is_loopback(&server) {
         let file = flags.member.member_kubeconfig.display();
         return Err(Misuse(format!(
-            "clusters[].cluster.server of {file} is {server}, which means another machine to each who uses it: give \
-             the address by which the host's pods reach the member, --server https://ADDRESS:PORT"
+            "clusters[].cluster.server of {file} is {server}, which is another machine for the host's pods: give the address by \
+             which they reach the member, --server https://ADDRESS:PORT"
         ))
         .into());
     }
@@ -278,19 +278,23 @@ async fn reaches(
 ) -> anyhow::Result<Result<(), String>> {
     let config = rules::parse(text, KubeconfigSource::Object).await.map_err(anyhow::Error::msg)?;
     let client = connect::open(&flags.name, config, dial).map_err(anyhow::Error::msg)?;
-    match patiently("asking the member as the host will", host::identity(&client)).await {
+    match patiently("asking the member with the new kubeconfig", host::identity(&client)).await {
         Ok(identity) if identity == admin.identity => Ok(Ok(())),
         Ok(identity) => bail!(
             "{} leads to another cluster ({identity}) than --member-kubeconfig ({}): nothing was written to the host",
             if flags.server.is_some() {
                 "--server"
             } else {
-                "the address that the host has of it, without another by --server,"
+                "the member's address that the host already has (--server gives another)"
             },
             admin.identity
         ),
         Err(error) if flags.server.is_some() || is_another(admin, reach) => Ok(Err(member::refusal(&error))),
-        Err(error) => bail!("member {} does not answer its own kubeconfig: {}", flags.name, member::refusal(&error)),
+        Err(error) => bail!(
+            "member {} does not answer at the address in its new kubeconfig: {}",
+            flags.name,
+            member::refusal(&error)
+        ),
     }
 }
 
@@ -309,11 +313,11 @@ fn of_address(admin: &Admin, reach: &Reach, reached: Result<(), String>) -> Stri
     match reached {
         Err(why) => {
             format!(
-                "{server} does not answer from here ({why}); the host's pods must reach it. --server says another address.\n"
+                "{server} does not answer from here ({why}); make sure that the host's pods reach it. --server gives another address.\n"
             )
         }
         Ok(()) if is_another(admin, reach) => {
-            format!("The host reaches it by {server}, until --server says another address.\n")
+            format!("The host reaches it by {server}, until --server gives another address.\n")
         }
         Ok(()) => String::new(),
     }
@@ -362,8 +366,10 @@ pub(super) fn rights_table(answers: &[(Right, bool)]) -> Table {
 fn closing(flags: &Add, table: &Table, accounts: &[Account], reached: &str) -> String {
     let name = &flags.name;
     let next = match &flags.kubeconfig_only {
-        Some(path) => format!("The host was not touched: {} is for its administrator.", path.display()),
-        None => format!("The controller connects to it now. See how it does: kosmos-csi member check {name}"),
+        Some(path) => format!("Nothing was written to the host: give {} to its administrator.", path.display()),
+        None => {
+            format!("The controller connects to the member now. To see how that goes: kosmos-csi member check {name}")
+        }
     };
     let ends = until(accounts.iter().map(|account| account.ends).min().unwrap_or_default(), now());
     let rights: Vec<_> = accounts.iter().flat_map(|account| account.rights.iter().cloned()).collect();
@@ -372,7 +378,7 @@ fn closing(flags: &Add, table: &Table, accounts: &[Account], reached: &str) -> S
     let tokens = if accounts.len() == 1 { "The token ends" } else { "The tokens end" };
     let renewed = match &flags.kubeconfig_only {
         Some(_) => format!("`member add {name} --kubeconfig-only FILE` makes new ones, in a new file"),
-        None => "driver and agent renew theirs at half of its life".to_owned(),
+        None => "driver and agent renew their tokens after half of that time".to_owned(),
     };
     format!("{table}\n{rights}\n{tokens} in {ends}; {renewed}.\n{by_hand}{reached}{next}\n")
 }

@@ -82,7 +82,7 @@ pub(super) fn by_hand(account: &str) -> String {
         )
     });
     format!(
-        "Rights on virtual machines, and on Secrets that leaf volumes name for nodes, are given in the namespaces where these are. Where a \
+        "The account needs rights on virtual machines, and on Secrets that leaf volumes name for nodes, in the namespaces where these are. If a \
          class needs them, type in the member:\n{}",
         commands.concat()
     )
@@ -101,7 +101,7 @@ pub(super) async fn given(client: &Client, host: &str) -> anyhow::Result<Option<
         Namespaces::All
     } else if within.is_empty() {
         bail!(
-            "the namespaces in which this host had rights are gone: say with --volumes-only and --namespace where it is to have them. Nothing \
+            "the namespaces in which this host had rights are gone: name others by --volumes-only and --namespace. Nothing \
              was written"
         );
     } else {
@@ -119,8 +119,8 @@ pub(super) async fn are_there(client: &Client, namespaces: &Namespaces) -> anyho
         let found = found.map_err(|error| anyhow!("get namespace {name}: {}", with_causes(&error)))?;
         if found.is_none_or(|found| found.metadata.deletion_timestamp.is_some()) {
             bail!(
-                "namespace {name}, in which this host had rights, is gone, or goes: make it again, or say with --volumes-only and --namespace where \
-                 the host is to have them. Nothing was written"
+                "namespace {name}, in which this host had rights, is gone, or is being deleted: make it again, or name other namespaces by \
+                 --volumes-only and --namespace. Nothing was written"
             );
         }
     }
@@ -165,7 +165,7 @@ pub(super) async fn nothing_is_outside(
             outside.map(|one| format!("{}/{}", one.namespace().unwrap_or_default(), one.name_any())).collect();
         if let Some(first) = outside.first() {
             bail!(
-                "this host has {} {kind}s in other namespaces than {namespaces}, such as {first}: name those with --namespace as \
+                "this host has {} {kind}s in other namespaces than {namespaces}, such as {first}: name these namespaces by --namespace as \
                  well, or remove their volumes in the host first. Nothing was written",
                 outside.len()
             );

@@ -75,7 +75,7 @@ pub(in crate::run::operator) async fn check(flags: &Check, dial: &Dial) -> anyho
         Some(definition) => {
             sheet.ok("named", &definition.origin);
             if definition.policy.cordoned {
-                sheet.note("cordon", "it is closed to new volumes");
+                sheet.note("cordon", "the member is closed to new volumes");
             }
             patiently("asking the member", examine(flags, &host, definition, dial, &mut sheet)).await?;
         }
@@ -88,7 +88,7 @@ pub(in crate::run::operator) async fn check(flags: &Check, dial: &Dial) -> anyho
 fn nowhere(flags: &Check, host: &Host, named: &[String]) -> String {
     let folder = if flags.members.members_dir.is_some() { " or file in --members-dir" } else { "" };
     let there = if named.is_empty() { "none".to_owned() } else { named.join(", ") };
-    format!("no Secret in {}{folder} names it; there are: {there}", host.namespace)
+    format!("no Secret in {}{folder} names this member; members: {there}", host.namespace)
 }
 
 async fn examine(
@@ -137,7 +137,9 @@ fn token(line: &str, definition: &MemberDefinition, name: &str, sheet: &mut Shee
     let renew = format!("{} renews it", typed(name, ""));
     match token.due() {
         _ if token.ends <= now() => sheet.failed(line, format!("{left}: {renew}")),
-        _ if token.is_late(now()) => sheet.note(line, format!("ends in {left}, and nobody has renewed it: {renew}")),
+        _ if token.is_late(now()) => {
+            sheet.note(line, format!("ends in {left}, and driver and agent have not renewed it: {renew}"));
+        }
         Some(due) if definition.secret.is_some() && due > now() => {
             sheet.ok(line, format!("ends in {left}, and is renewed in {}", until(due, now())));
         }
@@ -163,7 +165,7 @@ async fn identity(host: &Host, name: &str, client: &Client, sheet: &mut Sheet) -
     sheet.ok("credentials", "they are good");
     match pins::compare(&host::pins::pins(host).await?, name, &identity) {
         Some(pins::Pin::Held) => sheet.ok("identity", identity),
-        None => sheet.note("identity", format!("{identity}; no controller has met it yet")),
+        None => sheet.note("identity", format!("{identity}; no controller has connected to it yet")),
         Some(pin) => {
             sheet.failed("identity", member::quarantined(&pin, &identity));
             return Ok(false);
@@ -183,7 +185,7 @@ async fn account(
     let of_any = Token::of(&definition.kubeconfig).is_some_and(|token| token.account() == Some((NAMESPACE, ACCOUNT)));
     if of_any {
         let add = format!("{} gives this host one of its own", typed(&flags.name, ""));
-        sheet.note("account", format!("it may write what is any host's there: {add}"));
+        sheet.note("account", format!("it may write objects of all hosts there: {add}"));
     }
     let usual = whose.needed(Uses::default(), definition)?;
     granted("rights", &whose.remedy(&flags.name, "", "member.yaml"), client, &usual, sheet).await;
@@ -200,7 +202,7 @@ async fn account(
         }
     }
     if flags.attach {
-        sheet.note("machines, secrets", "rights on them are bound in the namespaces where they are, and not checked");
+        sheet.note("machines, secrets", "not checked: rights on them are bound in the namespaces where they are");
     }
     Ok(())
 }
@@ -217,7 +219,7 @@ async fn pods(
     let own = named.get(&flags.name).filter(|own| own.kubeconfig != driver.kubeconfig);
     let Some(own) = own else {
         let add = typed(&flags.name, " --pods");
-        sheet.note("pods", format!("no account of its own runs pods here: {add} makes one"));
+        sheet.note("pods", format!("the agent has no account of its own here to run pods: {add} makes one"));
         return Ok(());
     };
     token("token for pods", own, &flags.name, sheet);
@@ -254,7 +256,7 @@ async fn volume_stats(flags: &Check, host: &Host, client: &Client, sheet: &mut S
             let unread = told.unread.join("; ");
             sheet.failed(
                 line,
-                format!("volumes that pod {reader} tells of: {}, which are not all: {unread}", told.volumes.len()),
+                format!("volumes that pod {reader} tells of: {}, but not all: {unread}", told.volumes.len()),
             );
         }
         Err(reason) if flags.volume_stats => sheet.failed(line, reason),
@@ -271,8 +273,8 @@ async fn told(name: &str, host: &Host, client: &Client) -> Result<(String, Reade
     let readers = stats::readers_of(staying.map(ResourceExt::name_any).collect(), &host.id);
     if readers.is_empty() {
         return Err(format!(
-            "nobody tells how full volumes are there, so virtual nodes have no kubelet_volume_stats_… of them: `member add {name} \
-             --member-kubeconfig FILE --volume-stats --image IMAGE` makes a pod that does"
+            "no pod there reports how full volumes are, so virtual nodes have no kubelet_volume_stats_… of them: `member add {name} \
+             --member-kubeconfig FILE --volume-stats --image IMAGE` makes that pod"
         ));
     }
     stats::ask_each(client, &readers, PATIENCE).await
@@ -312,13 +314,13 @@ async fn classes(host: &Host, client: &Client, sheet: &mut Sheet) {
     classes.iter().for_each(|class| rows.put_class(class));
     match rows.class_names() {
         none if none.is_empty() => {
-            sheet.failed("storage classes", "there are none that this host may use: nothing can be made here");
+            sheet.failed("storage classes", "this host may use none, so it can make no volumes here");
         }
         names => sheet.ok("storage classes", names.join(", ")),
     }
     match rows.default_class() {
         Some(default) => sheet.ok("default class", default),
-        None => sheet.note("default class", "there is none: classes of the host must say leafStorageClass"),
+        None => sheet.note("default class", "there is none: classes of the host must set leafStorageClass"),
     }
 }
 
@@ -333,7 +335,7 @@ async fn snapshots(client: &Client, sheet: &mut Sheet) {
                 Some(kind) => sheet.failed(what, format!("{group}/v1 is served without {kind}: install its CRD")),
             },
             Err(kube::Error::Api(status)) if status.code == 404 => {
-                sheet.note(what, format!("{group}/v1 is not served: {what} are refused here"));
+                sheet.note(what, format!("{group}/v1 is not served: the driver refuses {what} here"));
             }
             Err(error) => sheet.failed(what, with_causes(&error)),
         }

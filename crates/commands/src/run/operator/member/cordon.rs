@@ -22,7 +22,7 @@ async fn write(flags: &Cordon, is_closed: bool, dial: &Dial) -> anyhow::Result<R
     let host = connect::host(&flags.members.host, dial).await?;
     let (name, named) = (&flags.name, connect::members(&host, &flags.members).await?);
     let Some(definition) = named.get(name) else {
-        bail!("no member is called {name}: `kosmos-csi get members` lists those that there are")
+        bail!("no member is called {name}: `kosmos-csi get members` lists all members")
     };
     if definition.secret.is_none() {
         let how = match definition.clustertree {
@@ -31,7 +31,7 @@ async fn write(flags: &Cordon, is_closed: bool, dial: &Dial) -> anyhow::Result<R
             false if is_closed => format!("a file {name}.cordon beside it closes it"),
             false => format!("it is open once there is no file {name}.cordon beside it"),
         };
-        bail!("member {name} is named by {}, which is not written here: {how}", definition.origin)
+        bail!("member {name} is named by {}, which this command does not change: {how}", definition.origin)
     }
     let state = if is_closed { "closed to new volumes" } else { "open to new volumes" };
     if definition.policy.cordoned == is_closed {
@@ -41,6 +41,6 @@ async fn write(flags: &Cordon, is_closed: bool, dial: &Dial) -> anyhow::Result<R
     for secret in secret::of_member(&host, name).await? {
         secret::cordon(&host, &secret, is_closed).await?;
     }
-    let rest = if is_closed { ": those that are there go on, and its virtual node takes pods" } else { "" };
+    let rest = if is_closed { ": existing volumes go on, and its virtual node still takes pods" } else { "" };
     Ok(Report::well(format!("Member {name} is {state} ({}){rest}.\n", definition.origin)))
 }

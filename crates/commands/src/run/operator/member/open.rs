@@ -21,7 +21,7 @@ pub(super) async fn named(client: &Client, flag: &str, names: &[String]) -> anyh
         let read = read.map_err(|error| anyhow!("get namespace {name}: {}", with_causes(&error)))?;
         found.push(read.ok_or_else(|| {
             let own =
-                if flag == "--pods-in" { "; one that is made for the host takes its pods without that" } else { "" };
+                if flag == "--pods-in" { "; a namespace that is made for the host needs no --pods-in" } else { "" };
             Misuse(format!("{flag} {name}: the member has no such namespace{own}"))
         })?);
     }

@@ -51,7 +51,7 @@ impl Whose {
             return format!("{} gives them", typed(name, flag));
         }
         let add = typed(name, flag);
-        format!("give them to its account as deploy/{file} does, or this host accounts of its own: {add}")
+        format!("give its account these rights, as deploy/{file} does, or give this host accounts of its own: {add}")
     }
 }
 

@@ -77,7 +77,7 @@ impl Scope {
         let Some(before) = before else {
             if let Some(Err(reason)) = said {
                 bail!(
-                    "the Secret by which the host knows this member cannot be read ({reason}), and nothing there tells what this host had: say \
+                    "the host's Secret of this member cannot be read ({reason}), and nothing in the member tells which rights this host had: give \
                      --pods, or --volumes-only with the namespaces. Nothing was written"
                 );
             }
@@ -87,12 +87,12 @@ impl Scope {
         scope.is_of_before = !scope.uses.pods;
         if flags.volume_stats && !scope.uses.pods {
             bail!(
-                "pods of this host do not run there, and --volume-stats tells of their volumes alone: say --pods as well. Nothing was written"
+                "--volume-stats reports only volumes of this host's pods, and none run in this member: give --pods as well. Nothing was written"
             );
         }
         if flags.moves && scope.namespaces != Namespaces::All {
             bail!(
-                "the account of this host has rights in {} alone, and moves need them in the whole member: say --volumes-only or --pods as \
+                "the account of this host has rights in {} alone, but moves need them in the whole member: give --volumes-only or --pods as \
                  well. Nothing was written",
                 scope.namespaces
             );
@@ -105,11 +105,12 @@ impl Scope {
         match &self.namespaces {
             _ if !self.is_of_before => String::new(),
             Namespaces::All => {
-                "It is for volumes alone, as before: --pods has this host's pods run there too.\n".to_owned()
+                "The member is for volumes alone, as before. To run this host's pods there too, give --pods.\n"
+                    .to_owned()
             }
             only @ Namespaces::Only(_) => format!(
-                "It is for volumes in {only} alone, as before: --volumes-only says other namespaces, or with none all of them, and --pods has this \
-                 host's pods run there too.\n"
+                "The member is for volumes in {only} alone, as before. For other namespaces, give --volumes-only with them, or without any for all; to \
+                 run this host's pods there too, give --pods.\n"
             ),
         }
     }

@@ -26,13 +26,15 @@ pub(super) async fn may_be_given(
     let live = read(client, tokens).await?;
     let whose = match live.as_ref().map(|live| former_cluster(live, tokens)) {
         Some(None) => return Ok(()),
-        Some(Some(cluster)) => format!("in this member that is cluster {cluster}, by {}", title(tokens)),
+        Some(Some(cluster)) => {
+            format!("in this member, host {} is cluster {cluster}, as {} says", host.id, title(tokens))
+        }
         None if *host.cluster == *host.id.0 => return Ok(()),
-        None => "by its own record it has taken over the volumes of that one".to_owned(),
+        None => "by its own record, this cluster has taken over the volumes of that host".to_owned(),
     };
     bail!(
-        "this cluster ({}) is to be host {} here, and {whose}. Where no other cluster is to be it any more, say --take-over: all that another one \
-         may do here as that host ends then. Nothing was written",
+        "this cluster ({}) wants to be host {} here, but {whose}. If no other cluster is that host any more, give --take-over: this ends all that \
+         another cluster may do here as that host. Nothing was written",
         host.cluster,
         host.id
     )

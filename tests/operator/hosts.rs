@@ -197,7 +197,7 @@ async fn controller_and_agent_are_started_with_who_the_host_is_and_once() {
         clusters.host.create("deployments.apps", deployment(namespace)).unwrap();
     }
     let told = said(&clusters, "host adopt $backup").await;
-    assert!(told.contains("Restarted with that: Deployment kosmos-csi/d and Deployment kosmos-csi-pods/d"), "{told}");
+    assert!(told.contains("Restarted for that: Deployment kosmos-csi/d and Deployment kosmos-csi-pods/d"), "{told}");
     let version = |namespace: &str| {
         let one = clusters.host.get("deployments.apps", namespace, "d").unwrap();
         let notes = &one["spec"]["template"]["metadata"]["annotations"];

@@ -66,7 +66,7 @@ async fn backup_says_that_a_move_was_under_way_also_where_it_ends_while_volumes_
     });
     let told = clusters.does("host backup --output=$backup").await;
     assert_eq!(of(&clusters, "db-to-m1")["status"]["phase"], "Succeeded");
-    assert!(told.contains("Moves under way: 1. Make another one once they have ended"), "{told}");
+    assert!(told.contains("Moves under way: 1. Make another backup once they have ended"), "{told}");
 }
 
 #[tokio::test(start_paused = true)]

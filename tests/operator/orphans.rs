@@ -343,9 +343,9 @@ async fn whatever_speaks_against_it_keeps_an_orphan() {
         member.change(CLAIMS, "shop", "db", put).unwrap();
     };
     note("kosmos.csi.io/had-pv", "u");
-    clusters.refuses(&remove, &["had a volume in the host once", "--data-will-be-lost"]).await;
+    clusters.refuses(&remove, &["a volume of the host used it once", "--data-will-be-lost"]).await;
     note("kosmos.csi.io/published", r#"{"virtual/m0":{"access":"ReadWriteOnce"}}"#);
-    clusters.refuses(&format!("{remove} --data-will-be-lost"), &["a node has it still"]).await;
+    clusters.refuses(&format!("{remove} --data-will-be-lost"), &["a node still has it"]).await;
     note("kosmos.csi.io/published", "");
     let claim = json!({
         "metadata": {"name": "db", "namespace": "default", "uid": GONE},

@@ -235,7 +235,7 @@ async fn leaf_claim_is_let_go_and_its_data_stays() {
     assert!(claim["metadata"]["finalizers"].as_array().is_none_or(Vec::is_empty), "{claim}");
     clusters.refuses(release, &["no finalizer kosmos.csi.io/protect"]).await;
     ledger(&clusters, "Bound");
-    clusters.refuses("release shop/ledger --member-kubeconfig=$m0", &["nothing of this driver holds it"]).await;
+    clusters.refuses("release shop/ledger --member-kubeconfig=$m0", &["this driver does not hold it"]).await;
     let other = |volume: &mut Value| volume["spec"]["claimRef"]["uid"] = json!("another");
     leaf(&clusters, "two", "pvc-2");
     member.change(VOLUMES, "", "pv-two", other).unwrap();

@@ -49,9 +49,9 @@ pub(super) async fn import(flags: &Import, dial: &Dial) -> anyhow::Result<Report
     }
     table.row([format!("PersistentVolumeClaim {}", flags.claim).as_str(), &flags.member, result]);
     let applied = apply(&host, &made, missing, &mut table).await;
-    applied.with_context(|| format!("{table}\nNot all was done: mend this, and type it again"))?;
+    applied.with_context(|| format!("{table}\nNot all was done: correct what the error says, and type this again"))?;
     let next = format!("kosmos-csi trace {}/{}", names.namespace, names.claim);
-    Ok(Report::well(format!("{table}\nSee how it does: {next}\n")))
+    Ok(Report::well(format!("{table}\nTo see how it goes on: {next}\n")))
 }
 
 /// The name in the handle must lead to the cluster in which the consent is given.
@@ -78,7 +78,7 @@ async fn is_free(flags: &Import, host: &Host, names: &Names) -> anyhow::Result<(
     let there = host::volume::at(host, &flags.member, &place).await?;
     match there.iter().find(|volume| *volume.name != *names.volume) {
         None => Ok(()),
-        Some(volume) => bail!("the host uses that claim already, by volume {}", volume.name),
+        Some(volume) => bail!("the host's volume {} uses that claim already", volume.name),
     }
 }
 

@@ -87,21 +87,24 @@ async fn examine(
 ) -> anyhow::Result<Result<Orphan, NotRemoved>> {
     let refuse = |why: String| Ok(Err(NotRemoved(why)));
     let Some(claim) = leaf::claim::read(&known.leaf, place).await? else {
-        return refuse("it has gone meanwhile".to_owned());
+        return refuse("somebody has deleted it meanwhile".to_owned());
     };
     let Identity::Leaf(hash) = judge(&claim.metadata, &host.id, Meant::Any) else {
-        return refuse(format!("its labels say otherwise: {}", ownership::whose(&claim.metadata, &host.id)));
+        return refuse(format!(
+            "its labels do not say that it is a leaf of this host: {}",
+            ownership::whose(&claim.metadata, &host.id)
+        ));
     };
     if claim.uid().as_deref() != Some(finding.uid.as_str()) {
         return refuse("another claim has its name now".to_owned());
     }
     if claim.annotations().get(PUBLISHED).is_some_and(|nodes| !matches!(nodes.as_str(), "" | "{}")) {
-        return refuse(format!("a node has it still (annotation {PUBLISHED})"));
+        return refuse(format!("a node still has it (annotation {PUBLISHED})"));
     }
     if claim.annotations().contains_key(HAD_VOLUME) && !flags.data_will_be_lost {
         return refuse(format!(
-            "it had a volume in the host once (annotation {HAD_VOLUME}), so somebody's data is on it: look at it, and say \
-             --data-will-be-lost if nobody wants it"
+            "a volume of the host used it once (annotation {HAD_VOLUME}), so it may have somebody's data: if nobody wants the data, give \
+             --data-will-be-lost"
         ));
     }
     if let Some(why) = wanted(host, &known.leaf.member, place, hash, &claim).await? {
@@ -121,7 +124,7 @@ async fn wanted(
 ) -> anyhow::Result<Option<String>> {
     let uid = claim_uid(claim);
     if uid.is_empty() {
-        return Ok(Some("it does not say for which claim of the host it was made: remove it in the member".to_owned()));
+        return Ok(Some("it does not say for which claim of the host it was made: delete it in the member".to_owned()));
     }
     let name = claim.annotations().get(NAME).map(String::as_str).unwrap_or_default();
     let claims = host_claims(host).await?;
@@ -130,7 +133,7 @@ async fn wanted(
         // For one that has got another volume nobody asks.
         if volume.is_empty() || volume == name || !host::volume::exists(host, volume).await? {
             let (namespace, name) = (claim.namespace().unwrap_or_default(), claim.name_any());
-            return Ok(Some(format!("its claim {namespace}/{name} is there in the host")));
+            return Ok(Some(format!("the host still has its claim {namespace}/{name}")));
         }
     }
     let handle = VolumeId::new(member, &place.namespace, &place.claim, hash).to_string();
@@ -167,10 +170,10 @@ fn closing(flags: &RemoveOrphan, volume: Option<&PersistentVolume>) -> String {
         _ if flags.dry_run => "Nothing was written: this is a dry run.\n".to_owned(),
         None => "It had no volume.\n".to_owned(),
         Some(name) if flags.data_will_be_lost => {
-            format!("What becomes of volume {name} is its own policy's affair in the member.\n")
+            format!("The reclaim policy of volume {name} in the member decides what becomes of its data.\n")
         }
         Some(name) => format!(
-            "The data is on volume {name}, which is Released now. Once nobody wants it, remove the storage behind it and \
+            "The data is on volume {name}, which is Released now. If nobody wants it, remove the storage behind it, and then type \
              `kubectl delete pv {name}` in the member.\n"
         ),
     }

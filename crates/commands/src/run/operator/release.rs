@@ -22,7 +22,7 @@ pub(super) async fn release(flags: &Release, dial: &Dial) -> anyhow::Result<Repo
     let found = found.map_err(|error| anyhow::anyhow!("get claim {namespace}/{name}: {}", with_causes(&error)))?;
     let Some(claim) = found else { bail!("there is no claim {namespace}/{name} in the member") };
     if !claim.finalizers().iter().any(|finalizer| finalizer == FINALIZER) {
-        bail!("claim {namespace}/{name} has no finalizer {FINALIZER}: nothing of this driver holds it");
+        bail!("claim {namespace}/{name} has no finalizer {FINALIZER}: this driver does not hold it");
     }
     let volume = volume_of(client, &claim).await?;
     let named = claim.spec.as_ref().and_then(|spec| spec.volume_name.as_deref()).unwrap_or_default();
@@ -43,10 +43,10 @@ pub(super) async fn release(flags: &Release, dial: &Dial) -> anyhow::Result<Repo
     table.row([format!("PersistentVolumeClaim {}", flags.claim).as_str(), result]);
     let closing = match (flags.dry_run, claim.metadata.deletion_timestamp.is_some()) {
         (true, _) => "Nothing was written: this is a dry run.".to_owned(),
-        (false, true) => "It was being deleted already, and ends once no pod uses it.".to_owned(),
-        (false, false) => format!("It can be deleted now: kubectl -n {namespace} delete pvc {name}"),
+        (false, true) => "The claim was being deleted already, and is gone once no pod uses it.".to_owned(),
+        (false, false) => format!("You can delete the claim now: kubectl -n {namespace} delete pvc {name}"),
     };
     Ok(Report::well(format!(
-        "{table}\n{closing}\nWhile its host wants the volume, the host's driver recreates the claim with the same data.\n"
+        "{table}\n{closing}\nAs long as the host wants the volume, its driver recreates the claim with the same data.\n"
     )))
 }

@@ -45,8 +45,8 @@ pub(in crate::run::operator) async fn adopt(flags: &AdoptHost, dial: &Dial) -> a
     let adopted = pins::adopted(&host).await?;
     if let Some(adopted) = adopted.as_deref().filter(|adopted| is_older(&backup.made, adopted)) {
         bail!(
-            "{} is of {}, which is older than the backup of which all was made here ({adopted}): it would bring back what people have deleted. \
-             If that is meant, take the annotation kosmos.csi.io/adopted off ConfigMap {}/kosmos-csi-members. Nothing was written",
+            "{} is of {}, which is older than the backup that this cluster was made from ({adopted}): it would bring back what people have deleted. \
+             If you want that, remove the annotation kosmos.csi.io/adopted from ConfigMap {}/kosmos-csi-members. Nothing was written",
             flags.backup.display(),
             backup.made,
             host.namespace
@@ -66,7 +66,8 @@ pub(in crate::run::operator) async fn adopt(flags: &AdoptHost, dial: &Dial) -> a
         return Ok(Report::new(told + "Nothing was written: this is a dry run.\n", is_whole));
     }
     let rest = take_over(flags, &host, &records, &backup, is_whole, dial).await;
-    let (rest, is_done) = rest.with_context(|| format!("{told}Not all was done: mend this, and type it again"))?;
+    let (rest, is_done) =
+        rest.with_context(|| format!("{told}Not all was done: correct what the error says, and type this again"))?;
     Ok(Report::new(format!("{told}{rest}"), is_done && is_whole))
 }
 
@@ -79,7 +80,7 @@ async fn make(flags: &AdoptHost, host: &Host, backup: &Backup) -> (String, bool)
 }
 
 fn made_before(backup: &Backup) -> (String, bool) {
-    let told = "all was made before, and what somebody has deleted since stays so";
+    let told = "all was made before; objects that somebody has deleted since were not made again";
     (format!("Of host {}, as of {}: {told}.\n", backup.host, backup.made), true)
 }
 
@@ -127,8 +128,8 @@ fn of_own(own: &[HostVolume]) -> String {
     match own {
         [] => String::new(),
         own => format!(
-            "\nMade meanwhile, as the host that this cluster was before: {}. Nothing leads to them any more; delete their claims, and take their leaves \
-             away in the members.\n",
+            "\nMade meanwhile, as the host that this cluster was before: {}. The driver knows these no more: delete their claims here, and their \
+             leaves in the members.\n",
             counted(own)
         ),
     }
@@ -207,8 +208,8 @@ async fn restart(records: &[Host], former: &str) -> anyhow::Result<Vec<String>> 
 fn told(backup: &Backup, made: &Made, dry_run: bool) -> String {
     let left: String = made.left.iter().flat_map(|why| ["Left: ", why, ".\n"]).collect();
     let of = format!("Of host {}, as of {}:", backup.host, backup.made);
-    let would = "This cluster would be that host to its members, and controller and agent be restarted: what still runs of the former \
-                 one's pods in members would end.\n";
+    let would = "This cluster would be that host to its members, and controller and agent would be restarted: pods of the former \
+                 cluster that still run in members would end.\n";
     let would = if dry_run { would } else { "" };
     format!("{of}\n{}\n{left}{would}", made.table(dry_run))
 }
@@ -218,15 +219,15 @@ fn of_host(host: &Host, restarted: &[String], has_agent: bool) -> String {
         return String::new();
     }
     let started = match restarted {
-        [] => "Controller and agent read that as they start.".to_owned(),
-        restarted => format!("Restarted with that: {}.", restarted.join(" and ")),
+        [] => "Controller and agent know it once they start.".to_owned(),
+        restarted => format!("Restarted for that: {}.", restarted.join(" and ")),
     };
     let no_agent =
-        "There is no namespace for an agent of virtual nodes: where one is installed later, type this again then.\n";
+        "There is no namespace for an agent of virtual nodes: if you install one later, type this again after that.\n";
     let no_agent = if has_agent { "" } else { no_agent };
     format!(
         "This cluster is host {} to its members. {started}\n{no_agent}As soon as the agent runs, pods of the former cluster that still run in members \
-         end; pods of this one that want the same volumes on virtual nodes wait for that.\n",
+         end; pods of this cluster on virtual nodes that use the same volumes wait for that.\n",
         host.id
     )
 }
@@ -239,8 +240,8 @@ fn of_members(former: &Former) -> String {
     let add = |name| ["  kosmos-csi member add ", name, " --member-kubeconfig FILE --take-over\n"];
     let add: String = former.unknown.keys().map(String::as_str).flat_map(add).collect();
     format!(
-        "\nMembers that do not work with this cluster yet:\n{unknown}Each has to know of it, by its administrator. That ends what the former cluster may do \
-         there; until then both write on the same leaves:\n{add}Then type this again, to see which volumes nodes of the former cluster have.\n"
+        "\nMembers that do not work with this cluster yet:\n{unknown}Have the administrator of each type this. It ends what the former cluster may do there; \
+         until then both clusters write on the same leaves:\n{add}Then type `host adopt` again, to see which volumes nodes of the former cluster have.\n"
     )
 }
 
@@ -250,19 +251,21 @@ fn of_nodes(flags: &AdoptHost, former: &Former) -> String {
         let state = match attached.state {
             State::Has => "has it",
             State::Leaves => "is being detached",
-            State::IsWanted => "stays: a pod of this cluster has it on a node of that name, or was sent there",
-            State::MayBeUsed => "has it: a pod in the member mounts it, or that cannot be seen",
+            State::IsWanted => "stays: a pod of this cluster uses it on a node of that name, or was sent there",
+            State::MayBeUsed => "has it: a pod in the member mounts it, or may mount it",
         };
         table.row([attached.volume.clone(), attached.node.to_string(), state.to_owned()]);
     }
-    let wait = "\nType this again once those pods have ended; the agent's account in the member tells of them.\n";
+    let wait = "\nType this again once those pods have ended; to see them, this command needs the agent's account in the member.\n";
     let has_users = former.attached.iter().any(|attached| attached.state == State::MayBeUsed);
     match former.attached.as_slice() {
         [] => String::new(),
         _ if has_users => format!("\n{table}{wait}"),
-        _ if flags.former_cluster_is_off => format!("\n{table}\nSee how that goes on: kubectl get volumeattachments\n"),
+        _ if flags.former_cluster_is_off => {
+            format!("\n{table}\nTo see how that goes on: kubectl get volumeattachments\n")
+        }
         _ => format!(
-            "\n{table}\nNo other node gets such a volume that is for one node alone. Once those of the former cluster are off: kosmos-csi host adopt {} \
+            "\n{table}\nNo other node gets a volume of this list that is for one node alone. Once the nodes of the former cluster are off: kosmos-csi host adopt {} \
              --former-cluster-is-off\n",
             flags.backup.display()
         ),

@@ -51,7 +51,7 @@ async fn write(
     let (backup, left_out) = Backup::new(format!("{now:.0}"), host.id.0.clone(), members, &seen);
     if backup.members.is_empty() && !seen.volumes.is_empty() {
         bail!(
-            "there are volumes, and no record of members in {}: is that the namespace of the driver (--members-namespace)?",
+            "the host has volumes, but namespace {} has no record of members: name the driver's namespace by --members-namespace",
             host.namespace
         );
     }
@@ -62,11 +62,11 @@ async fn write(
     let left_out: String = left_out.iter().flat_map(|why| ["Left out: ", why, ".\n"]).collect();
     let moving = match moving.len() {
         0 => String::new(),
-        some => format!("Moves under way: {some}. Make another one once they have ended.\n"),
+        some => format!("Moves under way: {some}. Make another backup once they have ended.\n"),
     };
     Ok(format!(
-        "{left_out}{moving}{}: what leads to the volumes of host {}. Volumes: {}, snapshots: {}, members: {}. No Secret is in it; keep it \
-         outside of this cluster, where nobody else writes on it.\n",
+        "{left_out}{moving}{}: what leads to the volumes of host {}. Volumes: {}, snapshots: {}, members: {}. No Secret is in the file; keep it \
+         outside of this cluster, where nobody else can change it.\n",
         path.display(),
         backup.host,
         backup.volumes.len(),

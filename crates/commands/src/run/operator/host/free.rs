@@ -50,12 +50,12 @@ impl KnownAs {
 pub(super) async fn may_be(flags: &AdoptHost, host: &Host, backup: &Backup) -> anyhow::Result<()> {
     if let Some((name, _)) = backup.members.iter().find(|(_, identity)| **identity == *host.cluster) {
         bail!(
-            "this cluster is member {name} of that host: type this with the kubeconfig of the new host. Nothing was written"
+            "this cluster is member {name} of the backup's host: type this with the kubeconfig of the new host. Nothing was written"
         );
     }
     let (has_driver, _) = driver_and_lease(host).await.map_err(|error| anyhow!("{}", with_causes(&error)))?;
     if !has_driver {
-        bail!("this cluster has no CSIDriver of ours: install the chart first. Nothing was written");
+        bail!("this cluster has no CSIDriver kosmos.csi.io: install the chart first. Nothing was written");
     }
     if host.id.0 == backup.host {
         return Ok(());
@@ -78,15 +78,15 @@ fn nobody_joined(flags: &AdoptHost, named: &MemberDefinitions, backup: &Backup) 
     let shared = known(|account| account != KnownAs::Another);
     if !as_another.is_empty() {
         bail!(
-            "{as_another}: members that know this cluster as another host, which what it has there would be left with. Take them away first: \
+            "{as_another}: members that know this cluster as another host, and what it has there would be left behind. Remove them first: \
              kosmos-csi member remove NAME --member-kubeconfig FILE. Nothing was written"
         );
     }
     if !shared.is_empty() && !flags.former_cluster_is_off {
         bail!(
-            "{shared}: members that this cluster reaches by accounts which the former one may have too. Nothing there keeps the two apart, and two that \
-             write on the same leaves destroy what is on them: take their Secrets away until `member add` makes new ones, or, where the former \
-             cluster is off and has those accounts no more, say --former-cluster-is-off. Nothing was written"
+            "{shared}: members that this cluster reaches by accounts which the former cluster may have too. Nothing there keeps the two apart, and two clusters \
+             that write on the same leaves destroy their data: delete the members' Secrets until `member add` makes new ones. If the former cluster is \
+             off and has those accounts no more, give --former-cluster-is-off. Nothing was written"
         );
     }
     Ok(())
@@ -98,8 +98,8 @@ async fn nothing_is_own(host: &Host, backup: &Backup) -> anyhow::Result<()> {
         return Ok(());
     }
     bail!(
-        "this cluster has {} already, which nothing would lead to once it is host {}: take a cluster that has none, or delete their claims if \
-         nobody needs their data. Nothing was written",
+        "this cluster has {} already, and would lose them once it is host {}: use a cluster without volumes of this driver, or delete their claims \
+         if nobody needs their data. Nothing was written",
         counted(&own),
         backup.host
     )
@@ -123,7 +123,7 @@ pub(super) async fn not_of(host: &Host, backup: &Backup) -> anyhow::Result<Vec<H
 async fn nothing_waits(host: &Host) -> anyhow::Result<()> {
     let classes = Api::<StorageClass>::all(host.client.clone()).list(&ListParams::default()).await;
     let classes =
-        classes.map_err(|error| anyhow!("the host's classes cannot be listed: {}", with_causes(&error)))?.items;
+        classes.map_err(|error| anyhow!("the host's StorageClasses cannot be listed: {}", with_causes(&error)))?.items;
     let claims = host_claims(host).await?;
     let waiting: Vec<String> = claims
         .iter()
@@ -133,8 +133,8 @@ async fn nothing_waits(host: &Host) -> anyhow::Result<()> {
     match waiting.as_slice() {
         [] => Ok(()),
         [first, ..] => bail!(
-            "{} claims of this driver's classes wait for volumes here (such as {first}): delete them first, also where something recreates claims by \
-             itself, and have it do so again afterwards. Nothing was written",
+            "{} claims of this driver's classes wait for volumes here (such as {first}): delete them first. Stop what recreates claims by itself, \
+             and start it again afterwards. Nothing was written",
             waiting.len()
         ),
     }

@@ -135,7 +135,7 @@ impl Maker<'_> {
                 return Ok(());
             }
         }
-        Err(format!("{} is kept (Retain): somebody writes on it all the time", title(&kept.volume)))
+        Err(format!("{} is kept (Retain), as somebody changes it all the time", title(&kept.volume)))
     }
 
     /// False: somebody has written on it since it was read, and may have kept it.
@@ -147,7 +147,7 @@ impl Maker<'_> {
         let is_its = word(&claim, "/metadata/uid") == uid && word(&volume, "/spec/claimRef/uid") == uid;
         if !is_its || !word(&claim, "/metadata/deletionTimestamp").is_empty() {
             return Err(format!(
-                "{} is kept (Retain): its claim was replaced or deleted just now",
+                "{} is kept (Retain), as its claim was replaced or deleted just now",
                 title(&kept.volume)
             ));
         }

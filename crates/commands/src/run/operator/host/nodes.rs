@@ -65,7 +65,7 @@ pub(super) async fn look(flags: &AdoptHost, host: &Host, dial: &Dial) -> anyhow:
             None => Err("it has not joined yet".to_owned()),
             Some((_, KnownAs::Another)) => Err("it knows this cluster as another host".to_owned()),
             Some((_, KnownAs::Anybody)) if is_another && !flags.former_cluster_is_off => {
-                Err("its account may be any host's, so nothing there tells the former cluster from this one (--former-cluster-is-off)".to_owned())
+                Err("its account may be any host's, so nothing there tells the former cluster from this one; if that is off, give --former-cluster-is-off".to_owned())
             }
             Some((definition, _)) => match connect::known(host, &member, definition, &pins, dial).await {
                 Ok(known) => leaf_claims(&known.leaf).await,
@@ -150,8 +150,9 @@ async fn is_wanted(host: &Host, attached: &Attached) -> anyhow::Result<bool> {
         Some(claim) => pods::list(&host.client, Some(&claim.namespace), &ListParams::default()).await,
         None => Ok(Vec::new()),
     };
-    let pods =
-        pods.with_context(|| format!("which pods of this cluster have volume {} cannot be seen", attached.volume))?;
+    let pods = pods.with_context(|| {
+        format!("this command cannot see which pods of this cluster use volume {}", attached.volume)
+    })?;
     let wanted = attachments::wanted(host).await?;
     let has_it = |pod: &Pod| claim.as_ref().is_some_and(|claim| claims_of(pod).contains(&claim.name));
     let is_there = |pod: &Pod| {

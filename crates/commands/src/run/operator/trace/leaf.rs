@@ -46,7 +46,11 @@ pub(super) async fn member(
     let host = &tracer.host;
     let named = connect::members(host, &tracer.flags.members).await?;
     let Some(definition) = named.get(name) else {
-        chain.missing("member", name, "is unknown: no Secret, file or Cluster object names it; `kosmos-csi get members` lists those that there are");
+        chain.missing(
+            "member",
+            name,
+            "is unknown: no Secret, file or Cluster object names it; `kosmos-csi get members` lists all members",
+        );
         return Ok(());
     };
     match connect::known(host, name, definition, &host::pins::pins(host).await?, tracer.dial).await {

@@ -302,7 +302,7 @@ async fn command_that_a_signal_ends_while_it_asks_leaves_no_file() {
         assert!(file.exists(), "{command:?}");
         let (code, said) = end_by(signal, running).await;
         assert_eq!(code, 2, "{command:?}: {said}");
-        assert!(said.starts_with(&format!("error: {signal} came")), "{command:?}: {said}");
+        assert!(said.starts_with(&format!("error: {signal} ended this command")), "{command:?}: {said}");
         assert!(!file.exists(), "{command:?}");
     }
 }

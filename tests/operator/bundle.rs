@@ -143,7 +143,7 @@ async fn support_bundle_comes_to_an_end_where_a_member_does_not_and_keeps_the_re
         clusters.denied.lock().unwrap().insert(format!("the end of m0 {resource}"));
     }
     let told = clusters.does(&format!("support-bundle --output={path}")).await;
-    for said in ["members/m0/check.txt", "does not come to an end", "members/m0/events.json", "the list does not end"] {
+    for said in ["members/m0/check.txt", "did not end in time", "members/m0/events.json", "the list does not end"] {
         assert!(told.contains(said), "{said}: {told}");
     }
     let files = unpacked(&path);

@@ -47,7 +47,7 @@ impl Clusters {
                 None => return Ok(None),
                 Some(Ok(host)) => {
                     if *host.cluster != *host.id.0 {
-                        tracing::info!(host = %host.id, cluster = %host.cluster, "this cluster has taken over the volumes of a former host, and is that one to its members");
+                        tracing::info!(host = %host.id, cluster = %host.cluster, "this cluster has taken over the volumes of a former host, and is that host to its members");
                     }
                     return Ok(Some(host));
                 }

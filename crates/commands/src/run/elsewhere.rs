@@ -19,8 +19,8 @@ pub fn mover(_: Mover) -> Ready<anyhow::Result<()>> {
 
 fn unplayed(role: &str) -> Misuse {
     Misuse(format!(
-        "`kosmos-csi {role}` runs on Linux alone, whose kernel mounts and copies for it, and this program is built for {}: run it from \
-         the images of this driver",
+        "`kosmos-csi {role}` runs on Linux alone, as it needs Linux's kernel to mount and copy, but this program is built for {}: run it \
+         from the images of this driver",
         std::env::consts::OS
     ))
 }

@@ -97,7 +97,7 @@ where
     });
     let ended = tokio::select! {
         ended = work => ended,
-        () = signals.stop(stop.clone()) => anyhow::bail!("a second signal came: stopped at once"),
+        () = signals.stop(stop.clone()) => anyhow::bail!("kosmos-csi stopped at once, as a second signal came"),
         () = &mut too_long => anyhow::bail!("requests under way did not finish within {}", humantime::format_duration(grace)),
     };
     tokio::select! {

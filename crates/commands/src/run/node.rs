@@ -92,8 +92,8 @@ fn say_what_is_used(member: &str, permitted: &Permitted) {
     if permitted.is_empty() {
         tracing::warn!(
             member,
-            "of the member's volumes only disks that are given to this machine are used here: name storage drivers, NFS servers \
-             and folders of this node by --leaf-driver, --nfs-server and --local-folder"
+            "this node uses only those volumes of the member that are disks attached to this machine: for others, name storage drivers, NFS \
+             servers and folders of this node by --leaf-driver, --nfs-server and --local-folder"
         );
     } else {
         let Permitted { leaf_drivers, nfs_servers, local_folders } = permitted;
@@ -102,7 +102,7 @@ fn say_what_is_used(member: &str, permitted: &Permitted) {
             ?leaf_drivers,
             ?nfs_servers,
             ?local_folders,
-            "the member's volumes of these are used here"
+            "this node uses the member's volumes of these storage drivers, NFS servers and folders"
         );
     }
 }

@@ -90,8 +90,8 @@ impl Bound {
         let Some(address) = flags.kubelet_address else { return Ok(None) };
         if address.ip().is_unspecified() {
             return Err(Misuse(format!(
-                "--kubelet-address {address}: virtual nodes tell it to the host's API server, so it must be the one address \
-                 at which this process is reached, such as the pod's"
+                "--kubelet-address {address}: the host's API server connects to this address, so it must be the one address at \
+                 which it reaches this process, such as the pod's"
             )));
         }
         let unfit = |reason| Misuse(format!("the kubelet endpoint cannot be served: {reason}"));
@@ -148,7 +148,9 @@ async fn bind(address: SocketAddr) -> Result<TcpListener, Misuse> {
 fn ports(address: SocketAddr, count: u16) -> Result<Option<RangeInclusive<u16>>, Misuse> {
     let first = address.port();
     let last = first.checked_add(count).ok_or_else(|| {
-        Misuse(format!("--kubelet-node-ports {count}: the last of them after {first} would be more than 65535"))
+        Misuse(format!(
+            "--kubelet-node-ports {count}: the last of these ports, which follow {first}, would be more than 65535"
+        ))
     })?;
     Ok((count > 0).then(|| first + 1..=last))
 }

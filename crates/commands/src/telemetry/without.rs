@@ -11,7 +11,7 @@ impl Traces {
 }
 
 pub(super) fn begin<S>(_: &str, _: &str) -> Result<(BoxedLayer<S>, Traces), String> {
-    Err("this program sends no traces, as it was built without them, like images by default: build it with the feature `otlp` \
-         (`make image FEATURES=otlp` in a checkout), or leave this out"
+    Err("this program sends no traces, as it was built without them, which is the default of images: build it with the feature `otlp` \
+         (`make image FEATURES=otlp` in a checkout), or leave this setting out"
         .to_owned())
 }

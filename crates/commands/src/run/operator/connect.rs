@@ -191,7 +191,10 @@ pub(super) async fn meet(
             let alias_of = if let pins::Pin::SameAs { name } = pin { Some(name) } else { None };
             Err(Unmet { why, alias_of })
         }
-        None => Err(format!("no controller has met it yet, so it is not known which cluster {name} is").into()),
+        None => {
+            Err(format!("no controller has connected to it yet, so the host does not know which cluster {name} is")
+                .into())
+        }
     }
 }
 

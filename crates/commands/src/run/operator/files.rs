@@ -20,7 +20,7 @@ pub(super) async fn output<T>(
     let mut file = create_new(path).map_err(|error| Misuse(format!("--output {}: {error}", path.display())))?;
     let written = tokio::select! {
         written = write(&mut file) => written,
-        signal = signals.next() => Err(anyhow!("{signal} came before all was asked: there is no {}", path.display())),
+        signal = signals.next() => Err(anyhow!("{signal} ended this command before it had asked everything: it wrote no {}", path.display())),
     };
     if written.is_err() {
         let _ = std::fs::remove_file(path);

@@ -65,7 +65,9 @@ pub(super) async fn look(client: &Client, namespace: Option<&str>, pods: Pods) -
         read.map_err(|error| with_causes(&error))
     });
     let pods = pods.unwrap_or_else(|reason| {
-        progress(&format!("which pods have a volume is not shown: the host's pods cannot be listed: {reason}"));
+        progress(&format!(
+            "this command does not show which pods use a volume, as it cannot list the host's pods: {reason}"
+        ));
         Vec::new()
     });
     let beside = Beside { pods: users(&pods), moves: moves_under_way(client, namespace).await? };

@@ -44,7 +44,10 @@ pub(super) async fn ui(flags: &Ui, dial: &Dial) -> anyhow::Result<Report> {
     let client = connect::user(&flags.access, dial).await?;
     let namespace = flags.members_namespace.clone();
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, flags.port)).await.map_err(|error| {
-        Misuse(format!("port {} of this machine cannot be had: {error}; choose another with --port", flags.port))
+        Misuse(format!(
+            "this command cannot use port {} of this machine: {error}; choose another by --port",
+            flags.port
+        ))
     })?;
     let pod = match &flags.pod {
         Some(pod) => pod.clone(),
@@ -53,7 +56,7 @@ pub(super) async fn ui(flags: &Ui, dial: &Dial) -> anyhow::Result<Report> {
     let way = ForwardedPod { client, namespace, pod: Arc::new(Mutex::new(pod)), is_fixed: flags.pod.is_some() };
     patiently("connecting to the controller", way.is_there()).await?;
     out(&format!(
-        "http://{}/ shows what controller {} knows of members and volumes, for as long as this goes on (Ctrl-C ends it)\n",
+        "http://{}/ shows what controller {} knows of members and volumes, until you end this command (Ctrl-C)\n",
         listener.local_addr()?,
         way.pod()
     ))?;
@@ -72,7 +75,7 @@ async fn serve(listener: &TcpListener, way: &ForwardedPod) -> std::convert::Infa
         let way = way.clone();
         tokio::spawn(async move {
             if let Err(error) = way.forward(stream).await {
-                progress(&format!("controller {} cannot be asked: {error:#}", way.pod()));
+                progress(&format!("controller {} does not answer: {error:#}", way.pod()));
                 way.look_for_another().await;
             }
         });
@@ -84,7 +87,10 @@ async fn leader(client: &Client, namespace: &str) -> anyhow::Result<String> {
     let leases = Api::<Lease>::namespaced(client.clone(), namespace);
     let answer = cluster::read(leases.get(lease::CONTROLLER).await, lease::CONTROLLER);
     let found = answer.map_err(|error| {
-        anyhow::anyhow!("who leads cannot be read: {}; name a pod of the controller with --pod", with_causes(&error))
+        anyhow::anyhow!(
+            "this command cannot read which controller leads: {}; name a pod of the controller by --pod",
+            with_causes(&error)
+        )
     })?;
     let was_held = found.is_some();
     let holder = found.and_then(|lease| lease.spec?.holder_identity).unwrap_or_default();
@@ -95,7 +101,9 @@ async fn leader(client: &Client, namespace: &str) -> anyhow::Result<String> {
     // Whoever may write the lease is not to say which path of the API server an administrator asks.
     let pod = holder.rsplit_once('_').map(|(pod, _)| pod.to_owned()).filter(|pod| is_subdomain(pod));
     pod.with_context(|| {
-        format!("no controller in a pod leads in namespace {namespace}: --members-namespace says where the driver is")
+        format!(
+            "no controller in a pod leads in namespace {namespace}: name the driver's namespace by --members-namespace"
+        )
     })
 }
 
@@ -131,7 +139,7 @@ impl ForwardedPod {
         let answer = answer.and_then(|answer| answer).with_context(|| format!("controller {}", self.pod()))?;
         match answer {
             Ok(answer) if answer == b"HTTP/1.1 200" => Ok(()),
-            _ => bail!("controller {} shows no page: is ui.enabled false in the chart's values?", self.pod()),
+            _ => bail!("controller {} shows no page: set ui.enabled in the chart's values", self.pod()),
         }
     }
 

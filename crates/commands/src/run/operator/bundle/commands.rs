@@ -57,7 +57,7 @@ async fn put(path: &str, command: impl Future<Output = anyhow::Result<Report>>, 
 }
 
 async fn said(command: impl Future<Output = anyhow::Result<Report>>) -> Result<String, String> {
-    let said = tokio::time::timeout(PATIENCE, command).await.map_err(|_| "it does not come to an end".to_owned())?;
+    let said = tokio::time::timeout(PATIENCE, command).await.map_err(|_| "it did not end in time".to_owned())?;
     said.map(|report| report.text).map_err(|error| in_words(&error))
 }
 

@@ -27,12 +27,14 @@ struct Answers {
 pub(super) async fn leaves(host: &Host, named: &MemberDefinitions, dial: &Dial, bundle: &mut Bundle) {
     let pins = match pins::pins(host).await {
         Ok(pins) => pins,
-        Err(error) => return bundle.lacks("members", &format!("which cluster is which is not known: {error}")),
+        Err(error) => {
+            return bundle.lacks("members", &format!("this command cannot read which cluster each member is: {error}"));
+        }
     };
     let mut asking = stream::iter(named)
         .map(async |(name, definition)| {
             let asked = tokio::time::timeout(PATIENCE, asked(host, name, definition, &pins, dial)).await;
-            (name, asked.unwrap_or_else(|_| Err("it does not come to an end".to_owned())))
+            (name, asked.unwrap_or_else(|_| Err("it did not answer in time".to_owned())))
         })
         .buffered(AT_ONCE);
     while let Some((name, answers)) = asking.next().await {

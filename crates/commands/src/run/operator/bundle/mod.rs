@@ -111,8 +111,8 @@ fn told(bundle: &Finished, path: &Path, bytes: usize) -> String {
     let missing = bundle.missing();
     let missing = if missing.is_empty() { missing } else { format!("{missing}\n") };
     format!(
-        "{missing}{}: {} files in {} KiB. They tell names, addresses, events and logs, and no credentials; its README.txt says \
-         which they are. Look through them before you hand them on.\n",
+        "{missing}{}: {} files in {} KiB. They have names, addresses, events and logs, but no credentials; README.txt in the archive \
+         describes them. Look through the files before you hand them on.\n",
         path.display(),
         bundle.files.len(),
         bytes.div_ceil(1024)

@@ -35,7 +35,7 @@ pub(super) async fn logs_and_metrics(host: &Host, since: Duration, pods: &[Value
 }
 
 async fn within(reading: impl Future<Output = anyhow::Result<String>>) -> Result<String, String> {
-    let read = tokio::time::timeout(WHOLE, reading).await.map_err(|_| "it does not end".to_owned())?;
+    let read = tokio::time::timeout(WHOLE, reading).await.map_err(|_| "it did not end in time".to_owned())?;
     read.map_err(|error| error.downcast_ref::<kube::Error>().map_or_else(|| error.to_string(), |of| with_causes(of)))
 }
 

@@ -44,8 +44,8 @@ pub(super) async fn move_volume(flags: &MoveVolume, dial: &Dial) -> anyhow::Resu
     let made = moves_in(&client, &claim.namespace).create(&PostParams::default(), &wanted).await;
     let made = made.map_err(|error| match &error {
         kube::Error::Api(status) if status.reason == "AlreadyExists" => anyhow!(
-            "{name} is there already: `kosmos-csi volume status {}/{}` shows it. Another move of the claim needs another --name, or the \
-             end of that object",
+            "{name} is there already: `kosmos-csi volume status {}/{}` shows it. To move the claim again, give another --name, or \
+             delete that object",
             claim.namespace,
             wanted.name_any()
         ),
@@ -121,7 +121,7 @@ pub(super) async fn cancel(flags: &OneMove, dial: &Dial) -> anyhow::Result<Repor
 fn status_in_words(of: &VolumeMove) -> String {
     let to = &of.spec.to.member;
     match moves::phase_of(of) {
-        Some(Phase::Switching | Phase::Finishing) => format!("the volume leads to member {to} by now"),
+        Some(Phase::Switching | Phase::Finishing) => format!("the host's volume already leads to member {to}"),
         Some(Phase::Succeeded) => format!("the volume is in member {to}. Another move brings it back"),
         Some(Phase::Refused) => "it was refused, and nothing was done".to_owned(),
         _ => "it is called off".to_owned(),
@@ -133,5 +133,5 @@ async fn goes_on(client: &Client, of: &VolumeMove, goal: Goal, no_wait: bool, wh
         return Box::pin(follow(client, of, goal)).await;
     }
     let place = format!("{}/{}", of.namespace().unwrap_or_default(), of.name_any());
-    Ok(Report::well(format!("{} {what}. `kosmos-csi volume status {place}` shows how it goes.\n", moves::name(of))))
+    Ok(Report::well(format!("{} {what}. `kosmos-csi volume status {place}` shows how it goes on.\n", moves::name(of))))
 }

@@ -46,11 +46,11 @@ async fn list(flags: &Discard, host: &Host, dial: &Dial) -> anyhow::Result<Repor
         };
         match kept {
             Ok(kept) => kept.iter().for_each(|volume| table.row(row(member, volume))),
-            Err(why) => unseen.push(format!("Member {member} cannot be looked into: {why}.\n")),
+            Err(why) => unseen.push(format!("This command cannot list what member {member} keeps: {why}.\n")),
         }
     }
     let found =
-        if table.is_empty() { "No member keeps anything that was moved.\n".to_owned() } else { table.to_string() };
+        if table.is_empty() { "No member keeps a volume that was moved.\n".to_owned() } else { table.to_string() };
     Ok(Report::new(format!("{found}{}", unseen.concat()), unseen.is_empty()))
 }
 
@@ -69,9 +69,9 @@ fn row(member: &str, volume: &PersistentVolume) -> [String; 5] {
 
 async fn give_up(flags: &Discard, host: &Host, member: &str, name: &str, dial: &Dial) -> anyhow::Result<Report> {
     let named = connect::members(host, &flags.members).await?;
-    let definition = named.get(member).with_context(|| {
-        format!("no member is called {member}: `kosmos-csi get members` lists those that there are")
-    })?;
+    let definition = named
+        .get(member)
+        .with_context(|| format!("no member is called {member}: `kosmos-csi get members` lists all members"))?;
     let pins = host::pins::pins(host).await?;
     let known = connect::known(host, member, definition, &pins, dial).await;
     let known = known.map_err(|why| anyhow!("member {member}: {why}"))?;
@@ -108,8 +108,8 @@ async fn led_to(
     let to = volume.annotations().get(MOVED_TO).map(String::as_str).unwrap_or_default();
     Ok(leading.map(|leading| {
         format!(
-            "volume {} of the host leads to it (handle {}), as where the host was restored from a backup of before the move. Have the host's \
-             volume lead to where the move has brought its data first, which is handle {to}",
+            "volume {} of the host leads to it (handle {}), as after a restore of the host from a backup of before the move. First have the host's \
+             volume lead to where the move has brought the data, which is handle {to}",
             leading.name, leading.handle
         )
     }))

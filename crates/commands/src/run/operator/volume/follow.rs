@@ -54,7 +54,10 @@ pub(super) async fn follow(client: &Client, of: &VolumeMove, goal: Goal) -> anyh
             Err(error @ kube::Error::Api(_)) => return Err(refusal(&format!("get {}", moves::name(of)), &error)),
             Err(error) => {
                 if !std::mem::replace(&mut said.is_unanswered, true) {
-                    print::progress(&format!("the host does not answer, and is asked again: {}", with_causes(&error)));
+                    print::progress(&format!(
+                        "the host does not answer; this command asks it again: {}",
+                        with_causes(&error)
+                    ));
                 }
             }
         }
@@ -147,17 +150,19 @@ pub(super) fn in_words(of: &VolumeMove, phase: Phase) -> String {
     let from = of.status.as_ref().and_then(|status| status.from.as_ref()).map(|from| from.member.as_str());
     let from = from.unwrap_or("the other member");
     match phase {
-        Phase::Preparing => format!("a claim for the copy and its mover are made in member {to}"),
-        Phase::Closing => "the volume is closed to further pods, once few enough other moves are under way".to_owned(),
-        Phase::Waiting => "nobody new gets the volume, and the pods that have it have to end".to_owned(),
-        Phase::Isolating => format!("the volume is taken out of everybody's reach in member {from}"),
-        Phase::Copying => "the files are copied and compared; pods wait meanwhile".to_owned(),
+        Phase::Preparing => format!("the driver makes a claim for the copy, and a mover, in member {to}"),
+        Phase::Closing => {
+            "the driver closes the volume to further pods, once few enough other moves are under way".to_owned()
+        }
+        Phase::Waiting => "no other pod gets the volume, and the pods that have it must end".to_owned(),
+        Phase::Isolating => format!("the driver takes the volume out of everybody's reach in member {from}"),
+        Phase::Copying => "the movers copy the files and compare them; pods wait meanwhile".to_owned(),
         Phase::Placing => format!("the copy takes its place in member {to}"),
-        Phase::Ready => "all is there, and the word to switch is waited for".to_owned(),
+        Phase::Ready => "the copy is complete, and the move waits for approval to switch to it".to_owned(),
         Phase::Switching => format!("the host's volume leads to member {to} from now on"),
-        Phase::Finishing => "what is left of the move is cleared away".to_owned(),
+        Phase::Finishing => "the driver removes what is left of the move".to_owned(),
         Phase::Succeeded => format!("the volume is in member {to}"),
-        Phase::Cancelling => format!("all is undone: the volume stays in member {from}"),
+        Phase::Cancelling => format!("the driver undoes the move: the volume stays in member {from}"),
         Phase::Cancelled => format!("the volume stayed in member {from}"),
         Phase::Refused => "nothing was done".to_owned(),
     }
@@ -184,8 +189,8 @@ fn end(of: &VolumeMove, goal: Goal) -> Option<Report> {
         }
         Phase::Cancelled => format!("{name} is called off: the volume of claim {claim} stayed in member {from}.\n"),
         _ if waits_for_word && goal == Goal::Moved => format!(
-            "The copy is in member {}, and is as the volume in member {from}. `kosmos-csi volume approve {place}` switches to it, \
-             `kosmos-csi volume cancel {place}` calls it off; pods wait meanwhile.\n",
+            "The copy in member {} is the same as the volume in member {from}. `kosmos-csi volume approve {place}` switches to it, \
+             `kosmos-csi volume cancel {place}` calls the move off; pods wait meanwhile.\n",
             of.spec.to.member
         ),
         _ => return None,
@@ -202,7 +207,7 @@ fn gone(of: &VolumeMove, goal: Goal) -> Report {
     match goal {
         Goal::CalledOff => Report::well(format!("{name} is called off, and nothing of it is left.\n")),
         Goal::Moved => Report::new(
-            format!("{name} has gone, as somebody deleted it: `kosmos-csi trace {claim}` shows where the volume is.\n"),
+            format!("somebody deleted {name}: `kosmos-csi trace {claim}` shows where the volume is.\n"),
             false,
         ),
     }
@@ -229,7 +234,7 @@ mod tests {
         let (mut said, both) = (Said::default(), waiting("Waiting", "pods use the volume: a, b"));
         let users = || vec!["pod a has the volume".to_owned()];
         let first = [
-            "Waiting: nobody new gets the volume, and the pods that have it have to end",
+            "Waiting: no other pod gets the volume, and the pods that have it must end",
             "  it waits: pods use the volume: a, b",
             "  pod a has the volume",
         ];
@@ -240,7 +245,7 @@ mod tests {
             ["  it waits: pods use the volume: b"]
         );
         let copying = said.news(&waiting("Copying", "the copy is not done yet"), vec![]);
-        assert_eq!(copying, ["Copying: the files are copied and compared; pods wait meanwhile"]);
+        assert_eq!(copying, ["Copying: the movers copy the files and compare them; pods wait meanwhile"]);
         let had = said.news(&waiting("Ready", "pods have the copy already: c"), vec![]);
         assert_eq!(had[1..], ["  it waits: pods have the copy already: c"]);
     }

@@ -70,8 +70,8 @@ async fn find(client: &Client, which: &ClaimName) -> anyhow::Result<VolumeMove> 
     match under_way.or_else(|| of_claim.last()) {
         Some(found) => Ok(found.clone()),
         None => bail!(
-            "namespace {} has no move called {}, and none of a claim of that name: `kosmos-csi volume status {}` lists those that there \
-             are",
+            "namespace {} has no move called {}, and none of a claim of that name: `kosmos-csi volume status {}` lists all moves \
+             there",
             which.namespace,
             which.name,
             which.namespace
@@ -85,7 +85,7 @@ fn is_unknown_kind(error: &kube::Error) -> bool {
 
 fn unknown_kind() -> anyhow::Error {
     anyhow!(
-        "the host does not know the kind VolumeMove: volumes are moved once that is switched on (moves.enabled of the chart, docs/moving.md)"
+        "the host does not know the kind VolumeMove: to move volumes, set moves.enabled in the chart's values (docs/moving.md)"
     )
 }
 

@@ -136,21 +136,21 @@ fn next(of: &VolumeMove) -> String {
     let place = format!("{}/{}", of.namespace().unwrap_or_default(), of.name_any());
     let said = match moves::phase_of(of) {
         Some(Phase::Waiting) => format!(
-            "End the pods that have the claim, as by `kubectl delete pod`; those that a StatefulSet or Deployment makes again wait for the \
-             move. `kosmos-csi volume cancel {place}` calls it off."
+            "End the pods that use the claim, for example by `kubectl delete pod`; pods that a StatefulSet or Deployment makes instead wait for \
+             the move. `kosmos-csi volume cancel {place}` calls the move off."
         ),
         Some(Phase::Isolating) => format!(
-            "What keeps the claim in the member has to end. `kosmos-csi volume cancel {place}` calls the move off."
+            "End what holds the claim in the member, as named above. `kosmos-csi volume cancel {place}` calls the move off."
         ),
         Some(Phase::Ready) if of.spec.cutover == Cutover::Manual && !of.spec.approved => {
             format!(
-                "`kosmos-csi volume approve {place}` switches to the copy, `kosmos-csi volume cancel {place}` calls it off."
+                "`kosmos-csi volume approve {place}` switches to the copy, `kosmos-csi volume cancel {place}` calls the move off."
             )
         }
         Some(Phase::Succeeded) if moves::source_is_kept(of) => {
-            format!("What is kept in member {} is listed by `kosmos-csi volume discard`.", from_of(of))
+            format!("`kosmos-csi volume discard` lists what member {} keeps.", from_of(of))
         }
-        Some(phase) if phase < Phase::Switching => format!("`kosmos-csi volume cancel {place}` calls it off."),
+        Some(phase) if phase < Phase::Switching => format!("`kosmos-csi volume cancel {place}` calls the move off."),
         _ => return String::new(),
     };
     format!("\n{said}\n")

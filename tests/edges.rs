@@ -228,10 +228,10 @@ async fn unknown_words_are_misuse_and_help_is_help() {
     for (arguments, words) in [
         (vec!["--help"], vec!["controller", "member", "doctor", "Usage: kosmos-csi <COMMAND>"]),
         (vec!["member", "add", "--help"], vec!["--member-kubeconfig <FILE>", "Without it 720h", "Exit code: 0"]),
-        (vec!["doctor", "remove", "--help"], vec!["--data-will-be-lost", "where its policy is Delete", "<FINDING>"]),
+        (vec!["doctor", "remove", "--help"], vec!["--data-will-be-lost", "if its policy is Delete", "<FINDING>"]),
         (
             vec!["member", "remove", "--help"],
-            vec!["while leaves of the host", "volumes, snapshots, moves, leaves or pods"],
+            vec!["volumes, snapshots or leaves there", "volumes, snapshots, moves, leaves or pods"],
         ),
         (vec!["member", "forget", "--help"], vec!["or no record of it"]),
         (vec!["controller", "--help"], vec!["--endpoint <unix:///PATH>", "--members-dir <FOLDER>", "[default: 30s]"]),

@@ -28,7 +28,7 @@ pub enum Role {
     Controller(Controller),
     /// Keep a virtual node in the host for each member, and run in the member the pods that are bound to it
     ///
-    /// Where Kosmos clustertree keeps the virtual nodes, this adds what they lack, and clustertree runs the pods.
+    /// If Kosmos clustertree keeps the virtual nodes, this role adds what they lack, and clustertree runs the pods.
     VirtualNode(VirtualNode),
     /// Serve Identity and Node on a node of the host, and make the driver known to its kubelet
     ///
@@ -62,11 +62,11 @@ pub struct Common {
 /// What every role that goes on has.
 #[derive(Debug, clap::Args)]
 pub struct Process {
-    /// Where to answer /livez, /readyz and /metrics; without it they are not served
+    /// The address at which to serve /livez, /readyz and /metrics; without it, they are not served
     #[arg(long, env = "KOSMOS_CSI_ADMIN_ADDRESS", value_name = "ADDRESS:PORT")]
     pub admin_address: Option<SocketAddr>,
 
-    /// How long requests under way may take to finish once a stop was asked for
+    /// After a signal to stop, how long requests under way may take to finish
     #[arg(long, env = "KOSMOS_CSI_SHUTDOWN_GRACE", default_value = "30s", value_parser = humantime::parse_duration, value_name = "TIME")]
     pub shutdown_grace: Duration,
 
@@ -97,8 +97,8 @@ pub struct Controller {
     #[arg(long, env = "KOSMOS_CSI_LEAF_NAMESPACE", default_value = "kosmos-csi", value_parser = namespace, value_name = "NAMESPACE")]
     pub leaf_namespace: String,
 
-    /// Image of the movers, pods in the members that copy a volume's files; with it, volumes are moved to other members, where
-    /// a VolumeMove asks for it
+    /// Image of the movers, pods in the members that copy a volume's files; with it, the driver moves volumes to other members
+    /// as VolumeMoves ask
     #[arg(long, env = "KOSMOS_CSI_MOVER_IMAGE", value_name = "IMAGE")]
     pub mover_image: Option<String>,
 
@@ -106,8 +106,8 @@ pub struct Controller {
     #[arg(long, env = "KOSMOS_CSI_MOVES_AT_ONCE", default_value = "2", value_name = "COUNT")]
     pub moves_at_once: NonZeroU16,
 
-    /// Where to show members and volumes in a browser, on an address of this machine alone, such as 127.0.0.1:9813; without it
-    /// there is no such page
+    /// The address at which to show members and volumes in a browser; only one of this machine alone, such as 127.0.0.1:9813.
+    /// Without it, there is no such page
     #[arg(long, env = "KOSMOS_CSI_UI_ADDRESS", value_parser = loopback_and_port, value_name = "ADDRESS:PORT")]
     pub ui_address: Option<SocketAddr>,
 }
@@ -116,11 +116,11 @@ pub struct Controller {
 #[derive(Debug, clap::Args)]
 pub struct Members {
     /// Folder of <name>.kubeconfig files, one per member; <name>.cordon closes a member to new volumes,
-    /// <name>.virtual-node.kubeconfig is for running pods there, and <name>.privileged-pods lets these ask for more than baseline
+    /// <name>.virtual-node.kubeconfig is for running pods there, and <name>.privileged-pods lets pods there ask for more than baseline
     #[arg(long, env = "KOSMOS_CSI_MEMBERS_DIR", value_name = "FOLDER")]
     pub members_dir: Option<PathBuf>,
 
-    /// Whether Kosmos Cluster objects of the host are members too; auto: where the host has their CRD, now or later
+    /// Whether Kosmos Cluster objects of the host are members too; auto: if the host has their CRD, now or later
     #[arg(long, env = "KOSMOS_CSI_KOSMOS_CLUSTERS", value_enum, default_value = "auto", value_name = "auto|on|off")]
     pub kosmos_clusters: KosmosClusters,
 }
@@ -128,7 +128,7 @@ pub struct Members {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum KosmosClusters {
     Auto,
-    /// Their CRD is waited for
+    /// Wait for their CRD
     On,
     Off,
 }
@@ -154,7 +154,7 @@ pub struct VirtualNode {
     #[command(flatten)]
     pub kubelet_api: KubeletApi,
 
-    /// Where pods in members reach the host's API server; without it, those that use it must know
+    /// The address by which pods in members reach the host's API server; without it, such pods must know it themselves
     #[arg(long, env = "KOSMOS_CSI_HOST_ADDRESS", value_parser = https_address, value_name = "https://HOST:PORT")]
     pub host_address: Option<(String, u16)>,
 
@@ -164,9 +164,9 @@ pub struct VirtualNode {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum NodeMode {
-    /// Each for a whole member: kosmos-<member>
+    /// One virtual node for each member: kosmos-<member>
     Member,
-    /// Each for one node of a member: kosmos-<member>-<node>
+    /// One virtual node for each node of a member: kosmos-<member>-<node>
     Node,
 }
 
@@ -184,7 +184,7 @@ pub struct Node {
     #[arg(long, env = "KOSMOS_CSI_MEMBER", value_parser = member_name, value_name = "NAME")]
     pub member: String,
 
-    /// Who makes the driver known to the kubelet: this process, or a node-driver-registrar beside it
+    /// Who registers the driver with the kubelet: this process (kubelet), or a node-driver-registrar beside it (none)
     #[arg(long, env = "KOSMOS_CSI_REGISTRATION", value_enum, default_value = "kubelet")]
     pub registration: Registration,
 
@@ -196,16 +196,16 @@ pub struct Node {
     #[arg(long, env = "KOSMOS_CSI_DEVICE_DIR", default_value = "/dev/disk/by-id", value_parser = absolute, value_name = "FOLDER")]
     pub device_dir: PathBuf,
 
-    /// A storage driver whose node service on this node is called for the member's volumes; may be repeated, none by default
+    /// A storage driver of this node that the plugin calls to mount the member's volumes; may be repeated, none by default
     #[arg(long = "leaf-driver", env = "KOSMOS_CSI_LEAF_DRIVER", value_delimiter = ',', value_parser = leaf_driver, value_name = "NAME")]
     pub leaf_drivers: Vec<String>,
 
-    /// An NFS server whose exports are mounted for the member's volumes, as their PersistentVolumes name it; may be repeated, none by
+    /// An NFS server, as the member's PersistentVolumes name it, whose exports the plugin mounts; may be repeated, none by
     /// default
     #[arg(long = "nfs-server", env = "KOSMOS_CSI_NFS_SERVER", value_delimiter = ',', value_parser = nfs_server, value_name = "HOST")]
     pub nfs_servers: Vec<String>,
 
-    /// A folder of this node with local volumes of the member below it, or with their devices in it; may be repeated, none by default
+    /// A folder of this node that contains local volumes of the member, or their devices; may be repeated, none by default
     #[arg(long = "local-folder", env = "KOSMOS_CSI_LOCAL_FOLDER", value_delimiter = ',', value_parser = absolute, value_name = "FOLDER")]
     pub local_folders: Vec<PathBuf>,
 
@@ -226,18 +226,18 @@ pub enum Registration {
 /// The endpoint at which the host's API server finds a kubelet behind virtual nodes.
 #[derive(Debug, clap::Args)]
 pub struct KubeletApi {
-    /// Where to serve logs, exec, attach and port-forward of the pods on virtual nodes, as the host's API server reaches it;
-    /// without it they are not served
+    /// The address at which the host's API server reaches this process for logs, exec, attach and port-forward of pods on virtual
+    /// nodes; without it, these are not served
     #[arg(long, env = "KOSMOS_CSI_KUBELET_ADDRESS", value_parser = address_and_port, value_name = "ADDRESS:PORT")]
     pub kubelet_address: Option<SocketAddr>,
 
-    /// The address that virtual nodes name instead, with the same port, such as that of a Service in front of all replicas;
-    /// the certificate has to name it
+    /// The address that virtual nodes report instead, with the same port, such as that of a Service in front of all replicas;
+    /// the certificate must contain it
     #[arg(long, env = "KOSMOS_CSI_KUBELET_ADVERTISE_ADDRESS", requires_all = ["kubelet_address", "kubelet_certificate"], value_name = "ADDRESS")]
     pub kubelet_advertise_address: Option<IpAddr>,
 
-    /// How many ports, which follow that of --kubelet-address, are for one virtual node each: a node reports on its port what its pods
-    /// use, for `kubectl top`, autoscalers and Prometheus; 0: no node does
+    /// How many of the ports after that of --kubelet-address to use, one for each virtual node: there a node reports what its pods use,
+    /// for `kubectl top`, autoscalers and Prometheus; 0: no node reports it
     #[arg(
         long,
         env = "KOSMOS_CSI_KUBELET_NODE_PORTS",
@@ -247,13 +247,13 @@ pub struct KubeletApi {
     )]
     pub kubelet_node_ports: u16,
 
-    /// Certificates (PEM) of the authority that signs the API server's client certificate; without it, what the host says
-    /// in the ConfigMap kube-system/extension-apiserver-authentication
+    /// Certificates (PEM) of the authority that signs the API server's client certificate; without it, those in the host's
+    /// ConfigMap kube-system/extension-apiserver-authentication
     #[arg(long, env = "KOSMOS_CSI_KUBELET_CLIENT_CA", requires = "kubelet_address", value_name = "FILE")]
     pub kubelet_client_ca: Option<PathBuf>,
 
-    /// The certificate (PEM) to show to the API server; without it, one that this process makes and signs itself, which an
-    /// API server with --kubelet-certificate-authority does not accept
+    /// The certificate (PEM) to show to the API server; without it, this process makes and signs one itself, which an API server
+    /// with --kubelet-certificate-authority does not accept
     #[arg(long, env = "KOSMOS_CSI_KUBELET_CERTIFICATE", requires_all = ["kubelet_address", "kubelet_key"], value_name = "FILE")]
     pub kubelet_certificate: Option<PathBuf>,
 

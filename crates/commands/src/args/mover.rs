@@ -8,14 +8,14 @@ use super::absolute;
 
 #[derive(Debug, Subcommand)]
 pub enum Mover {
-    /// Send the files of a volume until the other end has found its copy to be the same; nobody may change the volume meanwhile
+    /// Send the files of a volume until the other end has verified its copy; nobody may change the volume meanwhile
     Send(Places),
     /// Receive the files of a volume, and compare the copy with them
     Receive {
         #[command(flatten)]
         places: Places,
 
-        /// Refuse a volume that is not empty: what the source does not have would be removed from it
+        /// Refuse a volume that is not empty, as receiving would remove from it what the source does not have
         #[arg(long)]
         must_be_empty: bool,
     },

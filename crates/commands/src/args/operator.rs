@@ -65,7 +65,7 @@ pub struct MembersAccess {
     #[command(flatten)]
     pub host: HostAccess,
 
-    /// Folder of <name>.kubeconfig files, where the controller has one; Secrets in the host are always read
+    /// Folder of <name>.kubeconfig files, if the controller has one; the command always reads Secrets in the host
     #[arg(long, env = "KOSMOS_CSI_MEMBERS_DIR", value_name = "FOLDER")]
     pub members_dir: Option<PathBuf>,
 }
@@ -73,7 +73,7 @@ pub struct MembersAccess {
 /// How a member is reached by its administrator.
 #[derive(Clone, Debug, clap::Args)]
 pub struct MemberAccess {
-    /// An administrator's kubeconfig of the member; it is used now and kept nowhere
+    /// An administrator's kubeconfig of the member; the command uses it now and keeps it nowhere
     #[arg(long, value_name = "FILE")]
     pub member_kubeconfig: PathBuf,
 
@@ -85,7 +85,7 @@ pub struct MemberAccess {
 /// Where what is named without a namespace is looked for.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub struct Within {
-    /// The namespace, where the name does not say it; without either, that of the kubeconfig's context
+    /// The namespace, if the name does not have it; without either, that of the kubeconfig's context
     #[arg(long, short, value_parser = namespace, value_name = "NAMESPACE")]
     pub namespace: Option<String>,
 }
@@ -98,7 +98,7 @@ pub enum Output {
     Wide,
     Json,
     Yaml,
-    /// Names alone, a line each
+    /// Only names, one in a line
     Name,
 }
 
@@ -118,9 +118,9 @@ impl From<Output> for Form {
 pub enum Command {
     /// Show on one screen how driver, members and volumes stand
     Status(Status),
-    /// Verify, by asking the host alone, that volumes can be made: the driver, its sidecars, the classes, and the room in members
+    /// Verify, by asking only the host, that volumes can be made: the driver, its sidecars, the classes, and the room in members
     ///
-    /// No member is asked and no Secret is read, so an account with few rights is enough: `helm test` has one. `status` and `doctor`
+    /// It asks no member and reads no Secret, so an account with few rights is enough: `helm test` has one. `status` and `doctor`
     /// ask the members themselves.
     Verify(Verify),
     /// List volumes, with the members they are in, or members
@@ -146,11 +146,11 @@ pub enum Command {
     /// Write everything that helps to find out what is wrong into one archive, without secrets
     ///
     /// How driver, members and volumes stand, what doctor finds, the objects and events of this driver and of its volumes, logs
-    /// and metrics of its pods, and the leaves in each member. What cannot be read is named in the archive, and the rest is there.
+    /// and metrics of its pods, and the leaves in each member. The archive names what the command could not read.
     SupportBundle(SupportBundle),
     /// Show members and volumes as pages in a browser of this machine, read-only, until Ctrl-C
     ///
-    /// The controller that leads serves them inside its pod alone, and they come through the host's API server: whoever may
+    /// The leading controller serves them only inside its pod, and the command gets them through the host's API server: whoever may
     /// forward ports of pods in the driver's namespace may see them.
     Ui(Ui),
 }
@@ -205,7 +205,7 @@ pub struct Look {
     #[command(flatten)]
     pub members: MembersAccess,
 
-    /// Look twice, so far apart, and report only what is there both times
+    /// Look twice, with this time in between, and report only what is there both times
     #[arg(long, default_value = "2s", value_parser = humantime::parse_duration, value_name = "TIME")]
     pub interval: Duration,
 
@@ -226,14 +226,14 @@ pub enum Remedy {
     "kosmos-csi doctor remove leaf:cluster38/shop/db",
 ]))]
 pub struct RemoveOrphan {
-    /// What `doctor` calls it, such as leaf:cluster38/shop/db
+    /// The finding, as `doctor` names it, such as leaf:cluster38/shop/db
     #[arg(value_parser = finding, value_name = "FINDING")]
     pub finding: String,
 
     #[command(flatten)]
     pub look: Look,
 
-    /// Do not retain its volume: where its policy is Delete, the data goes. A leaf that once had a host volume is removed with this alone
+    /// Do not retain its volume: if its policy is Delete, the data is deleted. A leaf that once had a host volume needs this flag
     #[arg(long)]
     pub data_will_be_lost: bool,
 
@@ -262,11 +262,11 @@ pub struct Import {
     #[command(flatten)]
     pub host: HostAccess,
 
-    /// The host's volume; without it <member>-<namespace>-<claim>
+    /// The name of the host's volume; without it, <member>-<namespace>-<claim>
     #[arg(long, value_parser = object_name, value_name = "NAME")]
     pub volume: Option<String>,
 
-    /// The host's claim; without it the same namespace and name as in the member
+    /// The host's claim; without it, the same namespace and name as in the member
     #[arg(long, value_parser = claim, value_name = "NAMESPACE/CLAIM")]
     pub host_claim: Option<ClaimName>,
 

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 #[derive(Debug, clap::Args)]
 pub struct VolumeStats {
-    /// The id of the host whose pods' volumes are reported; without it, those of all hosts are
+    /// The id of the host whose pods' volumes to report; without it, those of all hosts
     #[arg(long, env = "KOSMOS_CSI_HOST", value_name = "ID")]
     pub host: Option<String>,
 

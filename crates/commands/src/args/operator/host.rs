@@ -19,8 +19,8 @@ pub enum HostCommand {
     ///
     /// For a cluster in which the chart is installed and nobody has made claims of this driver yet. Members take it for the former one from then
     /// on, and the claims of the backup are bound to their volumes again, with their data. Controller and agent are restarted, and pods of the
-    /// former cluster that still run in members end. Each member has to be told as well: member add --take-over. Typed again, it makes what is
-    /// still missing, and says what else there is to do; it ends with 0 once there is nothing. The file is trusted: keep it where nobody else
+    /// former cluster that still run in members end. Then type member add --take-over for each member. Typed again, the command makes what is
+    /// still missing, says what else there is to do, and ends with 0 once all is done. It trusts the file: keep the file where nobody else
     /// writes.
     #[command(after_help = with_examples(&["kosmos-csi host adopt host.json --dry-run", "kosmos-csi host adopt host.json", "kosmos-csi host adopt host.json --former-cluster-is-off"]))]
     Adopt(AdoptHost),
@@ -38,15 +38,15 @@ pub struct BackupHost {
 
 #[derive(Debug, clap::Args)]
 pub struct AdoptHost {
-    /// What `host backup` has written
+    /// The file that `host backup` has written
     #[arg(value_name = "FILE")]
     pub backup: PathBuf,
 
     #[command(flatten)]
     pub members: MembersAccess,
 
-    /// Say that the former cluster and its machines are off: their volumes are detached from them, and members are used whose
-    /// accounts may be any host's. Two clusters that write to one volume destroy what is on it
+    /// Assure that the former cluster and its machines are off: the command detaches volumes from them, and uses members whose
+    /// accounts may be any host's. Two clusters that write to one volume destroy its data
     #[arg(long)]
     pub former_cluster_is_off: bool,
 

@@ -30,7 +30,7 @@ pub enum Member {
         "kosmos-csi member check cluster38 --moves",
     ]))]
     Check(Check),
-    /// Close a member to new volumes; those that are there go on, and its virtual node takes pods
+    /// Close a member to new volumes; existing volumes go on, and its virtual node still takes pods
     #[command(after_help = with_examples(&["kosmos-csi member cordon cluster38", "kosmos-csi get volumes --member cluster38"]))]
     Cordon(Cordon),
     /// Open a member to new volumes again
@@ -38,16 +38,16 @@ pub enum Member {
     Uncordon(Cordon),
     /// Take a member's kubeconfig away from the host
     ///
-    /// Refused while the host has volumes or snapshots there, moves are under way from or to it, its pods run there or have ended and are not
-    /// deleted, and while leaves of the host, or sources that moves have kept, are there. Data in the member is never touched.
+    /// The command refuses while the host has volumes, snapshots or leaves there, while moves are under way from or to it, while the host's pods
+    /// run there or have ended and are not deleted, and while it has sources that moves have kept. It never touches data in the member.
     #[command(after_help = with_examples(&[
         "kosmos-csi member remove cluster38 --member-kubeconfig cluster38.kubeconfig",
     ]))]
     Remove(Remove),
     /// Forget which cluster a removed member was
     ///
-    /// Afterwards its volumes and snapshots are unknown: DeleteVolume and DeleteSnapshot answer OK to them and look nowhere. A move that waits
-    /// for this member alone ends, and what it has there is named and stays.
+    /// Afterwards the driver does not know its volumes and snapshots: DeleteVolume and DeleteSnapshot answer OK and look nowhere. A move that
+    /// waits only for this member ends; the command names what the move has there, and it stays.
     #[command(after_help = with_examples(&["kosmos-csi member forget cluster38"]))]
     Forget(Forget),
 }
@@ -65,36 +65,36 @@ pub struct Add {
     #[command(flatten)]
     pub host: HostAccess,
 
-    /// The address by which the host's pods reach the member, where that is neither the one in --member-kubeconfig nor the former one
+    /// The address by which the host's pods reach the member, if it is neither the one in --member-kubeconfig nor the former one
     #[arg(long, value_name = "https://ADDRESS")]
     pub server: Option<String>,
 
-    /// How long the tokens last; the member may grant less, and this says how much. Without it 720h, as driver and agent renew
-    /// them at half of their life, or 8760h with --kubeconfig-only, as nobody renews what is in a file
+    /// How long the tokens last; the member may grant less, and the command says how much. Without it 720h, as driver and agent
+    /// renew tokens at half of their life, or 8760h with --kubeconfig-only, as nobody renews a token in a file
     #[arg(long, value_parser = lifetime, value_name = "TIME")]
     pub token_lifetime: Option<Duration>,
 
-    /// Create no account for pods: for a member whose virtual node somebody else keeps, or nobody
+    /// Create no account for pods, if the member has no virtual node, or if somebody else keeps it
     #[arg(long)]
     pub volumes_only: bool,
 
-    /// Create an account for pods in a member that has joined without one. Typed again without this and --volumes-only, it keeps to what the
-    /// host has there: which accounts, in which namespaces, and by which address
+    /// Create an account for pods in a member that has joined without one. Without this and --volumes-only, the command keeps what the host
+    /// already has there: the accounts, their namespaces and the address
     #[arg(long, conflicts_with = "volumes_only")]
     pub pods: bool,
 
     /// Give rights for volumes on real nodes of the host as well (deploy/member-attach.yaml), and print the commands that give those on
-    /// virtual machines and Secrets where these are. Typed again without it, what the host has of them is kept
+    /// virtual machines and Secrets where these are. If you type the command again without it, the host keeps such rights
     #[arg(long)]
     pub attach: bool,
 
     /// Create what moving volumes from and to the member needs as well: a namespace for movers, and rights in it
-    /// (deploy/member-mover.yaml). Typed again without it, what the host has of them is kept
+    /// (deploy/member-mover.yaml). If you type the command again without it, the host keeps them
     #[arg(long, conflicts_with = "namespace")]
     pub moves: bool,
 
-    /// Create a pod there as well that reports how full volumes are, for `kubelet_volume_stats_…` of virtual nodes: by an account of its
-    /// own it reads what kubelets say of this host's pods (deploy/member-volume-stats.yaml)
+    /// Also create a pod there that reports how full volumes are, for `kubelet_volume_stats_…` of virtual nodes: with an account of its
+    /// own it reads what kubelets report of this host's pods (deploy/member-volume-stats.yaml)
     #[arg(long, conflicts_with = "volumes_only")]
     pub volume_stats: bool,
 
@@ -102,27 +102,27 @@ pub struct Add {
     #[arg(long, requires = "volume_stats", value_name = "IMAGE")]
     pub image: Option<String>,
 
-    /// Let that pod accept any certificate of a kubelet: for members whose kubelets sign their own
+    /// Let that pod accept any certificate of a kubelet, if the member's kubelets sign their own
     #[arg(long, requires = "volume_stats")]
     pub kubelet_insecure_tls: bool,
 
-    /// Give the account rights in this namespace of the member alone, which must be there: volumes are made in no other one; may be
-    /// repeated. There is no account for pods then, as the agent of virtual nodes has to see all pods of a member
+    /// Give the account rights only in this namespace of the member, which must exist: the driver makes volumes in no other namespace. May
+    /// be repeated. There is no account for pods then, as the agent of virtual nodes has to see all pods of a member
     #[arg(long, value_name = "NAMESPACE", value_parser = namespace, requires = "volumes_only")]
     pub namespace: Vec<String>,
 
-    /// Let the host's pods be run in this namespace, which the member has already, up to the Pod Security level baseline;
-    /// may be repeated. Namespaces that are made for the host need no such flag
+    /// Let the host's pods run in this namespace, which the member already has, up to the Pod Security level baseline;
+    /// may be repeated. Namespaces that the agent makes for the host need no such flag
     #[arg(long, value_name = "NAMESPACE", conflicts_with = "volumes_only")]
     pub pods_in: Vec<String>,
 
-    /// Write the kubeconfig to this new file, which only you can read, and nothing to the host; that of the account for
-    /// pods goes beside it, as <file>.virtual-node.kubeconfig
+    /// Write the kubeconfig to this new file, which only you can read, and nothing to the host; the kubeconfig of the account
+    /// for pods goes beside it, as <file>.virtual-node.kubeconfig
     #[arg(long, value_name = "FILE")]
     pub kubeconfig_only: Option<PathBuf>,
 
-    /// Let no other cluster be this host to the member any more, as after `host adopt`: the host's accounts there are replaced, and all
-    /// their tokens end, unless they are this cluster's already. What was given out by --kubeconfig-only or by hand does not end
+    /// Make this cluster the only one that is this host to the member, as after `host adopt`: replace the host's accounts there, so that all
+    /// their tokens end, unless they are this cluster's already. Kubeconfigs given out by --kubeconfig-only or by hand stay valid
     #[arg(long, conflicts_with = "kubeconfig_only")]
     pub take_over: bool,
 
@@ -190,8 +190,8 @@ pub struct Remove {
     #[arg(long, value_name = "CONTEXT", requires = "member_kubeconfig")]
     pub member_context: Option<String>,
 
-    /// Remove it although the host has volumes, snapshots, moves, leaves or pods there: calls for volumes and snapshots answer UNAVAILABLE
-    /// until the member is back, and pods run on with nobody to end them
+    /// Remove the member although the host has volumes, snapshots, moves, leaves or pods there: the driver answers UNAVAILABLE to calls for
+    /// volumes and snapshots until the member is back, and pods run on with nobody to end them
     #[arg(long)]
     pub force: bool,
 }
@@ -205,8 +205,8 @@ pub struct Forget {
     #[command(flatten)]
     pub members: MembersAccess,
 
-    /// Forget it although the host has volumes, snapshots or moves there, or no record of it: they are unknown from then on, and what is
-    /// behind them stays in the member
+    /// Forget the member although the host has volumes, snapshots or moves there, or no record of it: the driver does not know them from then
+    /// on, and their data stays in the member
     #[arg(long)]
     pub force: bool,
 }

@@ -33,14 +33,14 @@ pub enum Volume {
     /// Approve the switch to the copy, where a move waits for that
     #[command(after_help = with_examples(&["kosmos-csi volume approve shop/db"]))]
     Approve(OneMove),
-    /// Call a move off: the volume stays where it was
+    /// Call off a move: the volume stays where it was
     ///
-    /// From `Switching` on, it cannot be called off.
+    /// From `Switching` on, you cannot call off a move.
     #[command(after_help = with_examples(&["kosmos-csi volume cancel shop/db"]))]
     Cancel(OneMove),
     /// List what moves have kept in the members they moved from, or delete one of these with its data
     ///
-    /// For the host's administrator: it asks the members by the driver's own Secrets.
+    /// For the host's administrator: the command uses the driver's own Secrets to ask the members.
     #[command(after_help = with_examples(&[
         "kosmos-csi volume discard",
         "kosmos-csi volume discard cluster38/pvc-7c1e --data-will-be-lost",
@@ -70,7 +70,7 @@ pub struct MoveVolume {
 
     /// Remove the source with its data this long after the move has succeeded, such as 72h; without it the source is kept
     ///
-    /// It can be changed later in the VolumeMove (`spec.deleteSourceAfter`); where that is deleted, the source is kept.
+    /// You can change it later in the VolumeMove (`spec.deleteSourceAfter`); if you delete the VolumeMove, the source is kept.
     #[arg(long, value_parser = keep_time, value_name = "TIME")]
     pub delete_source_after: Option<Duration>,
 

@@ -19,8 +19,8 @@ helm install kosmos-csi deploy/chart/kosmos-csi --namespace kosmos-csi --create-
 helm test kosmos-csi --namespace kosmos-csi --logs
 \`\`\`
 
-Then each member joins by \`kosmos-csi member add\`, and a StorageClass leads to them: \`helm status kosmos-csi --namespace kosmos-csi\` says both. A
-mistake in a value is refused by its name.
+Then add each member by \`kosmos-csi member add\`, and make a StorageClass that leads to them: \`helm status kosmos-csi --namespace kosmos-csi\` shows
+how. Helm refuses a wrong value, and names it.
 
 | Value | Default | What it does |
 |---|---|---|

@@ -241,7 +241,7 @@ async fn second_one_in_the_same_folder_is_refused() {
     let dev = Dev::start(folder.path()).await;
     let (code, printed) = Dev::run(folder.path(), &[]).await;
     assert_eq!(code, MISUSE, "{printed}");
-    assert!(printed.contains("another kosmos-csi dev lives in --dir"), "{printed}");
+    assert!(printed.contains("another kosmos-csi dev uses --dir"), "{printed}");
     dev.cluster("host").await.until("/api/v1/namespaces/test-new", "there", Value::is_object).await;
 }
 

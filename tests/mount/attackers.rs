@@ -233,9 +233,9 @@ fn what_the_nodes_own_configuration_does_not_name_is_refused_by_the_flag_that_wo
                 mount::stage::stage(&bare, &kind.attached, staging, &kind.way).unwrap();
                 continue;
             }
-            Backing::Csi(_) => "--leaf-driver (in the chart: node.members[].leafDrivers)",
-            Backing::Nfs { .. } => "--nfs-server (in the chart: node.members[].nfsServers)",
-            Backing::Local { .. } => "--local-folder (in the chart: node.members[].localFolders)",
+            Backing::Csi(_) => "--leaf-driver of kosmos-csi node (in the chart: node.members[].leafDrivers)",
+            Backing::Nfs { .. } => "--nfs-server of kosmos-csi node (in the chart: node.members[].nfsServers)",
+            Backing::Local { .. } => "--local-folder of kosmos-csi node (in the chart: node.members[].localFolders)",
         };
         let error = refuses(&fake, kind.name, || mount::stage::stage(&bare, &kind.attached, staging, &kind.way));
         assert!(matches!(&error, Error::Refused(told) if told.contains(flag)), "{}: {error}", kind.name);

@@ -29,7 +29,7 @@ async fn volume_in_which_something_is_already_is_refused_and_left_as_it_is() {
     let refused = ground.receiver(&["--must-be-empty"]).ended().await;
     assert!(!refused.status.success());
     assert_eq!(refused.reason(), "NotEmpty");
-    assert_eq!(refused.message(), "the destination was to be a new volume, and 1 things are in it");
+    assert_eq!(refused.message(), "the destination must be a new volume, but has 1 entries");
     assert_eq!(fs::read_to_string(ground.path("copy/precious")).unwrap(), "data");
 }
 
@@ -43,7 +43,7 @@ fn destination_without_room_is_told_before_anything_is_written_to_it() {
         join(&mut sender, &mut receiver, || None).await;
         let (sent, taken) = (sender.ended().await, receiver.ended().await);
         assert_eq!((sent.reason(), taken.reason()), ("NoSpace", "NoSpace"), "{sent:?}\n{taken:?}");
-        assert!(sent.message().ends_with("and there is room for 1048576 at the destination"), "{}", sent.message());
+        assert!(sent.message().ends_with("but the destination has room for 1048576"), "{}", sent.message());
         assert_eq!(fs::read_dir(copy).unwrap().count(), 0);
     });
 }

@@ -178,7 +178,7 @@ async fn volume_whose_leaf_claim_is_gone_is_wrong_and_one_that_is_not_followed_i
     let listed = world.until("/api/volumes?q=old", |page| items(page).len() == 1).await;
     assert_eq!((&items(&listed)[0]["size"], &items(&listed)[0]["age"]), (&Value::Null, &Value::Null));
     let page = world.get(&format!("/api/volumes/{imported}")).await.json();
-    assert_eq!(page["chain"][0]["state"], "which they are is not known here");
+    assert_eq!(page["chain"][0]["state"], "this page does not know them");
 }
 
 #[tokio::test]

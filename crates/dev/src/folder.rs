@@ -32,7 +32,7 @@ impl Folder {
         let misuse = |error: io::Error| Misuse(format!("--dir {shown} cannot be used: {error}"));
         let path = std::path::absolute(path).map_err(misuse)?;
         socket_path(&path.join(LONGEST_SOCKET).display().to_string())
-            .map_err(|reason| Misuse(format!("--dir {shown}: for the sockets in it {reason}")))?;
+            .map_err(|reason| Misuse(format!("--dir {shown}: the folder has sockets, and for them {reason}")))?;
         let foreign = || Misuse(format!("--dir {shown} belongs to another user: give another folder"));
         if is_foreign(&path).map_err(misuse)? {
             return Err(foreign());
@@ -48,7 +48,7 @@ impl Folder {
         match lock.try_lock() {
             Ok(()) => Ok(Self { path, _lock: lock }),
             Err(TryLockError::WouldBlock) => {
-                Err(Misuse(format!("another kosmos-csi dev lives in --dir {shown}: end it, or give another folder")))
+                Err(Misuse(format!("another kosmos-csi dev uses --dir {shown}: end it, or give another folder")))
             }
             Err(TryLockError::Error(error)) => Err(misuse(error)),
         }
@@ -140,7 +140,7 @@ impl Folder {
             Some(port) => match at(port).await {
                 Ok(listener) => listener,
                 Err(error) => {
-                    tracing::warn!(cluster, port, %error, "the port of last time cannot be had: another is taken");
+                    tracing::warn!(cluster, port, %error, "the port of last time is in use: the cluster gets another one");
                     at(0).await?
                 }
             },

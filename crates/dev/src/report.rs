@@ -32,7 +32,8 @@ pub(super) fn text(folder: &Folder, clusters: &[(String, SocketAddr)], page: Soc
     let _ = writeln!(text, "  {:<10} {dir}/volumes/<member>/<volume>", "volumes");
     let _ = writeln!(text, "  {:<10} http://{page}", "page");
     for member in asleep {
-        let _ = writeln!(text, "  {member:<10} is kept and not started: more --members bring it back");
+        let _ =
+            writeln!(text, "  {member:<10} is kept and not started: start again with more --members to bring it back");
     }
     let _ = write!(
         text,
@@ -43,7 +44,7 @@ pub(super) fn text(folder: &Folder, clusters: &[(String, SocketAddr)], page: Soc
          Our own commands, such as:\n\n\
          source {typed}/env\n\
          kosmos-csi get volumes; kosmos-csi trace pvc/nginx-pvc -n {namespace}; kosmos-csi status\n\n\
-         Ctrl-C ends all of it. Started again on {dir}, everything is still there; rm -r {typed} forgets it.\n",
+         Ctrl-C ends all of it. If you start it again with {dir}, everything is still there; rm -r {typed} removes it.\n",
         namespace = objects::NAMESPACE,
     );
     text

@@ -51,7 +51,7 @@ fn disk_by_name<K: Kernel>(machine: &Machine<K>, names: &[String]) -> Result<Dis
         }
     }
     Err(Error::InProgress(format!(
-        "no disk named {} is in {} yet: it is waited for; is the volume attached to this node?",
+        "no disk named {} is in {} yet: this node waits for it; check that the volume is attached to it",
         names.join(" or "),
         machine.device_dir.display()
     )))
@@ -65,7 +65,7 @@ fn disk_named<K: Kernel>(machine: &Machine<K>, name: &str, path: &Path) -> Resul
         return Ok(disk);
     }
     Err(Error::InProgress(format!(
-        "disk {name} is not there yet: {} leads to {}, which says that it is {}; it is waited for until udev has renewed that link",
+        "disk {name} is not there yet: {} leads to {}, which says that it is {}; this node waits until udev has renewed that link",
         machine.device_dir.join(name).display(),
         disk.name(),
         ids.join(", ").escape_default()
@@ -106,7 +106,7 @@ fn head<K: Kernel>(machine: &Machine<K>, disk: &Disk) -> Result<Vec<u8>> {
     let head = machine.kernel.head(&disk.path).map_err(failed("reading", &disk.path))?;
     if head.is_empty() {
         return Err(Error::Refused(format!(
-            "disk {} has no size, so what it holds is not known: is it still attached to this machine?",
+            "disk {} has no size, so this node cannot tell what the disk holds: check that it is still attached to this machine",
             disk.name()
         )));
     }
@@ -125,7 +125,7 @@ pub(super) fn prepare<K: Kernel>(
     match plan(machine, record, disk, wanted, zeros)? {
         Plan::Use(filesystem) if record.only_reads() => Ok(filesystem),
         Plan::Format(_) if record.only_reads() => Err(Error::Refused(format!(
-            "disk {} is blank, and the volume is only to be read: write to it first",
+            "disk {} is blank, and the volume is mounted for reading alone: mount it for writing first, which makes its filesystem",
             disk.name()
         ))),
         Plan::Format(filesystem) => format(machine, record, disk, filesystem).map(|()| filesystem),

@@ -39,7 +39,9 @@ impl Filesystem {
         if name.is_empty() {
             return Ok(None);
         }
-        let unknown = || Error::Invalid(format!("filesystem {name:?} cannot be had on a disk: use ext4 or xfs"));
+        let unknown = || {
+            Error::Invalid(format!("this driver makes and mounts no filesystem {name:?} on a disk: use ext4 or xfs"))
+        };
         Self::known(name).map(Some).ok_or_else(unknown)
     }
 }
@@ -159,7 +161,7 @@ pub fn checked(device: &str, ended: &Ended) -> Result<()> {
         // 1 and 2 say that something was repaired.
         Some(0..=2) => Ok(()),
         Some(code) if code & 4 != 0 => Err(Error::Refused(format!(
-            "the filesystem on disk {device} has errors that are not repaired without a person: run e2fsck on it by hand ({})",
+            "the filesystem on disk {device} has errors that are not repaired automatically: run e2fsck on it by hand ({})",
             brief(ended)
         ))),
         _ => Err(ended_badly("e2fsck", device, ended)),

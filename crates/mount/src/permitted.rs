@@ -47,8 +47,8 @@ impl Permitted {
             return Ok(());
         }
         Err(Error::Refused(format!(
-            "volume {} is {what} {name:?}, which this node does not use for a member: if its administrator agrees, give that to \
-             its kosmos-csi node by {flag} (in the chart: node.members[].{value})",
+            "volume {} is {what} {name:?}, which this node does not use for a member: if the node's administrator agrees, name it \
+             for this node by {flag} of kosmos-csi node (in the chart: node.members[].{value})",
             wanted.volume()
         )))
     }

@@ -43,8 +43,8 @@ pub(super) fn check_kubelet_sees<K: Kernel>(machine: &Machine<K>, backing: &Back
     let folder = real_kubelet_dir(machine)?;
     match table.at(&folder) {
         Some(mount) if !mount.is_shared => Err(Error::Refused(format!(
-            "what kosmos-csi node mounts in {} is not seen outside of its container, and pods would write to this machine's own disk: \
-             give it this folder with mountPropagation Bidirectional, or outside of a pod by mount --make-shared",
+            "mounts of kosmos-csi node in {} are not visible outside of its container, and pods would write to this machine's own disk: \
+             mount the folder there with mountPropagation Bidirectional, or, outside of a pod, type mount --make-shared",
             folder.display()
         ))),
         _ => Ok(()),

@@ -246,7 +246,7 @@ fn mount_nfs<K: Kernel>(machine: &Machine<K>, server: &str, path: &str, place: &
         Err(failure) => return Err(failed(&format!("mounting {source} at"), place)(failure)),
     }
     let address = machine.kernel.address(server).map_err(|_| {
-        Error::InProgress(format!("the name of NFS server {server} is not known on this node yet: is it right?"))
+        Error::InProgress(format!("this node cannot resolve the name of NFS server {server} yet: check the name"))
     })?;
     let data = [options.data(), format!("addr={address}")];
     let data: Vec<String> = data.into_iter().filter(|part| !part.is_empty()).collect();
@@ -264,8 +264,8 @@ fn call_mount<K: Kernel>(
     let new = NewMount { source, filesystem: filesystem.to_owned(), flags, data };
     machine.kernel.mount(&new, place).map_err(|failure| match failure {
         Failure::Unfit => Error::Refused(format!(
-            "the kernel does not mount {} as {filesystem} with the options {:?}: are they right, and is this \
-             filesystem known here? Its log (dmesg) says more",
+            "the kernel does not mount {} as {filesystem} with the options {:?}: check the options, and that this kernel has \
+             the filesystem; its log (dmesg) says more",
             new.source, new.data
         )),
         failure => failed(&format!("mounting {} at", new.source), place)(failure),

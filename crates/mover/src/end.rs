@@ -93,7 +93,7 @@ pub(crate) async fn over_lines<T>(
             }
         };
         drop(now);
-        let gone = || format!("nobody has joined the ends for {} seconds", patience.as_secs());
+        let gone = || format!("the driver has not connected the two ends for {} seconds", patience.as_secs());
         line = timeout(patience, lines.next()).await.map_err(|_| Failure::new(Reason::NoLine, gone()))?;
     }
     Err(Failure::new(Reason::NoLine, "no connection is taken any more"))

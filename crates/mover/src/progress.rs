@@ -103,7 +103,7 @@ impl Phase {
     fn sentence(self) -> &'static str {
         match self {
             Self::Surveying => "looking through the source",
-            Self::WaitingForLine => "waiting for somebody to join the two ends",
+            Self::WaitingForLine => "waiting for the driver to connect the two ends",
             Self::Copying => "rsync copies",
             Self::Comparing => "comparing source and copy",
         }

@@ -74,7 +74,7 @@ fn check_empty(folder: &str) -> Result<(), Failure> {
     let there = Survey::of(Path::new(folder)).map_err(|error| Failure::unreadable(&error))?;
     let own = 1 + u64::from(Path::new(folder).join("lost+found").is_dir()) + trials.len() as u64;
     if there.entries > own || there.with_lost_and_found {
-        let text = format!("the destination was to be a new volume, and {} things are in it", there.entries - own);
+        let text = format!("the destination must be a new volume, but has {} entries", there.entries - own);
         return Err(Failure::new(Reason::NotEmpty, text));
     }
     trials.iter().try_for_each(std::fs::remove_file).map_err(|error| unwritable(&error))
@@ -93,7 +93,7 @@ fn trials(folder: &Path) -> io::Result<Vec<PathBuf>> {
 fn unwritable(error: &io::Error) -> Failure {
     let is_full = matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded);
     let reason = if is_full { Reason::NoSpace } else { Reason::Misconfigured };
-    Failure::new(reason, format!("nothing can be written to the destination: {error}"))
+    Failure::new(reason, format!("the mover cannot write to the destination: {error}"))
 }
 
 /// Of which of these parts of a second the filesystem keeps all, in nanoseconds.

@@ -115,7 +115,7 @@ fn version(printed: &str) -> Option<(u32, u32)> {
 pub(crate) async fn check() -> Result<String, Failure> {
     let unfit = |why: String| Failure::new(Reason::Misconfigured, why);
     let output = Command::new(PROGRAM).arg("--version").output().await;
-    let output = output.map_err(|error| unfit(format!("there is no rsync to be run: {error}")))?;
+    let output = output.map_err(|error| unfit(format!("the mover cannot run rsync: {error}")))?;
     usable_version(&String::from_utf8_lossy(&output.stdout)).map_err(unfit)
 }
 

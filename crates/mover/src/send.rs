@@ -100,7 +100,7 @@ impl Sender {
             if pass == Pass::Repair {
                 return Err(Failure::differs(&judgement).into());
             }
-            tracing::warn!("{judgement}: once more, looking at every byte");
+            tracing::warn!("{judgement}: copying once more, and comparing every byte");
             self.next_pass = Pass::Repair;
         }
     }
@@ -124,7 +124,7 @@ impl Sender {
     fn check_room(&self, ready: &Ready) -> Result<(), Failure> {
         let Survey { stored, inodes, .. } = self.survey;
         let lacks = |what: &str, needed: u64, free: u64| {
-            let text = format!("the source needs {needed} {what}, and there is room for {free} at the destination");
+            let text = format!("the source needs {needed} {what}, but the destination has room for {free}");
             Err(Failure::new(Reason::NoSpace, text))
         };
         match ready.free_inodes {

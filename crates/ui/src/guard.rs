@@ -35,17 +35,17 @@ pub(crate) async fn guard(request: Request, next: Next) -> Response {
 
 fn refusal(method: &Method, headers: &HeaderMap) -> Option<(StatusCode, &'static str)> {
     if !matches!(*method, Method::GET | Method::HEAD) {
-        return Some((StatusCode::METHOD_NOT_ALLOWED, "this page only shows: nothing is changed by it\n"));
+        return Some((StatusCode::METHOD_NOT_ALLOWED, "this page is read-only\n"));
     }
     let host = headers.get(header::HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
     // A stranger's page could give its own name this address, and would read what is shown here in the name of who opened it.
     if !is_this_machine(host) {
         return Some((
             StatusCode::MISDIRECTED_REQUEST,
-            "this page is served under localhost and addresses of this machine alone: forward a port to it\n",
+            "this page answers only under localhost and addresses of this machine: forward a port to it\n",
         ));
     }
-    is_of_a_stranger(headers).then_some((StatusCode::FORBIDDEN, "another page asks for this one: open it yourself\n"))
+    is_of_a_stranger(headers).then_some((StatusCode::FORBIDDEN, "another site requested this page: open it yourself\n"))
 }
 
 /// A browser says so where another page asks, and not its reader who follows a link: that page would read nothing, and have this

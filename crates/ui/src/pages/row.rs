@@ -166,8 +166,8 @@ impl VolumeLine {
             state: NOT_FOLLOWED,
             level: Level::Waits,
             why:
-                "its leaf claim is not among those that are followed: an imported one is not, nor one of a member that \
-                  has left or has not been listed; kosmos-csi trace looks there"
+                "this page does not follow its leaf claim, as the claim was imported, or its member has left or was not \
+                  listed yet; kosmos-csi trace shows it"
                     .to_owned(),
             age: None,
             handle: handle.to_owned(),

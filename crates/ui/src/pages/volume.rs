@@ -112,7 +112,7 @@ fn commands(volumes: &[HostVolume]) -> Vec<String> {
 fn nodes(row: &Row) -> Link {
     let nodes = row.claim.as_ref().map(row::nodes);
     let state = match nodes.as_ref().map(Vec::len) {
-        None => "which they are is not known here".to_owned(),
+        None => "this page does not know them".to_owned(),
         Some(0) => "no node of the host has it".to_owned(),
         Some(1) => "a node of the host has it".to_owned(),
         Some(count) => format!("{count} nodes of the host have it"),
@@ -143,7 +143,7 @@ fn claim_and_volume(volume: &HostVolume) -> [Link; 2] {
         what: "PersistentVolumeClaim of the host",
         name: volume.claim.as_deref().unwrap_or_default().to_owned(),
         level: Level::Well,
-        state: if has_claim { "has this volume" } else { "has gone, or never had it" }.to_owned(),
+        state: if has_claim { "has this volume" } else { "has gone, or never had this volume" }.to_owned(),
         facts: vec![("UID", volume.claim_uid.to_string())],
     };
     let (state, level) = row::state_in_host(volume);
@@ -167,7 +167,7 @@ fn leaf_claim(id: &VolumeId, row: &Row) -> Link {
     let what = "Leaf claim";
     let Some(claim) = &row.claim else {
         let name = id.place().map(|place| words(&place)).unwrap_or_default();
-        let state = "is not among those that are followed".to_owned();
+        let state = "is not followed by this page".to_owned();
         return Link { what, name, level: Level::Waits, state, facts: Vec::new() };
     };
     let (state, level) = claim_state(claim, row.is_moving());

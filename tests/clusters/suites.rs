@@ -25,9 +25,15 @@ const SHELL: &str = "docker.io/kosmos-csi-test/shell:1";
 /// Whose user is not root where the pod names none.
 const NOT_ROOT: &str = "docker.io/kosmos-csi-test/not-root:1";
 
-/// Which of these stands for which of the suites' images, by the last word of its name.
-const STAND_INS: [(&str, &str); 4] =
-    [("agnhost", AGNHOST), ("busybox", SHELL), ("nonroot", NOT_ROOT), ("pause", PAUSE)];
+/// Which of these stands for which of the suites' images, by the last word of its name. Of nginx they run the shell.
+const STAND_INS: [(&str, &str); 6] = [
+    ("agnhost", AGNHOST),
+    ("busybox", SHELL),
+    ("glibc-dns-testing", SHELL),
+    ("nginx", SHELL),
+    ("nonroot", NOT_ROOT),
+    ("pause", PAUSE),
+];
 /// Of the suites' registries the one of images that may be pulled by anybody.
 const REGISTRY: &str = "registry.k8s.io/";
 

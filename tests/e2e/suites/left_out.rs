@@ -20,10 +20,11 @@ const fn on_virtual_nodes(specs: &'static str, why: &'static str) -> LeftOut {
 }
 
 const TAINT: &str = "it picks a node that has no taint for its pods, and a virtual node always has one";
+const NO_EVENTS: &str = "it waits for events of a pod that does well, and of such copies the host is told none";
 const REGISTRY: &str = "it pulls images from the internet";
 
 #[rustfmt::skip] // one row, one line
-pub const LEFT_OUT: [LeftOut; 19] = [
+pub const LEFT_OUT: [LeftOut; 21] = [
     everywhere("[Disruptive]", "it stops a node's kubelet by ssh"),
     everywhere("[Feature:Windows]", "no node here has Windows"),
     everywhere("(ntfs)", "no node here has Windows"),
@@ -33,12 +34,14 @@ pub const LEFT_OUT: [LeftOut; 19] = [
     everywhere("when creating containers with AllowPrivilegeEscalation", "its image has a program that root has given his rights to, which is not to be had here"),
     everywhere("should have their auto-restart back-off timer reset on image update", "it wants an image of nginx, which is not to be had here"),
     everywhere("should cap back-off at MaxContainerBackOff", "it waits for half an hour"),
+    everywhere("should enable privileged commands", "it makes a dummy network device, which not every kernel has"),
     everywhere("HostPath", "it writes to the /tmp of its node, which here is that of the machine that runs the tests"),
     on_virtual_nodes("Container Lifecycle Hook", TAINT),
     on_virtual_nodes("NodeLease", TAINT),
     on_virtual_nodes("on different node", TAINT),
     on_virtual_nodes("topology should", TAINT),
-    on_virtual_nodes("non-local redirect http liveness probe", "it waits for what a kubelet says of a pod that is ready, and of such copies the host is told no events"),
+    on_virtual_nodes("non-local redirect http liveness probe", NO_EVENTS),
+    on_virtual_nodes("should support sysctls", NO_EVENTS),
     on_virtual_nodes("Pod InPlace Resize", "resources of a pod that runs are not passed on to its copy: ResizeNotCopied"),
     on_virtual_nodes("should contain environment variables for services", "a copy has the variables of its member's Services"),
     on_virtual_nodes("should not mount / map unused volumes in a pod", "it looks for the pod's UID in its node's folders, where the copy's is"),

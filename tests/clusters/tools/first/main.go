@@ -19,17 +19,32 @@ import (
 const busybox = "/lib/busybox"
 
 func main() {
-	words := append([]string{filepath.Base(os.Args[0])}, os.Args[1:]...)
-	switch words[0] {
+	words := os.Args
+	switch filepath.Base(words[0]) {
 	case "curl":
 		end(fetch(words[len(words)-1]))
 	case "bash":
 		words[0] = "sh"
+	case "sh":
+		words = withoutShell(words)
 	}
 	if os.Getpid() != 1 {
 		end(syscall.Exec(busybox, words, os.Environ()))
 	}
 	os.Exit(runFirst(words))
+}
+
+// withoutShell is what a script of one word runs: busybox' shell would keep variables from it whose names no shell can use.
+func withoutShell(words []string) []string {
+	if len(words) != 3 || words[1] != "-c" {
+		return words
+	}
+	for _, letter := range words[2] {
+		if letter < 'a' || letter > 'z' {
+			return words
+		}
+	}
+	return words[2:]
 }
 
 func end(err error) {

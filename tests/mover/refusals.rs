@@ -90,13 +90,9 @@ fn destination_that_fills_up_meanwhile_is_told() {
 #[tokio::test]
 async fn rsync_that_is_too_old_is_not_used() {
     let ground = Ground::new();
-    let programs = ground.path("programs");
-    fs::create_dir(&programs).unwrap();
-    let program = programs.join("rsync");
-    fs::write(&program, "#!/bin/sh\necho 'rsync  version 3.4.1  protocol version 32'\n").unwrap();
-    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+    let path = rsync_of(&ground, &["echo 'rsync  version 3.4.1  protocol version 32'"]);
     for (role, folder, keys) in [("send", "source", "sender"), ("receive", "copy", "receiver")] {
-        let mut end = End::start(&[role], &ground.path(folder), &ground.path(keys), Some(&programs));
+        let mut end = End::start(&[role], &ground.path(folder), &ground.path(keys), Some(Path::new(&path)));
         let refused = end.ended().await;
         assert_eq!(refused.reason(), "Misconfigured");
         assert_eq!(refused.message(), "rsync is too old: 3.4, and 3.5 is needed");
@@ -112,21 +108,24 @@ async fn keys_that_cannot_be_read_are_named() {
     assert!(refused.message().contains("sender/ca.crt: no certificate or key in PEM"), "{}", refused.message());
 }
 
+/// What is found as rsync before any other, of these lines; a PATH with it.
+fn rsync_of(ground: &Ground, lines: &[&str]) -> String {
+    let programs = ground.path("programs");
+    fs::create_dir(&programs).unwrap();
+    let program = programs.join("rsync");
+    fs::write(&program, ["#!/bin/sh", &lines.join("\n"), ""].join("\n")).unwrap();
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+    format!("{}:/usr/sbin:/usr/bin:/sbin:/bin", programs.display())
+}
+
 /// What makes a copy differ is not always rsync's: a server that lets everybody be nobody keeps no owners, and says that all is well.
 #[tokio::test]
 async fn copy_that_differs_after_a_second_pass_is_no_copy() {
     let ground = Ground::new();
     grow(&ground.path("source"), 1);
-    let programs = ground.path("programs");
-    fs::create_dir(&programs).unwrap();
-    let (real, program) = (which("rsync"), programs.join("rsync"));
-    let script = format!(
-        "#!/bin/sh\n{real} \"$@\" || exit $?\ncase \"$1\" in --server) chown -h 7:7 \"{}\"/link;; esac\n",
-        "$COPY"
-    );
-    fs::write(&program, script.replace("$COPY", ground.path("copy").to_str().unwrap())).unwrap();
-    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
-    let path = format!("{}:/usr/sbin:/usr/bin:/sbin:/bin", programs.display());
+    let real = format!("{} \"$@\" || exit $?", which("rsync"));
+    let gives_away = format!("case \"$1\" in --server) chown -h 7:7 \"{}\"/link;; esac", ground.path("copy").display());
+    let path = rsync_of(&ground, &[&real, &gives_away]);
     let mut sender = ground.sender();
     let mut receiver = End::start(&["receive"], &ground.path("copy"), &ground.path("receiver"), Some(Path::new(&path)));
     join(&mut sender, &mut receiver, || None).await;
@@ -136,30 +135,32 @@ async fn copy_that_differs_after_a_second_pass_is_no_copy() {
     assert_eq!(taken.log.matches("rsync copies").count(), 2, "once more with every byte: {}", taken.log);
 }
 
-/// As one for which there is no memory left. The receiver's is told by nothing but the end of what it hears.
-#[tokio::test]
-async fn rsync_that_dies_at_the_source_ends_the_one_at_the_copy() {
+/// After this line of its script, in which `CALL` calls its shell. As one for which there is no memory left.
+async fn both_ends_end_where_rsync_dies_at_the_source(last: &str) {
     let ground = Ground::new();
     grow(&ground.path("source"), 1);
-    let programs = ground.path("programs");
-    fs::create_dir(&programs).unwrap();
-    let program = programs.join("rsync");
-    let lines = [
-        "#!/bin/sh".to_owned(),
-        format!("case \"$1\" in --version) exec {} --version ;; esac", which("rsync")),
-        "for word; do case \"$word\" in --rsh=*) shell=\"${word#--rsh=}\" ;; esac; done".to_owned(),
-        "$shell receiver rsync --server -lHogDtpAXrxSe.iLsfxCIvu --delete --super . / < /dev/null > /dev/null"
-            .to_owned(),
-        "kill -9 $$".to_owned(),
-    ];
-    fs::write(&program, lines.join("\n")).unwrap();
-    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
-    let path = format!("{}:/usr/sbin:/usr/bin:/sbin:/bin", programs.display());
+    let version = format!("case \"$1\" in --version) exec {} --version ;; esac", which("rsync"));
+    let finds_shell = "for word; do case \"$word\" in --rsh=*) shell=\"${word#--rsh=}\" ;; esac; done";
+    let call = "$shell receiver rsync --server -lHogDtpAXrxSe.iLsfxCIvu --delete --super . /";
+    let path = rsync_of(&ground, &[&version, finds_shell, &last.replace("CALL", call), "kill -9 $$"]);
     let mut sender = End::start(&["send"], &ground.path("source"), &ground.path("sender"), Some(Path::new(&path)));
     let mut receiver = ground.receiver(&[]);
     timeout(Duration::from_secs(30), join(&mut sender, &mut receiver, || None)).await.unwrap();
     let (sent, taken) = (sender.ended().await, receiver.ended().await);
     assert_eq!((sent.reason(), taken.reason()), ("CopyFailed", "CopyFailed"), "{sent:?}\n{taken:?}");
+}
+
+/// The receiver's is told by nothing but the end of what it hears.
+#[tokio::test]
+async fn rsync_that_dies_at_the_source_ends_the_one_at_the_copy() {
+    both_ends_end_where_rsync_dies_at_the_source("CALL < /dev/null > /dev/null").await;
+}
+
+/// Its shell calls when the sender has seen that already, and has its standard error as long as it waits for an answer.
+#[tokio::test]
+async fn rsync_that_dies_before_its_shell_calls_ends_both() {
+    let seen = "while kill -0 $$ 2> /dev/null; do :; done";
+    both_ends_end_where_rsync_dies_at_the_source(&format!("({seen}; exec CALL > /dev/null) &")).await;
 }
 
 pub fn which(name: &str) -> String {

@@ -149,6 +149,8 @@ impl Sender {
             called = pipe.accept() => Some(called),
             _ = running.child.wait() => None,
         };
+        // What calls later would wait for an answer for ever, and the end of rsync with it, whose standard error it has too.
+        drop(pipe);
         let there = match called {
             Some(Ok(called)) => {
                 self.next_pass = Pass::Again;

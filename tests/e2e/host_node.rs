@@ -38,6 +38,8 @@ const KUBELET: &str = "/var/lib/kubelet";
 pub struct Storage {
     pub driver: &'static str,
     pub attach: bool,
+    /// So many volumes of ours are on the node at most.
+    pub most: u32,
 }
 
 /// Ends what it has started; the host's node is then as it was.
@@ -83,8 +85,8 @@ impl<'a> HostNode<'a> {
 
     fn start_plugin_with(&mut self, storage: &[&str]) -> Result<()> {
         let (name, disks) = (self.name(), format!("--device-dir={}", self.disks().display()));
-        let usual =
-            ["node", "--node-name", &name, "--member", MEMBER, "--max-volumes=4", &disks, "--shutdown-grace=5s"];
+        let most = format!("--max-volumes={}", self.storage.most);
+        let usual = ["node", "--node-name", &name, "--member", MEMBER, &most, &disks, "--shutdown-grace=5s"];
         let log = [("RUST_LOG", "warn,kosmos_csi=debug")];
         let (program, arguments) = (PathBuf::from(PROGRAM), [&usual[..], storage].concat());
         self.plugin = Some(self.fleet.host().spawn_in_node("kosmos-csi-node", &program, &arguments, &log)?);
@@ -221,10 +223,10 @@ pub async fn leave(host: &Cluster, name: &str) -> Result<()> {
 }
 
 /// Storage that is attached first.
-pub const FAR: Storage = Storage { driver: "far.kosmos-csi.test", attach: true };
+pub const FAR: Storage = Storage { driver: "far.kosmos-csi.test", attach: true, most: 4 };
 
 /// Storage that needs no attaching.
-pub const NEAR: Storage = Storage { driver: "near.kosmos-csi.test", attach: false };
+pub const NEAR: Storage = Storage { driver: "near.kosmos-csi.test", attach: false, most: 4 };
 
 /// The machine as a node of the member: the same machine, by what its kubelets say of it.
 async fn join_member(fleet: &Fleet, member: &Cluster, storage: Storage) -> Result<VirtualNode> {

@@ -24,7 +24,7 @@ const NO_EVENTS: &str = "it waits for events of a pod that does well, and of suc
 const REGISTRY: &str = "it pulls images from the internet";
 
 #[rustfmt::skip] // one row, one line
-pub const LEFT_OUT: [LeftOut; 21] = [
+pub const LEFT_OUT: [LeftOut; 23] = [
     everywhere("[Disruptive]", "it stops a node's kubelet by ssh"),
     everywhere("[Feature:Windows]", "no node here has Windows"),
     everywhere("(ntfs)", "no node here has Windows"),
@@ -40,6 +40,8 @@ pub const LEFT_OUT: [LeftOut; 21] = [
     on_virtual_nodes("NodeLease", TAINT),
     on_virtual_nodes("on different node", TAINT),
     on_virtual_nodes("topology should", TAINT),
+    on_virtual_nodes("with pvc data source", TAINT),
+    on_virtual_nodes("volume-expand Verify if offline", "it waits for a larger volume that no pod uses, and the claim is larger here once a pod in the member has let its filesystem grow"),
     on_virtual_nodes("non-local redirect http liveness probe", NO_EVENTS),
     on_virtual_nodes("should support sysctls", NO_EVENTS),
     on_virtual_nodes("Pod InPlace Resize", "resources of a pod that runs are not passed on to its copy: ResizeNotCopied"),

@@ -29,9 +29,8 @@ pub const STORAGE: Part =
     Part { name: "storage", scene: Scene::Virtual, has: |name| of_storage(name) && !is_slow(name), workers: 4 };
 pub const SLOW_STORAGE: Part =
     Part { name: "slow-storage", scene: Scene::Virtual, has: |name| of_storage(name) && is_slow(name), workers: 4 };
-/// The node has four of the driver's volumes at most.
 pub const REAL_STORAGE: Part =
-    Part { name: "real-storage", scene: Scene::Real, has: |name| of_storage(name) && !is_slow(name), workers: 2 };
+    Part { name: "real-storage", scene: Scene::Real, has: |name| of_storage(name) && !is_slow(name), workers: 4 };
 
 pub const PARTS: [Part; 6] = [PODS, PROBES, MOUNTS, STORAGE, SLOW_STORAGE, REAL_STORAGE];
 

@@ -20,7 +20,7 @@ use crate::{
     agent::{ACCOUNT, Agent},
     attributes::attributes_class,
     clusters::{Cluster, member_driver, namespaces::BRIDGE_ADDRESS, wait_for},
-    host_node::{self, HostNode, NEAR, storage_objects},
+    host_node::{self, HostNode, NEAR, Storage, storage_objects},
     objects::Place,
     rig::{DRIVER, DRIVER_NAMESPACE, LATER, MEMBER_KEY, MEMBERS, PATIENCE, PODS_NAMESPACE, Rig, SNAPSHOT_CLASS},
 };
@@ -32,6 +32,8 @@ const MEMBER: &str = MEMBERS[0];
 const PORT: u16 = 26600;
 /// On each namespace that the suites make.
 const MARK: &str = "e2e-run";
+/// Volumes on the real node, of all specs that run at a time.
+const MOST: u32 = 32;
 /// How soon the members' administrators open a namespace to the host: its pods come once it has an account.
 const SOON: Duration = Duration::from_millis(100);
 
@@ -53,13 +55,13 @@ async fn on_virtual_nodes(rig: &Rig, part: Part) -> Result<()> {
     let agent = Agent::start_with(rig, &flags, &MEMBERS.map(|member| format!("kosmos-{member}"))).await?;
     try_join_all(fleet.members().iter().map(Cluster::install_images_of_suites)).await?;
     trust(rig).await?;
-    host.apply(&policies().to_string()).await?;
+    host.apply(&list(&[pods_policy(), namespaces_policy(), groups_policy()].concat()).to_string()).await?;
     pods_are_changed(host).await?;
     let opening = Opening::begin(rig).await?;
     let driver = storage(rig, LATER, member_driver::DRIVER).await?;
     Run::new(rig, part, driver)?.go_on().await?;
     drop(opening);
-    host.kubectl(&["delete", "mutatingadmissionpolicies,mutatingadmissionpolicybindings", "--all"]).await?;
+    no_policies(host).await?;
     agent.end().await
 }
 
@@ -70,14 +72,16 @@ async fn on_the_real_node(rig: &Rig, part: Part) -> Result<()> {
     for object in storage_objects(NEAR) {
         member.apply(&object.to_string()).await?;
     }
-    let node = HostNode::start(rig, NEAR).await?;
+    let node = HostNode::start(rig, Storage { most: MOST, ..NEAR }).await?;
     host.install_images_of_suites().await?;
+    host.apply(&list(&groups_policy()).to_string()).await?;
     let driver = storage(rig, "ext4", NEAR.driver).await?;
     let [key, value] = host_node::TAINT;
     let taint = format!("{key}={value}:NoSchedule");
     host.kubectl(&["taint", "node", &node.name(), &format!("{taint}-")]).await?;
     let held = Run::new(rig, part, driver)?.go_on().await;
     host.kubectl(&["taint", "node", &node.name(), &taint]).await?;
+    no_policies(host).await?;
     held?;
     node.is_clean().await?;
     node.end().await
@@ -104,30 +108,52 @@ fn gives_secrets(namespace: &str) -> Value {
     })
 }
 
-/// Pods of the suites tolerate virtual nodes, and their namespaces give Secrets to members. What is changed of them later stays as it is.
-fn policies() -> Value {
+/// Pods of the suites tolerate virtual nodes. What is changed of them later stays as it is.
+fn pods_policy() -> [Value; 2] {
     let toleration = r#"Object.spec.tolerations{key: "kosmos.io/node", operator: "Exists"}"#;
     let tolerates = format!(
         r#"has(object.spec.tolerations) ?
         [JSONPatch{{op: "add", path: "/spec/tolerations/-", value: {toleration}}}] :
         [JSONPatch{{op: "add", path: "/spec/tolerations", value: [{toleration}]}}]"#
     );
+    policy(["", "v1", "pods"], &json!({"namespaceSelector": marked()}), &tolerates)
+}
+
+/// Their namespaces give Secrets to members.
+fn namespaces_policy() -> [Value; 2] {
     let gives = r#"[JSONPatch{op: "add", path: "/metadata/labels/kosmos.csi.io~1secrets", value: "true"}]"#;
-    let marked = json!({"matchExpressions": [{"key": MARK, "operator": "Exists"}]});
-    let pods = policy("pods", "namespaceSelector", &marked, &tolerates);
-    let namespaces = policy("namespaces", "objectSelector", &marked, gives);
-    let items = [pods, namespaces].concat();
+    policy(["", "v1", "namespaces"], &json!({"objectSelector": marked()}), gives)
+}
+
+/// They name the deletion policy of their classes of groups as a parameter too, which this driver does not know.
+fn groups_policy() -> [Value; 2] {
+    let parameter = r#"has(object.parameters) && "deletionPolicy" in object.parameters"#;
+    let removed = format!(r#"{parameter} ? [JSONPatch{{op: "remove", path: "/parameters/deletionPolicy"}}] : []"#);
+    policy(["groupsnapshot.storage.k8s.io", "*", "volumegroupsnapshotclasses"], &json!({}), &removed)
+}
+
+fn marked() -> Value {
+    json!({"matchExpressions": [{"key": MARK, "operator": "Exists"}]})
+}
+
+fn list(items: &[Value]) -> Value {
     json!({"apiVersion": "v1", "kind": "List", "items": items})
 }
 
-fn policy(resource: &str, selector: &str, marked: &Value, change: &str) -> [Value; 2] {
+async fn no_policies(host: &Cluster) -> Result<()> {
+    host.kubectl(&["delete", "mutatingadmissionpolicies,mutatingadmissionpolicybindings", "--all"]).await.map(drop)
+}
+
+/// Of a resource with its group and version, where these selectors take it.
+fn policy([group, of, resource]: [&str; 3], selectors: &Value, change: &str) -> [Value; 2] {
     let (version, name) = ("admissionregistration.k8s.io/v1", format!("suites-{resource}"));
-    let rule = json!({"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": [resource]});
+    let mut matched = selectors.clone();
+    matched["resourceRules"] =
+        json!([{"apiGroups": [group], "apiVersions": [of], "operations": ["CREATE"], "resources": [resource]}]);
     let policy = json!({
         "apiVersion": version, "kind": "MutatingAdmissionPolicy", "metadata": {"name": name},
         "spec": {
-            "failurePolicy": "Fail", "reinvocationPolicy": "Never",
-            "matchConstraints": {selector: marked, "resourceRules": [rule]},
+            "failurePolicy": "Fail", "reinvocationPolicy": "Never", "matchConstraints": matched,
             "mutations": [{"patchType": "JSONPatch", "jsonPatch": {"expression": change}}],
         },
     });

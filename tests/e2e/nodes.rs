@@ -184,7 +184,7 @@ impl Used<'_> {
         self.remove("late").await
     }
 
-    /// What one pod writes to the device, the next one reads.
+    /// What one pod writes to the device, the next one reads, and may do no more where it says so.
     async fn keeps_as_device(&self) -> Result<()> {
         let device = |pod: &mut Value| {
             let container = &mut pod["spec"]["containers"][0];
@@ -194,7 +194,12 @@ impl Used<'_> {
         self.running("first", device).await?;
         self.exec("first", "echo kept | dd of=/dev/data conv=fsync").await?;
         self.remove("first").await?;
-        self.running("second", device).await?;
+        let reading = |pod: &mut Value| {
+            device(pod);
+            pod["spec"]["volumes"][0]["persistentVolumeClaim"]["readOnly"] = json!(true);
+        };
+        self.running("second", reading).await?;
+        ensure!(self.exec("second", "echo lost | dd of=/dev/data conv=fsync").await.is_err(), "it can be written to");
         ensure!(self.exec("second", "dd if=/dev/data count=1 | head -n 1").await?.contains("kept"), "it is there");
         self.remove("second").await
     }

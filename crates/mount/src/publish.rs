@@ -58,7 +58,7 @@ pub fn publish<K: Kernel>(
         enter(machine, &mut record, target, wanted)?;
         return Ok(Progress::Ask(leaf.clone()));
     }
-    let shown = what_to_show(machine, &record, &wanted, &table)?;
+    let shown = what_to_show(machine, &record, &table)?;
     check_target(machine, &record, &place, &shown, &table)?;
     enter(machine, &mut record, target, wanted.clone())?;
     let kept = show(machine, &record, &wanted, &place, &shown, mounted)?;
@@ -107,13 +107,10 @@ fn enter<K: Kernel>(machine: &Machine<K>, record: &mut Record, target: &Path, wa
     machine.records.keep(&machine.kernel, record)
 }
 
-fn what_to_show<K: Kernel>(machine: &Machine<K>, record: &Record, wanted: &Target, table: &Table) -> Result<Shown> {
+fn what_to_show<K: Kernel>(machine: &Machine<K>, record: &Record, table: &Table) -> Result<Shown> {
+    // A mount of a device keeps nobody from writing to it. Where a pod asks for that of a volume that others write to, kubelet lets its
+    // containers only read from the device.
     if record.way.mode.is_block() {
-        if wanted.readonly && !record.only_reads() {
-            return Err(Error::Invalid(
-                "readonly: a raw volume is read-only by its access mode: use ReadOnlyMany for its claim".to_owned(),
-            ));
-        }
         return raw(machine, record, table);
     }
     let staging = points::place(machine, &record.staging)?;

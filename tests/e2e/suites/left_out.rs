@@ -24,7 +24,7 @@ const NO_EVENTS: &str = "it waits for events of a pod that does well, and of suc
 const REGISTRY: &str = "it pulls images from the internet";
 
 #[rustfmt::skip] // one row, one line
-pub const LEFT_OUT: [LeftOut; 23] = [
+pub const LEFT_OUT: [LeftOut; 25] = [
     everywhere("[Disruptive]", "it stops a node's kubelet by ssh"),
     everywhere("[Feature:Windows]", "no node here has Windows"),
     everywhere("(ntfs)", "no node here has Windows"),
@@ -35,6 +35,8 @@ pub const LEFT_OUT: [LeftOut; 23] = [
     everywhere("should have their auto-restart back-off timer reset on image update", "it wants an image of nginx, which is not to be had here"),
     everywhere("should cap back-off at MaxContainerBackOff", "it waits for half an hour"),
     everywhere("should enable privileged commands", "it makes a dummy network device, which not every kernel has"),
+    everywhere("multiple pods should modify volumes", "it changes the class of claims that wait for their first pod, which nobody may"),
+    everywhere("(block volmode)] multiVolume [Slow] should concurrently access the single volume from pods on the same node", "its dd has an option that busybox' has not"),
     everywhere("HostPath", "it writes to the /tmp of its node, which here is that of the machine that runs the tests"),
     on_virtual_nodes("Container Lifecycle Hook", TAINT),
     on_virtual_nodes("NodeLease", TAINT),

@@ -39,7 +39,7 @@ pub(crate) async fn publish(
     if present {
         check_same(volume.published.get(&target), &publication, &target)?;
     } else {
-        check_publishable(&volume, &publication)?;
+        volume.allows(&publication.capability).map_err(|refusal| Error::Precondition(refusal.to_string()))?;
         check_alone(&volume, &publication.capability, &target, |path| is_live(&table, path))?;
         if !is_staged(driver, &volume, staging).await? {
             return Err(Error::Precondition(format!("volume {id} is not staged at {}", staging.display())));
@@ -118,17 +118,6 @@ fn check_shown(volume: &Volume, path: &Path) -> Result<(), Error> {
     Err(Error::NotFound(format!("volume {} is not at {}", volume.id, path.display())))
 }
 
-fn check_publishable(volume: &Volume, publication: &Publication) -> Result<(), Error> {
-    let Publication { capability, read_only } = publication;
-    volume.allows(capability).map_err(|refusal| Error::Precondition(refusal.to_string()))?;
-    if *read_only && capability.access == Access::Block && !capability.mode.reads_only() {
-        // A read-only mount of a device's node does not stop anyone from writing to the device.
-        let reason = "a bare device is read-only by its access mode, not by the readonly flag";
-        return Err(Error::Invalid(reason.to_owned()));
-    }
-    Ok(())
-}
-
 /// A single writer shares the volume with nobody, whoever came first.
 fn check_alone(
     volume: &Volume,
@@ -199,19 +188,6 @@ mod tests {
             let volume = Volume { published: BTreeMap::from([(at.into(), publication)]), ..Volume::default() };
             let checked = check_alone(&volume, &capability(second), Path::new(target), |_| live);
             assert_eq!(checked.is_ok(), allowed, "{first:?} {live} {second:?} {target}");
-        }
-    }
-
-    #[test]
-    fn a_device_is_read_only_by_its_mode() {
-        let volume = Volume { format: Format::Block, ..Volume::default() };
-        for (mode, read_only, allowed) in [
-            (Mode::SingleNodeWriter, false, true),
-            (Mode::SingleNodeWriter, true, false),
-            (Mode::SingleNodeReader, true, true),
-        ] {
-            let publication = Publication { capability: Capability { access: Access::Block, mode }, read_only };
-            assert_eq!(check_publishable(&volume, &publication).is_ok(), allowed, "{mode:?} {read_only}");
         }
     }
 }

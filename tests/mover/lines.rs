@@ -1,15 +1,26 @@
 //! What becomes of a copy when the line is not as it should be.
 
-use std::{fs, time::Duration};
+use std::{fs, path::Path, pin::pin, time::Duration};
 
 use fastrand::Rng;
-use tokio::io::AsyncReadExt;
+use tokio::{
+    io::{AsyncReadExt, copy_bidirectional},
+    time::{sleep, timeout},
+};
 
 use crate::{
-    ends::{Ground, Lost, join, join_without_the_end},
+    ends::{End, Ground, Lost, join, join_without_the_end},
+    refusals::{CALL, FINDS_SHELL, rsync_of, which},
     tree::grow,
     trees::rsync::left_to_do,
 };
+
+/// Before it is looked again whether both have begun.
+const AGAIN: Duration = Duration::from_millis(20);
+/// In which a line is full that nobody reads.
+const FULL: Duration = Duration::from_secs(1);
+/// More than a small tree takes.
+const SOON: Duration = Duration::from_secs(30);
 
 #[tokio::test]
 async fn copy_is_one_and_both_ends_say_the_same_of_it() {
@@ -58,6 +69,48 @@ async fn line_that_hangs_gives_way_to_the_next_one() {
     assert!(sender.ended().await.status.success() && receiver.ended().await.status.success());
     drop((from, to));
     assert_eq!(left_to_do(&ground.path("source"), &ground.path("copy")), "");
+}
+
+/// An rsync that waits for its disk, or for room on the line, reads nothing; and an end that waits for it does not listen.
+#[tokio::test]
+async fn line_that_hangs_gives_way_to_the_next_one_also_where_no_rsync_reads() {
+    for at_the_copy in ["cat /dev/zero", "sleep 600"] {
+        let ground = Ground::new();
+        grow(&ground.path("source"), 2);
+        let begun = ["copy-begun", "source-begun"].map(|name| ground.path(name));
+        let [at_copy, at_source] = begun.each_ref().map(|mark| format!("mkdir {} 2> /dev/null", mark.display()));
+        let real = format!("exec {} \"$@\"", which("rsync"));
+        let path = rsync_of(
+            &ground,
+            &[
+                &format!(
+                    "case \"$1\" in --version) {real} ;; --server) {at_copy} && exec {at_the_copy}; {real} ;; esac"
+                ),
+                FINDS_SHELL,
+                &format!("{at_source} && {CALL} < /dev/zero | sleep 600"),
+                &real,
+            ],
+        );
+        let end =
+            |role, folder, keys| End::start(&[role], &ground.path(folder), &ground.path(keys), Some(Path::new(&path)));
+        let (mut sender, mut receiver) = (end("send", "source", "sender"), end("receive", "copy", "receiver"));
+        let (mut from, mut to) = (sender.connect().await.unwrap(), receiver.connect().await.unwrap());
+        let mut hangs = pin!(copy_bidirectional(&mut from, &mut to));
+        let all_have_begun = async {
+            while !begun.iter().all(|mark| mark.is_dir()) {
+                sleep(AGAIN).await;
+            }
+        };
+        tokio::select! {
+            ended = &mut hangs => panic!("{at_the_copy}: {ended:?}"),
+            () = all_have_begun => {}
+        }
+        assert!(timeout(FULL, &mut hangs).await.is_err(), "{at_the_copy}: nobody reads");
+        timeout(SOON, join(&mut sender, &mut receiver, || None)).await.unwrap();
+        let (sent, taken) = (sender.ended().await, receiver.ended().await);
+        assert!(sent.status.success() && taken.status.success(), "{at_the_copy}: {sent:?}\n{taken:?}");
+        assert_eq!(left_to_do(&ground.path("source"), &ground.path("copy")), "", "{at_the_copy}");
+    }
 }
 
 /// It may have taken hours.

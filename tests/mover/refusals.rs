@@ -10,6 +10,10 @@ use crate::{
     trees::ground::{inside, mount},
 };
 
+/// In a script that is called as rsync: how the shell is called, which is found first.
+pub const FINDS_SHELL: &str = "for word; do case \"$word\" in --rsh=*) shell=\"${word#--rsh=}\" ;; esac; done";
+pub const CALL: &str = "$shell receiver rsync --server -lHogDtpAXrxSe.iLsfxCIvu --delete --super . /";
+
 /// With a folder in memory of so much room, that nobody else sees.
 fn on_disk(name: &str, room: &str, test: impl AsyncFnOnce(&Path)) {
     inside(name, |ground| {
@@ -109,7 +113,7 @@ async fn keys_that_cannot_be_read_are_named() {
 }
 
 /// What is found as rsync before any other, of these lines; a PATH with it.
-fn rsync_of(ground: &Ground, lines: &[&str]) -> String {
+pub fn rsync_of(ground: &Ground, lines: &[&str]) -> String {
     let programs = ground.path("programs");
     fs::create_dir(&programs).unwrap();
     let program = programs.join("rsync");
@@ -140,9 +144,7 @@ async fn both_ends_end_where_rsync_dies_at_the_source(last: &str) {
     let ground = Ground::new();
     grow(&ground.path("source"), 1);
     let version = format!("case \"$1\" in --version) exec {} --version ;; esac", which("rsync"));
-    let finds_shell = "for word; do case \"$word\" in --rsh=*) shell=\"${word#--rsh=}\" ;; esac; done";
-    let call = "$shell receiver rsync --server -lHogDtpAXrxSe.iLsfxCIvu --delete --super . /";
-    let path = rsync_of(&ground, &[&version, finds_shell, &last.replace("CALL", call), "kill -9 $$"]);
+    let path = rsync_of(&ground, &[&version, FINDS_SHELL, &last.replace("CALL", CALL), "kill -9 $$"]);
     let mut sender = End::start(&["send"], &ground.path("source"), &ground.path("sender"), Some(Path::new(&path)));
     let mut receiver = ground.receiver(&[]);
     timeout(Duration::from_secs(30), join(&mut sender, &mut receiver, || None)).await.unwrap();

@@ -3,6 +3,7 @@
 use std::{io, net::SocketAddr, path::PathBuf, time::Duration};
 
 use bytes::BytesMut;
+use futures::future::try_join;
 use tokio::{
     io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt},
     net::TcpListener,
@@ -115,6 +116,7 @@ pub(crate) async fn carry(
     line: &mut Line,
 ) -> Result<(), Trouble> {
     let Line { outgoing, incoming, .. } = line;
+    let replaced = incoming.replaced();
     let saying = async {
         let mut piece = BytesMut::new();
         loop {
@@ -141,7 +143,11 @@ pub(crate) async fn carry(
             }
         }
     };
-    tokio::try_join!(saying, hearing).map(|_| ())
+    // Who waits for an rsync that reads nothing does not listen, and that one may wait for this very line, or for its disk.
+    tokio::select! {
+        carried = try_join(saying, hearing) => carried.map(|_| ()),
+        trouble = replaced => Err(trouble),
+    }
 }
 
 #[cfg(test)]

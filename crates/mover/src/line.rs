@@ -39,7 +39,7 @@ const WAITING: usize = 64;
 pub struct Line {
     pub outgoing: Outgoing,
     pub incoming: Incoming,
-    writing: AbortOnDropHandle<io::Result<()>>,
+    writing: AbortOnDropHandle<Option<io::Result<()>>>,
 }
 
 #[derive(Clone, Debug)]
@@ -56,7 +56,9 @@ impl Line {
         let (reading, writing) = split(stream);
         let codec = || LengthDelimitedCodec::builder().max_frame_length(LONGEST_FRAME).new_codec();
         let (sender, receiver) = mpsc::channel(WAITING);
-        let writing = AbortOnDropHandle::new(tokio::spawn(write(receiver, FramedWrite::new(writing, codec()))));
+        let writing = write(receiver, FramedWrite::new(writing, codec()));
+        // Whoever waits for room on it waits no longer then: it may hang for ever.
+        let writing = AbortOnDropHandle::new(tokio::spawn(replaced.clone().run_until_cancelled_owned(writing)));
         let incoming = Incoming { frames: FramedRead::new(reading, codec()), replaced };
         Self { outgoing: Outgoing(sender), incoming, writing }
     }
@@ -82,9 +84,12 @@ impl Outgoing {
 
 impl Incoming {
     /// For who is busy and does not listen.
-    pub async fn replaced(&self) -> Trouble {
-        self.replaced.cancelled().await;
-        taken()
+    pub fn replaced(&self) -> impl Future<Output = Trouble> + use<> {
+        let replaced = self.replaced.clone();
+        async move {
+            replaced.cancelled().await;
+            taken()
+        }
     }
 
     /// What the other end says next. That it has failed is our failure too.

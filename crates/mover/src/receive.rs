@@ -151,11 +151,11 @@ impl Receiver {
             Failure::new(Reason::PeerConfused, format!("rsync is asked for what it is not called with here: {asked}"))
         })?;
         let mut running = Running::start(&arguments, &[], Stdio::piped())?;
-        let (Some(mut stdout), Some(stdin)) = (running.child.stdout.take(), running.child.stdin.take()) else {
+        let (Some(stdout), Some(stdin)) = (running.child.stdout.take(), running.child.stdin.take()) else {
             return Err(Failure::new(Reason::CopyFailed, "rsync has no standard input and output").into());
         };
-        if let Err(trouble) = carry(&mut stdout, stdin, line).await {
-            running.kill(Some(stdout)).await;
+        if let Err(trouble) = carry(stdout, stdin, line).await {
+            running.kill().await;
             return Err(trouble);
         }
         let ended = running.ended().await;

@@ -4,8 +4,8 @@ use std::{ffi::OsStr, process::Stdio};
 
 use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::{
-    io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, BufReader},
-    process::{Child, ChildStdout, Command},
+    io::{AsyncBufReadExt, AsyncRead, BufReader},
+    process::{Child, Command},
     task::JoinHandle,
 };
 
@@ -158,19 +158,16 @@ impl Running {
         Ok((status.success(), said))
     }
 
-    /// Returns once none of its processes is left that could write anything, where standard output is given: each of them
-    /// holds the other end of it.
-    pub(crate) async fn kill(mut self, stdout: Option<ChildStdout>) {
+    /// Returns once none of its processes is left that could write anything: each of them holds the other end of standard error. The one that
+    /// writes into the copy has closed its standard output.
+    pub(crate) async fn kill(mut self) {
         if let Some(group) = self.group
             && let Err(error) = kill_process_group(group, Signal::KILL)
         {
             tracing::debug!(%error, "rsync has gone already");
         }
-        if let Some(mut stdout) = stdout {
-            let mut rest = [0_u8; 4096];
-            while stdout.read(&mut rest).await.is_ok_and(|length| length > 0) {}
-        }
         let _ = self.child.wait().await;
+        let _ = self.said.await;
     }
 }
 
@@ -199,6 +196,10 @@ pub(crate) fn failure(said: &str) -> Failure {
 
 #[cfg(test)]
 mod tests {
+    use std::{fs, os::unix::fs::PermissionsExt};
+
+    use tokio::io::AsyncReadExt;
+
     use super::*;
 
     fn words(text: &str) -> Vec<String> {
@@ -267,6 +268,25 @@ mod tests {
         assert!(kept.contains("device (10); ") && kept.ends_with("device (29)") && !kept.contains("device (9)"));
         assert!(kept.len() < KEPT * (LONGEST + 2), "{} bytes", kept.len());
         assert_eq!(failure(&kept).reason(), Reason::NoSpace);
+    }
+
+    /// A call to the kernel that one of them is in comes to its end, whoever kills it.
+    #[tokio::test]
+    async fn rsync_that_is_killed_is_over_once_the_last_of_its_processes_is() {
+        let folder = tempfile::tempdir().unwrap();
+        let (program, written) = (folder.path().join("rsync"), folder.path().join("written"));
+        // As in such a call, it goes on when all of its group are killed.
+        let writes = "echo; exec > /dev/null; while kill -0 $0 2> /dev/null; do :; done; sleep 0.2; : > \"$1\"";
+        let starts = format!("setsid sh -c '{writes}' $$ \"$1\" &");
+        fs::write(&program, ["#!/bin/sh", &starts, "exec sleep 600", ""].join("\n")).unwrap();
+        fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+        let path = format!("{}:/usr/bin:/bin", folder.path().display());
+        let arguments = [written.to_str().unwrap().to_owned()];
+        let mut running = Running::start(&arguments, &[("PATH", OsStr::new(&path))], Stdio::null()).unwrap();
+        running.child.stdout.as_mut().unwrap().read_u8().await.unwrap();
+        assert!(!written.exists());
+        running.kill().await;
+        assert!(written.exists());
     }
 
     #[test]

@@ -162,7 +162,7 @@ impl Sender {
         let there = match there {
             Ok(there) => there,
             Err(trouble) => {
-                running.kill(None).await;
+                running.kill().await;
                 return Err(trouble);
             }
         };

@@ -19,6 +19,8 @@ use crate::{
 const AGAIN: Duration = Duration::from_millis(20);
 /// In which a line is full that nobody reads.
 const FULL: Duration = Duration::from_secs(1);
+/// A member that is busy reaches its pod so much later than another one.
+const LATE: Duration = Duration::from_secs(8);
 /// More than a small tree takes.
 const SOON: Duration = Duration::from_secs(30);
 
@@ -69,6 +71,28 @@ async fn line_that_hangs_gives_way_to_the_next_one() {
     assert!(sender.ended().await.status.success() && receiver.ended().await.status.success());
     drop((from, to));
     assert_eq!(left_to_do(&ground.path("source"), &ground.path("copy")), "");
+}
+
+/// The driver gives both members half a minute to reach their pods. Each end in its turn is the first.
+#[tokio::test]
+async fn end_that_is_reached_long_before_the_other_one_waits_for_it() {
+    let is_copied_over_one_line = async |is_sender_first: bool| {
+        let ground = Ground::new();
+        grow(&ground.path("source"), 1);
+        let (mut sender, mut receiver) = (ground.sender(), ground.receiver(&["--must-be-empty"]));
+        let first = if is_sender_first { &mut sender } else { &mut receiver };
+        let mut reached = first.connect().await.unwrap();
+        sleep(LATE).await;
+        let second = if is_sender_first { &mut receiver } else { &mut sender };
+        let mut later = second.connect().await.unwrap();
+        let _ = copy_bidirectional(&mut reached, &mut later).await;
+        timeout(SOON, async { (sender.ended().await, receiver.ended().await) }).await
+    };
+    let (one, other) = tokio::join!(is_copied_over_one_line(true), is_copied_over_one_line(false));
+    for ended in [one, other] {
+        let (sent, taken) = ended.expect("the first one has waited no longer");
+        assert!(sent.status.success() && taken.status.success(), "{sent:?}\n{taken:?}");
+    }
 }
 
 /// An rsync that waits for its disk, or for room on the line, reads nothing; and an end that waits for it does not listen.

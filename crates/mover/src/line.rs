@@ -28,8 +28,10 @@ use crate::{
 const STILL_HERE: Duration = Duration::from_secs(15);
 /// Who hears nothing for so long takes the line for dead, for streams that are forwarded may hang without an end.
 const SILENCE: Duration = Duration::from_mins(1);
-/// For whoever connects to show who he is.
-const HANDSHAKE: Duration = Duration::from_secs(5);
+/// For whoever connects to show who he is: the other end may be reached half a minute later.
+const HANDSHAKE: Duration = Duration::from_secs(45);
+/// For the last words to be written.
+const LAST_WORDS: Duration = Duration::from_secs(5);
 /// An entry has a path of 4 KiB and attributes whose names take 64 KiB.
 pub(crate) const LONGEST_FRAME: usize = 1 << 20;
 /// Frames that wait to be written.
@@ -67,7 +69,7 @@ impl Line {
     pub async fn close(self) {
         let Self { outgoing, writing, .. } = self;
         drop(outgoing);
-        let ended = timeout(HANDSHAKE, writing).await;
+        let ended = timeout(LAST_WORDS, writing).await;
         tracing::debug!(?ended, "the line is closed");
     }
 }

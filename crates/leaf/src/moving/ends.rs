@@ -31,7 +31,7 @@ use domain::{
 const OF: &str = "kosmos.csi.io/move";
 /// Beside it: the number of the attempt.
 const ATTEMPT: &str = "kosmos.csi.io/attempt";
-/// The name in both certificates, as the mover has it.
+/// The name in both certificates, as the mover has it, and that of its container.
 const NAME: &str = "mover";
 /// Of a node: the system that it runs.
 const OS: &str = "kubernetes.io/os";
@@ -291,7 +291,8 @@ impl Mover {
 
 fn state(pod: &Pod) -> State {
     let status = pod.status.as_ref();
-    let container = status.and_then(|status| status.container_statuses.as_ref()?.first());
+    // A member may put containers of its own beside it, and all are told in the order of their names.
+    let container = status.and_then(|status| status.container_statuses.as_ref()?.iter().find(|one| one.name == NAME));
     let of = container.and_then(|container| container.state.as_ref());
     if let Some(ended) = of.and_then(|state| state.terminated.as_ref()) {
         return State::Ended(ended.message.as_deref().and_then(Outcome::parse));
@@ -313,7 +314,25 @@ fn state(pod: &Pod) -> State {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::{Value, from_value, json};
+
     use super::*;
+
+    /// Such a container goes on, and the pod with it, once the mover has ended.
+    #[test]
+    fn mover_is_judged_by_its_own_container_and_by_none_that_a_member_has_put_beside_it() {
+        let container = |name: &str, state: Value| json!({"name": name, "state": state});
+        let ended = |message: &str| json!({"terminated": {"exitCode": 0, "message": message}});
+        let state_of = |beside: Value, own: Value| {
+            let containers = [container("istio-proxy", beside), container(NAME, own)];
+            let status = json!({"phase": "Running", "containerStatuses": containers});
+            state(&from_value(json!({"metadata": {}, "status": status})).unwrap())
+        };
+        let copied = r#"{"copied":{"digest":"sha256:ab","entries":3,"files":2,"bytes":8}}"#;
+        let goes_on = || json!({"running": {}});
+        assert_eq!(state_of(goes_on(), ended(copied)), State::Ended(Outcome::parse(copied)));
+        assert_eq!(state_of(ended(copied), goes_on()), State::Running);
+    }
 
     #[test]
     fn movers_run_on_nodes_of_linux_alone_whatever_taints_they_tolerate() {

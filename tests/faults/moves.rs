@@ -11,6 +11,7 @@ mod gone;
 mod hands;
 mod killed;
 mod late;
+mod lines;
 mod lost;
 mod nodes;
 mod off;

@@ -86,8 +86,10 @@ pub(super) fn see_to(job: &mut RunningMove, looked: &Looked) -> Result<()> {
     let (Some(sender), Some(receiver)) = (runs(&looked.source, attempt), runs(&looked.copy, attempt)) else {
         // It tells still what it has carried.
         if let Some(line) = &mut job.line {
-            line.joined.abort();
             line.trouble = None;
+            if ![&looked.source, &looked.copy].into_iter().all(|half| may_run(half, attempt)) {
+                line.joined.abort();
+            }
         }
         return Ok(());
     };
@@ -132,6 +134,11 @@ fn takes_slot_again(job: &mut RunningMove, is_refused: bool) {
     } else {
         let _ = places::takes_slot(job);
     }
+}
+
+/// A member that misses one look is soon seen again, and what is compared would be compared anew over another line.
+fn may_run(half: &Result<Box<Half>>, attempt: u32) -> bool {
+    runs(half, attempt).is_some() || matches!(half, Err(Error::Unreachable { .. }))
 }
 
 /// The one mover there, where it runs.

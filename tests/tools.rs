@@ -160,6 +160,7 @@ fn program_of_an_image_finds_its_libraries_there() {
         (&small, "/kosmos-csi", "--version", "kosmos-csi "),
         (&node, "/kosmos-csi", "--version", "kosmos-csi "),
         (&node, "blkid", "-V", "blkid from util-linux"),
+        (&node, "blockdev", "-V", "blockdev from util-linux"),
         (&node, "mkfs.ext4", "-V", "mke2fs "),
         (&node, "resize2fs", "-h", "resize2fs "),
         (&node, "mkfs.xfs", "-V", "mkfs.xfs version"),
@@ -253,6 +254,22 @@ fn stage(file: &str, name: &str) -> Vec<String> {
     own.filter(|line| !line.is_empty() && !line.starts_with('#')).map(str::to_owned).collect()
 }
 
+/// Each program of the node's image, and the package that has it.
+fn node_programs(script: &str) -> impl Iterator<Item = (&str, &str)> {
+    let rows = script.split("node_programs=(").nth(1).and_then(|rest| rest.split(')').next()).unwrap_or_default();
+    rows.split(' ').filter_map(|row| row.split_once(':'))
+}
+
+#[test]
+fn node_image_has_each_program_that_the_node_plugin_runs_on_a_disk() {
+    let [script, source] = [product::ROOT, "crates/mount/src/device.rs"].map(|path| fs::read_to_string(path).unwrap());
+    let begins = ["run(machine, \"", "run_well(machine, \"", "=> (\""];
+    let named = begins.iter().flat_map(|begin| source.split(begin).skip(1)).filter_map(|rest| rest.split('"').next());
+    let named: BTreeSet<&str> = named.collect();
+    let there: BTreeSet<&str> = node_programs(&script).map(|(program, _)| program).collect();
+    assert_eq!(there, named);
+}
+
 #[test]
 fn dockerfile_makes_the_same_images_by_the_same_script() {
     let file = fs::read_to_string("Dockerfile").unwrap();
@@ -275,8 +292,7 @@ fn dockerfile_makes_the_same_images_by_the_same_script() {
     assert!(makefile.contains(&format!("build {built}\n")) && file.contains(&format!("{built}; ")));
     let channel = toolchain.split('"').nth(1).unwrap();
     assert!(file.contains(&format!("/rust:{channel}-slim-bookworm AS program\n")), "another compiler than {channel}");
-    let programs = script.split("node_programs=(").nth(1).and_then(|rest| rest.split(')').next()).unwrap();
-    let packages: BTreeSet<&str> = programs.split(' ').filter_map(|row| Some(row.split_once(':')?.1)).collect();
+    let packages: BTreeSet<&str> = node_programs(&script).map(|(_, package)| package).collect();
     let installed = stage(&file, "node-root").remove(0);
     for package in packages.into_iter().chain(["nfs-common"]) {
         assert!(installed.split(' ').any(|word| word == package), "{package} is not installed: {installed}");

@@ -8,7 +8,7 @@ usage="usage: $0 small|node|mover <program> <folder to make>"
 flavour=${1?$usage} program=${2?$usage} root=${3?$usage}
 
 # What a node calls, and the Debian package that has it.
-node_programs=(blkid:util-linux mkfs.ext4:e2fsprogs e2fsck:e2fsprogs resize2fs:e2fsprogs mkfs.xfs:xfsprogs xfs_growfs:xfsprogs)
+node_programs=(blkid:util-linux blockdev:util-linux mkfs.ext4:e2fsprogs e2fsck:e2fsprogs resize2fs:e2fsprogs mkfs.xfs:xfsprogs xfs_growfs:xfsprogs)
 # The mover refuses an older one.
 oldest_rsync=3.5
 # What these programs and the libraries read, where it is there.

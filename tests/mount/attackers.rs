@@ -333,6 +333,26 @@ fn format_that_ended_half_way_is_not_the_end_and_is_done_before_the_disk_leaves(
     assert!(fake.see().files.is_empty());
 }
 
+/// Where the memory is full, the kernel kills whichever program has most of it: that says nothing of the disk.
+#[test]
+fn disk_does_not_leave_while_what_is_to_end_its_format_is_killed() {
+    let kind = kind("blank disk");
+    let fake = with_a_format_begun(&kind);
+    for program in ["blkid", "mkfs.ext4"] {
+        fake.change().kills = Some(program);
+        for act in [Act::Stage, Act::Unstage] {
+            let error = kind.act(&fake, act).unwrap_err();
+            let is_told = |told: &str| told.contains(program) && told.contains("was killed");
+            assert!(matches!(&error, Error::InProgress(told) if is_told(told)), "{act:?}: {error}");
+        }
+    }
+    fake.change().kills = None;
+    kind.act(&fake, Act::Unstage).unwrap();
+    let ext4 = Content::Filesystem { name: "ext4".to_owned(), size: 1 << 30 };
+    assert_eq!(fake.change().disk("sdb").content, ext4);
+    assert!(fake.see().files.is_empty());
+}
+
 #[test]
 fn disk_whose_format_was_begun_is_not_formatted_over_what_somebody_put_there() {
     let kind = Kind { attached: attached(device("ext4")), ..kind("blank disk") };

@@ -181,9 +181,12 @@ pub fn grown(device: &str, program: &str, ended: &Ended) -> Result<()> {
     }
 }
 
+/// One that was killed, as where the memory was full, says nothing of the disk.
 pub fn ended_badly(program: &str, device: &str, ended: &Ended) -> Error {
-    let code = ended.code.map_or_else(|| "was killed".to_owned(), |code| format!("ended with {code}"));
-    Error::Refused(format!("{program} on {device} {code}: {}", brief(ended)))
+    match ended.code {
+        Some(code) => Error::Refused(format!("{program} on {device} ended with {code}: {}", brief(ended))),
+        None => Error::InProgress(format!("{program} on {device} was killed, and is run again: {}", brief(ended))),
+    }
 }
 
 /// The end of what a program complained of.
@@ -217,7 +220,7 @@ mod tests {
             assert!(matches!(found(code, "", stderr), Err(Error::Refused(_))), "{code}");
         }
         let killed = Ended { code: None, ..Ended::default() };
-        assert!(super::found("/dev/x", &killed).is_err());
+        assert!(matches!(super::found("/dev/x", &killed), Err(Error::InProgress(_))));
     }
 
     /// Else one with a blank number would be refused for ever by whatever name.

@@ -102,8 +102,14 @@ impl Model {
             disk.content = Content::Filesystem { name: "xfs".to_owned(), size: disk.size };
             return ended(0, "", "");
         }
+        let is_killed = self.kills == Some(program);
         let disk = self.disks.get_mut(last).unwrap();
         match (program, disk.content.clone()) {
+            ("mkfs.ext4" | "mkfs.xfs", _) if is_killed => {
+                disk.content = Content::Bytes;
+                Ended::default()
+            }
+            _ if is_killed => Ended::default(),
             ("blkid", _) if disk.is_unreadable => ended(2, "", "error: Input/output error"),
             ("blkid", _) if disk.size == 0 => ended(2, "", ""),
             ("blkid", Content::Blank | Content::Bytes) => ended(2, "", ""),

@@ -57,6 +57,8 @@ pub struct Model {
     pub pauses: usize,
     /// So many formats are ended by the kernel, as where there is no memory left.
     pub ends_formats: usize,
+    /// Whenever this program runs, it is killed.
+    pub kills: Option<&'static str>,
     pub programs_run: Vec<String>,
     /// The options of mounts that were remounted since, by their ids, as they were made.
     pub made_with: BTreeMap<u64, Vec<String>>,

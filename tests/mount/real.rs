@@ -62,7 +62,7 @@ fn ext4_lives_and_grows() {
         let (staging, target) = (ground.staging(), ground.target(1));
         mount::stage::stage(&machine, &disk(""), &staging, &way()).unwrap();
         let total = || mount::measure::usage(&machine, VOLUME, &staging).unwrap().bytes.unwrap().total;
-        assert!(total() > DISK, "it has grown before it was mounted");
+        assert!(total() > DISK, "it has grown before a pod has it");
         mount::publish::publish(&machine, &disk(""), &staging, &target, &way(), false).unwrap();
         device.resize(3 * DISK);
         match mount::measure::expand(&machine, VOLUME, &target, 3 * DISK) {

@@ -282,6 +282,21 @@ fn unknown_filesystem_is_named() {
     }
 }
 
+/// Where the node is lost, or the program killed, while it grows what is not mounted, `e2fsck -p` repairs nothing of it.
+#[test]
+fn filesystem_grows_by_the_kernel_when_it_is_staged_where_this_machine_lets_it() {
+    for denies in [false, true] {
+        let kind = kind("disk with ext4 to grow");
+        let fake = kind.machine();
+        fake.change().denies_growth = denies;
+        kind.act(&fake, Act::Stage).unwrap();
+        assert!(matches!(fake.change().disk("sdb").content, Content::Filesystem { size, .. } if size == 1 << 30));
+        let is_whole_check = |line: &String| line.starts_with("e2fsck -p -f");
+        assert_eq!(fake.see().programs_run.iter().any(is_whole_check), denies);
+        assert!(fake.is_mounted(STAGING));
+    }
+}
+
 #[test]
 fn growth_that_this_machine_denies_comes_with_the_next_stage() {
     let kind = kind("disk with ext4 to grow");

@@ -113,7 +113,7 @@ fn head<K: Kernel>(machine: &Machine<K>, disk: &Disk) -> Result<Vec<u8>> {
     Ok(head)
 }
 
-/// Makes sure that a filesystem is on the disk of a volume, whole and as large as the disk.
+/// Makes sure that a filesystem is on the disk of a volume, and whole.
 pub(super) fn prepare<K: Kernel>(
     machine: &Machine<K>,
     record: &mut Record,
@@ -129,18 +129,10 @@ pub(super) fn prepare<K: Kernel>(
             disk.name()
         ))),
         Plan::Format(filesystem) => format(machine, record, disk, filesystem).map(|()| filesystem),
-        // One that is in use at a pod is neither checked nor grown from here.
+        // One that is in use at a pod is not checked from here.
         Plan::Use(filesystem) if points::table(machine)?.of_device(disk.number).next().is_some() => Ok(filesystem),
         Plan::Use(Filesystem::Xfs) => Ok(Filesystem::Xfs),
-        Plan::Use(Filesystem::Ext4) => {
-            check(machine, disk, false)?;
-            let size = machine.kernel.device_size(&disk.path).map_err(failed("measuring", &disk.path))?;
-            if disk::size_of_ext4(&head).is_some_and(|filesystem| disk::should_grow(filesystem, size)) {
-                check(machine, disk, true)?;
-                run_well(machine, "resize2fs", &[&disk.name()], disk)?;
-            }
-            Ok(Filesystem::Ext4)
-        }
+        Plan::Use(Filesystem::Ext4) => check(machine, disk, false).map(|()| Filesystem::Ext4),
     }
 }
 
@@ -198,6 +190,18 @@ fn check<K: Kernel>(machine: &Machine<K>, disk: &Disk, whole: bool) -> Result<()
     let name = disk.name();
     let arguments: &[&str] = if whole { &["-p", "-f", &name] } else { &["-p", &name] };
     disk::checked(&name, &run(machine, "e2fsck", arguments, disk)?)
+}
+
+/// Whether an ext4 filesystem has less than its disk.
+pub(super) fn may_grow<K: Kernel>(machine: &Machine<K>, disk: &Disk) -> Result<bool> {
+    let size = machine.kernel.device_size(&disk.path).map_err(failed("measuring", &disk.path))?;
+    Ok(disk::size_of_ext4(&head(machine, disk)?).is_some_and(|filesystem| disk::should_grow(filesystem, size)))
+}
+
+/// Lets an ext4 filesystem that is not mounted fill its disk. Where the program does not come to its end, a person has to repair what it leaves.
+pub(super) fn grow_unmounted<K: Kernel>(machine: &Machine<K>, disk: &Disk) -> Result<()> {
+    check(machine, disk, true)?;
+    run_well(machine, "resize2fs", &[&disk.name()], disk)
 }
 
 /// Lets a mounted filesystem fill its disk.

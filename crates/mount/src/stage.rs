@@ -172,10 +172,36 @@ fn bring_up<K: Kernel>(
     }
     device::finish_format(machine, wanted)?;
     points::give_flags(machine, place, &checked.options.flags)?;
-    match (disk, points::table(machine)?.at(place)) {
-        // Unlike ext4 it grows only while it is mounted, and can be written.
-        (Some(disk), Some(mount)) if mount.filesystem == "xfs" && !checked.options.flags.contains(&Flag::ReadOnly) => {
-            device::grow_mounted(machine, disk, Filesystem::Xfs, place)
+    match disk {
+        Some(disk) if !checked.options.flags.contains(&Flag::ReadOnly) => grow(machine, wanted, place, disk, checked),
+        _ => Ok(()),
+    }
+}
+
+/// Lets what is mounted fill its disk. That is the kernel's work, which may be cut short at any moment: a program that is cut short leaves an ext4
+/// that a person has to repair.
+fn grow<K: Kernel>(
+    machine: &Machine<K>,
+    wanted: &mut Record,
+    place: &Path,
+    disk: &Disk,
+    checked: &Checked,
+) -> Result<()> {
+    let table = points::table(machine)?;
+    let is_alone = || table.of_device(disk.number).all(|mount| mount.target == place);
+    match table.at(place).and_then(|mount| Filesystem::known(&mount.filesystem)) {
+        Some(Filesystem::Xfs) => device::grow_mounted(machine, disk, Filesystem::Xfs, place),
+        // Where a pod has it too, the kubelet asks for that.
+        Some(Filesystem::Ext4) if is_alone() && device::may_grow(machine, disk)? => {
+            match device::grow_mounted(machine, disk, Filesystem::Ext4, place) {
+                // Not every machine lets it.
+                Err(Error::Refused(_)) => {
+                    points::take_mounts(machine, place)?;
+                    device::grow_unmounted(machine, disk)?;
+                    mount_disk(machine, wanted, place, disk, checked)
+                }
+                grown => grown,
+            }
         }
         _ => Ok(()),
     }

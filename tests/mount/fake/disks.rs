@@ -128,6 +128,11 @@ impl Model {
             }
             ("e2fsck", _) => ended(if disk.has_errors { 4 } else { 0 }, "", ""),
             ("resize2fs", _) if denies => ended(1, "", "resize2fs: Permission denied to resize filesystem"),
+            // As `e2fsck -p` finds it then.
+            ("resize2fs", _) if begun && !mounted => {
+                disk.has_errors = true;
+                ended(1, "", "killed")
+            }
             ("resize2fs", Content::Filesystem { name, .. }) => {
                 disk.content = Content::Filesystem { name, size: disk.size };
                 ended(0, "", "")

@@ -168,6 +168,24 @@ fn disk_that_says_it_is_another_one_is_not_taken_for_the_one_that_its_link_names
     }
 }
 
+/// It was taken from the machine while blkid looked at it or mkfs was at it, which ends with an error then.
+#[test]
+fn disk_that_comes_in_the_place_of_a_blank_one_meanwhile_is_not_formatted() {
+    for program in ["blkid", "mkfs.ext4"] {
+        for ids in [vec!["naa.sdc".to_owned()], vec![]] {
+            let kind = kind("blank disk");
+            let fake = kind.machine();
+            fake.change().ends_formats = 1;
+            fake.change().replaced_after = Some((program, ids.clone()));
+            let error = kind.act(&fake, Act::Stage).unwrap_err();
+            assert!(matches!(error, Error::InProgress(_)), "{program} {ids:?}: {error}");
+            let mut model = fake.change();
+            let disk = model.disk("sdb");
+            assert_eq!((&disk.content, disk.formats), (&Content::Bytes, 0), "{program} {ids:?}");
+        }
+    }
+}
+
 #[test]
 fn disk_that_the_machine_uses_is_shown_raw_to_nobody() {
     for name in ["raw disk", "local raw"] {

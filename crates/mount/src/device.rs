@@ -148,8 +148,21 @@ fn plan<K: Kernel>(
     disk::plan(&name, &disk::found(&name, &ended)?, wanted, zeros, record.formatting)
 }
 
+/// A disk may be gone by the time a program has looked at it or has failed with it, and another one may have its place and its number.
+fn check_is_same<K: Kernel>(machine: &Machine<K>, record: &Record, disk: &Disk) -> Result<()> {
+    let place = |disk: &Disk| (disk.path.clone(), disk.number, disk.seen.mount, disk.seen.file);
+    match self::disk(machine, record)? {
+        Some(now) if place(&now) == place(disk) => Ok(()),
+        _ => Err(Error::InProgress(format!(
+            "disk {} is another one than a moment ago: this node looks at it again",
+            disk.name()
+        ))),
+    }
+}
+
 /// The record says so first: a format that ends half-way leaves a disk that looks like nobody's data.
 fn format<K: Kernel>(machine: &Machine<K>, record: &mut Record, disk: &Disk, filesystem: Filesystem) -> Result<()> {
+    check_is_same(machine, record, disk)?;
     let again = record.formatting;
     record.formatting = true;
     machine.records.keep(&machine.kernel, record)?;

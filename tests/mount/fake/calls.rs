@@ -191,7 +191,13 @@ impl Kernel for Fake {
     }
 
     fn run(&self, program: &str, arguments: &[&str]) -> Called<Ended> {
-        self.call(|model, begun| Ok(model.run(program, arguments, begun)))
+        self.call(|model, begun| {
+            let ended = model.run(program, arguments, begun);
+            if let Some((_, ids)) = model.replaced_after.take_if(|(after, _)| *after == program) {
+                model.replace_disk("sdb", ids);
+            }
+            Ok(ended)
+        })
     }
 
     fn read(&self, file: &Path) -> Called<String> {

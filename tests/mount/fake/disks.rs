@@ -82,6 +82,15 @@ impl Model {
         self.disks.get_mut(Path::new("/dev").join(name).as_path()).unwrap()
     }
 
+    /// Another disk, with data, has come in the place of one, under its name and its number.
+    pub fn replace_disk(&mut self, name: &str, ids: Vec<String>) {
+        self.next += 1;
+        let (number, path) = (self.next, Path::new("/").join(name));
+        self.trees.get_mut(&DEV).unwrap().get_mut(path.as_os_str()).unwrap().number = number;
+        let disk = self.disk(name);
+        (disk.content, disk.ids) = (Content::Bytes, ids);
+    }
+
     /// Runs a program, whole or only begun.
     pub fn run(&mut self, program: &str, arguments: &[&str], begun: bool) -> Ended {
         self.programs_run.push(format!("{program} {}", arguments.join(" ")));

@@ -57,6 +57,8 @@ pub struct Model {
     pub pauses: usize,
     /// So many formats are ended by the kernel, as where there is no memory left.
     pub ends_formats: usize,
+    /// When this program has run, another disk has the place of sdb, and says that it is this.
+    pub replaced_after: Option<(&'static str, Vec<String>)>,
     /// Whenever this program runs, it is killed.
     pub kills: Option<&'static str>,
     pub programs_run: Vec<String>,

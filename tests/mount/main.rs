@@ -6,6 +6,7 @@
 mod attackers;
 mod crashes;
 mod fake;
+mod full;
 mod kinds;
 #[path = "../namespace.rs"]
 mod namespace;

@@ -206,6 +206,9 @@ impl Kernel for Fake {
 
     fn write(&self, file: &Path, text: &str) -> Called<()> {
         self.call(|model, begun| {
+            if let Some(why) = model.unwritable {
+                return Err(Failure::Other(why.to_owned()));
+            }
             if !begun {
                 model.files.insert(file.to_owned(), text.to_owned());
             }

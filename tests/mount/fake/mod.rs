@@ -43,6 +43,8 @@ pub struct Model {
     pub held: BTreeSet<PathBuf>,
     /// The records, which are no part of the trees.
     pub files: BTreeMap<PathBuf, String>,
+    /// Why none of them can be written.
+    pub unwritable: Option<&'static str>,
     pub has_mount_nfs: bool,
     /// What the kernel tells of the peers of each mount, with a blank after it. Without any, it is seen by nobody else.
     pub peers: &'static str,

@@ -120,8 +120,7 @@ pub(super) fn prepare<K: Kernel>(
     disk: &Disk,
     wanted: Option<Filesystem>,
 ) -> Result<Filesystem> {
-    let head = head(machine, disk)?;
-    let zeros = head.iter().all(|byte| *byte == 0);
+    let zeros = head(machine, disk)?.iter().all(|byte| *byte == 0);
     match plan(machine, record, disk, wanted, zeros)? {
         Plan::Use(filesystem) if record.only_reads() => Ok(filesystem),
         Plan::Format(_) if record.only_reads() => Err(Error::Refused(format!(

@@ -188,6 +188,22 @@ fn file_that_nobody_may_change_keeps_its_group_and_no_pod_from_its_volume() {
     });
 }
 
+/// By a mount option, or since an error.
+#[test]
+fn filesystem_that_can_only_be_read_keeps_its_groups_and_no_pod_from_its_volume() {
+    inside("real::filesystem_that_can_only_be_read_keeps_its_groups_and_no_pod_from_its_volume", |ground| {
+        let _device = Loop::new(ground, "disk-1", DISK);
+        lives(ground, &disk("ext4"));
+        let (machine, staging, target) = (ground.machine(), ground.staging(), ground.target(1));
+        let reading = VolumeUse { flags: vec!["ro".to_owned()], group: Some(GROUP + 1), ..way() };
+        mount::stage::stage(&machine, &disk("ext4"), &staging, &reading).unwrap();
+        let told = mount::publish::publish(&machine, &disk("ext4"), &staging, &target, &reading, false).unwrap();
+        assert!(matches!(told, Progress::Kept(files) if files > 0), "{told:?}");
+        assert_eq!(fs::read_to_string(target.join("data")).unwrap(), "precious");
+        assert_eq!(fs::metadata(&target).unwrap().gid(), GROUP);
+    });
+}
+
 fn lives_beside(ground: &Ground, local: &Attached) {
     lives(ground, local);
     ground.assert_nothing_is_left();

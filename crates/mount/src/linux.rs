@@ -40,6 +40,10 @@ const PRINTED: u64 = 64 << 10;
 /// Where the kernel says what a disk told it of itself: virtio, SCSI (once as a page of bytes) and NVMe.
 const IDS: [&str; 5] = ["serial", "device/vpd_pg80", "device/wwid", "device/serial", "wwid"];
 
+/// Why a file stays as it is: somebody forbids it, all of it can only be read, or its filesystem knows no groups.
+const KEPT: [io::ErrorKind; 3] =
+    [io::ErrorKind::PermissionDenied, io::ErrorKind::ReadOnlyFilesystem, io::ErrorKind::Unsupported];
+
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Linux;
 
@@ -341,7 +345,7 @@ fn give_one(root: &OwnedFd, path: &Path, group: u32, kept: &mut u64) -> Called<b
     };
     let before = fs::metadata(link(&there)).map_err(told)?;
     match give_open(&there, &before, group) {
-        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => *kept += 1,
+        Err(error) if KEPT.contains(&error.kind()) => *kept += 1,
         given => given.map_err(told)?,
     }
     Ok(before.is_dir())

@@ -245,7 +245,8 @@ fn say_kept(files: u64) {
         tracing::warn!(
             files,
             "this node could not give all files to the pod's group (fsGroup), for example because an NFS server maps \
-             root to nobody (root_squash), or a file is immutable: the pod has those files as they are"
+             root to nobody (root_squash), the filesystem can only be read, or a file is immutable: the pod has those \
+             files as they are"
         );
     }
 }

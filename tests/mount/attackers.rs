@@ -371,6 +371,41 @@ fn disk_does_not_leave_while_what_is_to_end_its_format_is_killed() {
     assert!(fake.see().files.is_empty());
 }
 
+/// Outside of a container a program goes on when the plugin has died.
+#[test]
+fn disk_does_not_leave_while_the_format_that_a_dead_plugin_has_begun_goes_on() {
+    let kind = kind("blank disk");
+    let fake = with_a_format_begun(&kind);
+    fake.change().held.insert("/dev/sdb".into());
+    for act in [Act::Stage, Act::Unstage] {
+        let error = kind.act(&fake, act).unwrap_err();
+        assert!(matches!(&error, Error::InProgress(told) if told.contains("in use")), "{act:?}: {error}");
+    }
+    {
+        let mut model = fake.change();
+        model.held.clear();
+        model.disk("sdb").content = Content::Filesystem { name: "ext4".to_owned(), size: 1 << 30 };
+    }
+    kind.act(&fake, Act::Unstage).unwrap();
+    assert!(fake.see().files.is_empty());
+    assert_eq!(fake.change().disk("sdb").formats, 0);
+}
+
+/// What whoever has it writes there would not be taken for data later.
+#[test]
+fn blank_disk_that_somebody_else_has_is_not_on_record_as_one_whose_format_was_begun() {
+    let kind = kind("blank disk");
+    let fake = kind.machine();
+    fake.change().held.insert("/dev/sdb".into());
+    let error = kind.act(&fake, Act::Stage).unwrap_err();
+    assert!(matches!(&error, Error::Refused(told) if told.contains("in use on this machine")), "{error}");
+    assert!(fake.see().files.is_empty());
+    fake.change().held.clear();
+    fake.change().disk("sdb").content = Content::Bytes;
+    kind.act(&fake, Act::Stage).unwrap_err();
+    assert_eq!(fake.change().disk("sdb").content, Content::Bytes);
+}
+
 #[test]
 fn disk_whose_format_was_begun_is_not_formatted_over_what_somebody_put_there() {
     let kind = Kind { attached: attached(device("ext4")), ..kind("blank disk") };

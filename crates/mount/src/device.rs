@@ -147,6 +147,11 @@ fn plan<K: Kernel>(
     disk::plan(&name, &disk::found(&name, &ended)?, wanted, zeros, record.formatting)
 }
 
+/// Whether the disk is kept for somebody, as a program does that works on it.
+pub(super) fn is_held<K: Kernel>(machine: &Machine<K>, disk: &Disk) -> Result<bool> {
+    machine.kernel.is_held(&disk.path).map_err(failed("opening", &disk.path))
+}
+
 /// A disk may be gone by the time a program has looked at it or has failed with it, and another one may have its place and its number.
 fn check_is_same<K: Kernel>(machine: &Machine<K>, record: &Record, disk: &Disk) -> Result<()> {
     let place = |disk: &Disk| (disk.path.clone(), disk.number, disk.seen.mount, disk.seen.file);
@@ -163,6 +168,14 @@ fn check_is_same<K: Kernel>(machine: &Machine<K>, record: &Record, disk: &Disk) 
 fn format<K: Kernel>(machine: &Machine<K>, record: &mut Record, disk: &Disk, filesystem: Filesystem) -> Result<()> {
     check_is_same(machine, record, disk)?;
     let again = record.formatting;
+    // From then on it would not be looked at whether the disk is blank.
+    if !again && is_held(machine, disk)? {
+        return Err(Error::Refused(format!(
+            "disk {} is blank and in use on this machine (part of a RAID, a volume group or a multipath device), so it is not formatted: \
+             free it there",
+            disk.name()
+        )));
+    }
     record.formatting = true;
     machine.records.keep(&machine.kernel, record)?;
     let name = disk.name();

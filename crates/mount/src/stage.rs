@@ -145,7 +145,7 @@ fn check_unused<K: Kernel>(machine: &Machine<K>, disk: &Disk, wanted: &Record, t
         )));
     }
     // A filesystem would not be mounted; a pod that has the disk raw would write below whoever keeps it.
-    if wanted.way.mode.is_block() && machine.kernel.is_held(&disk.path).map_err(failed("opening", &disk.path))? {
+    if wanted.way.mode.is_block() && device::is_held(machine, disk)? {
         return Err(Error::Refused(format!(
             "disk {} or a part of it is in use on this machine (mounted, or part of a RAID or a volume group), so it is no \
              volume: let the member's volume name another disk, or free this one",

@@ -123,6 +123,10 @@ fn let_go<K: Kernel>(machine: &Machine<K>, record: &mut Record) -> Result<()> {
     if record.formatting && !record.only_reads() {
         let wanted = source::check(record)?.filesystem;
         return match device::end_format(machine, record, &disk, wanted) {
+            // Outside of a container a program outlives the plugin that has begun it.
+            Err(error @ Error::Refused(_)) if device::is_held(machine, &disk) == Ok(true) => {
+                Err(error.while_a_leaf_may_exist())
+            }
             Err(Error::Refused(_)) => Ok(()),
             formatted => formatted,
         };

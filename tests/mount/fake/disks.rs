@@ -111,9 +111,10 @@ impl Model {
             disk.content = Content::Filesystem { name: "xfs".to_owned(), size: disk.size };
             return ended(0, "", "");
         }
-        let is_killed = self.kills == Some(program);
+        let (is_killed, is_held) = (self.kills == Some(program), self.held.contains(last));
         let disk = self.disks.get_mut(last).unwrap();
         match (program, disk.content.clone()) {
+            ("mkfs.ext4" | "mkfs.xfs", _) if is_held => ended(1, "", "is apparently in use by the system"),
             ("mkfs.ext4" | "mkfs.xfs", _) if is_killed => {
                 disk.content = Content::Bytes;
                 Ended::default()

@@ -5,7 +5,7 @@ mod ground;
 mod kills;
 mod links;
 
-use std::{fs, io::Write, os::unix::fs::MetadataExt, path::Path, process::Command};
+use std::{fs, io::Write, os::unix::fs::MetadataExt, path::Path, process::Command, thread, time::Duration};
 
 use domain::{
     error::Error,
@@ -201,6 +201,29 @@ fn filesystem_that_can_only_be_read_keeps_its_groups_and_no_pod_from_its_volume(
         assert!(matches!(told, Progress::Kept(files) if files > 0), "{told:?}");
         assert_eq!(fs::read_to_string(target.join("data")).unwrap(), "precious");
         assert_eq!(fs::metadata(&target).unwrap().gid(), GROUP);
+    });
+}
+
+/// Whoever keeps the mount may never know that it does.
+#[test]
+fn disk_that_another_container_keeps_mounted_is_staged_again() {
+    inside("real::disk_that_another_container_keeps_mounted_is_staged_again", |ground| {
+        let _device = Loop::new(ground, "disk-1", DISK);
+        let (machine, staging) = (ground.machine(), ground.staging());
+        mount::stage::stage(&machine, &disk("ext4"), &staging, &way()).unwrap();
+        fs::write(staging.join("data"), "precious").unwrap();
+        let mut keeper = Command::new("unshare");
+        let mut keeper = keeper.args(["--mount", "--propagation", "private", "sleep", "60"]).spawn().unwrap();
+        let namespace = |process: &str| fs::read_link(format!("/proc/{process}/ns/mnt")).unwrap();
+        while namespace(&keeper.id().to_string()) == namespace("self") {
+            thread::sleep(Duration::from_millis(5));
+        }
+        mount::undo::unstage(&machine, VOLUME, &staging).unwrap();
+        let staged = mount::stage::stage(&machine, &disk("ext4"), &staging, &way());
+        keeper.kill().unwrap();
+        keeper.wait().unwrap();
+        staged.unwrap();
+        assert_eq!(fs::read_to_string(staging.join("data")).unwrap(), "precious");
     });
 }
 

@@ -131,6 +131,8 @@ pub(super) fn prepare<K: Kernel>(
         // One that is in use at a pod is not checked from here.
         Plan::Use(filesystem) if points::table(machine)?.of_device(disk.number).next().is_some() => Ok(filesystem),
         Plan::Use(Filesystem::Xfs) => Ok(Filesystem::Xfs),
+        // Nor one that the kernel has still for somebody else's container: e2fsck refuses it, and a mount shows the same again.
+        Plan::Use(Filesystem::Ext4) if is_held(machine, disk)? => Ok(Filesystem::Ext4),
         Plan::Use(Filesystem::Ext4) => check(machine, disk, false).map(|()| Filesystem::Ext4),
     }
 }

@@ -91,6 +91,17 @@ impl Model {
         (disk.content, disk.ids) = (Content::Bytes, ids);
     }
 
+    fn grow_xfs(&mut self, place: &Path) -> Ended {
+        let mounted = self.mounts.iter().rfind(|mount| mount.target == place).unwrap();
+        if mounted.options.iter().any(|option| option == "ro") {
+            return ended(1, "", "xfs_growfs: XFS_IOC_FSGROWFSDATA xfsctl failed: Read-only file system");
+        }
+        let number = mounted.device;
+        let disk = self.disks.values_mut().find(|disk| disk.number == number).unwrap();
+        disk.content = Content::Filesystem { name: "xfs".to_owned(), size: disk.size };
+        ended(0, "", "")
+    }
+
     /// Runs a program, whole or only begun.
     pub fn run(&mut self, program: &str, arguments: &[&str], begun: bool) -> Ended {
         self.programs_run.push(format!("{program} {}", arguments.join(" ")));
@@ -102,14 +113,7 @@ impl Model {
         self.ends_formats -= usize::from(is_ended);
         let begun = begun || is_ended;
         if program == "xfs_growfs" {
-            let mounted = self.mounts.iter().rfind(|mount| mount.target == last).unwrap();
-            if mounted.options.iter().any(|option| option == "ro") {
-                return ended(1, "", "xfs_growfs: XFS_IOC_FSGROWFSDATA xfsctl failed: Read-only file system");
-            }
-            let number = mounted.device;
-            let disk = self.disks.values_mut().find(|disk| disk.number == number).unwrap();
-            disk.content = Content::Filesystem { name: "xfs".to_owned(), size: disk.size };
-            return ended(0, "", "");
+            return self.grow_xfs(last);
         }
         let (is_killed, is_held) = (self.kills == Some(program), self.held.contains(last));
         let disk = self.disks.get_mut(last).unwrap();
@@ -136,6 +140,7 @@ impl Model {
                 disk.content = Content::Filesystem { name, size: disk.size };
                 ended(0, "", "")
             }
+            ("e2fsck", _) if is_held => ended(8, "", "e2fsck: Cannot continue, aborting."),
             ("e2fsck", _) => ended(if disk.has_errors { 4 } else { 0 }, "", ""),
             ("resize2fs", _) if denies => ended(1, "", "resize2fs: Permission denied to resize filesystem"),
             // As `e2fsck -p` finds it then.

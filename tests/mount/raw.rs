@@ -26,6 +26,19 @@ fn raw_volume_is_never_formatted() {
     }
 }
 
+/// The kernel does so when the last one ends who has it open, which need not be the pod.
+#[test]
+fn all_is_written_to_a_raw_disk_before_it_leaves_the_node() {
+    let kind = raw();
+    let fake = kind.machine();
+    for act in [Act::Stage, Act::Publish(0), Act::Unpublish(0)] {
+        kind.act(&fake, act).unwrap();
+    }
+    fake.change().unwritten.insert((8, 16));
+    kind.act(&fake, Act::Unstage).unwrap();
+    assert!(fake.see().unwritten.is_empty());
+}
+
 /// The kubelet asks by that, and not by the path at which it has the volume published.
 #[test]
 fn raw_volume_is_measured_where_the_kubelet_maps_it_to_a_pod() {

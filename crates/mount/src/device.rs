@@ -251,6 +251,11 @@ pub(super) fn lock<K: Kernel>(machine: &Machine<K>, disk: &Disk, only_reads: boo
     run_well(machine, "blockdev", &[way, &disk.name()], disk)
 }
 
+/// Has all on a bare disk that was written to it. Its last user's end does so only where nobody else has it open. What cannot be written is lost.
+pub(super) fn write_back<K: Kernel>(machine: &Machine<K>, disk: &Disk) {
+    run(machine, "blockdev", &["--flushbufs", &disk.name()], disk).ok();
+}
+
 fn run_well<K: Kernel>(machine: &Machine<K>, program: &str, arguments: &[&str], disk: &Disk) -> Result<()> {
     let ended = run(machine, program, arguments, disk)?;
     if ended.code == Some(0) { Ok(()) } else { Err(disk::ended_badly(program, &disk.name(), &ended)) }

@@ -117,8 +117,10 @@ fn let_go<K: Kernel>(machine: &Machine<K>, record: &mut Record) -> Result<()> {
     let Ok(Some(disk)) = device::disk(machine, record) else {
         return Ok(());
     };
-    if record.way.mode.is_block() && record.only_reads() {
-        device::lock(machine, &disk, false)?;
+    match (record.way.mode.is_block(), record.only_reads()) {
+        (true, true) => device::lock(machine, &disk, false)?,
+        (true, false) => device::write_back(machine, &disk),
+        (false, _) => {}
     }
     if record.formatting && !record.only_reads() {
         let wanted = source::check(record)?.filesystem;

@@ -152,6 +152,10 @@ impl Model {
                 disk.content = Content::Filesystem { name, size: disk.size };
                 ended(0, "", "")
             }
+            ("blockdev", _) if arguments[0] == "--flushbufs" => {
+                self.unwritten.remove(&disk.number);
+                ended(0, "", "")
+            }
             ("blockdev", _) => {
                 disk.is_locked = arguments[0] == "--setro";
                 ended(0, "", "")

@@ -19,12 +19,16 @@ const fn on_virtual_nodes(specs: &'static str, why: &'static str) -> LeftOut {
     LeftOut { specs, scene: Some(Scene::Virtual), why }
 }
 
+const fn on_the_real_node(specs: &'static str, why: &'static str) -> LeftOut {
+    LeftOut { specs, scene: Some(Scene::Real), why }
+}
+
 const TAINT: &str = "it picks a node that has no taint for its pods, and a virtual node always has one";
 const NO_EVENTS: &str = "it waits for events of a pod that does well, and of such copies the host is told none";
 const REGISTRY: &str = "it pulls images from the internet";
 
 #[rustfmt::skip] // one row, one line
-pub const LEFT_OUT: [LeftOut; 25] = [
+pub const LEFT_OUT: [LeftOut; 26] = [
     everywhere("[Disruptive]", "it stops a node's kubelet by ssh"),
     everywhere("[Feature:Windows]", "no node here has Windows"),
     everywhere("(ntfs)", "no node here has Windows"),
@@ -38,12 +42,13 @@ pub const LEFT_OUT: [LeftOut; 25] = [
     everywhere("multiple pods should modify volumes", "it changes the class of claims that wait for their first pod, which nobody may"),
     everywhere("(block volmode)] multiVolume [Slow] should concurrently access the single volume from pods on the same node", "its dd has an option that busybox' has not"),
     everywhere("HostPath", "it writes to the /tmp of its node, which here is that of the machine that runs the tests"),
+    everywhere("volume-expand Verify if offline", "it waits for a larger volume that no pod uses, and the claim is larger here once a pod has let its filesystem grow"),
+    on_the_real_node("(Always)[LinuxOnly], pod created with an initial fsgroup, volume contents ownership changed via chgrp in first pod, new pod with same fsgroup", "the kubelet leaves the group to the driver, and does not tell it the policy"),
     on_virtual_nodes("Container Lifecycle Hook", TAINT),
     on_virtual_nodes("NodeLease", TAINT),
     on_virtual_nodes("on different node", TAINT),
     on_virtual_nodes("topology should", TAINT),
     on_virtual_nodes("with pvc data source", TAINT),
-    on_virtual_nodes("volume-expand Verify if offline", "it waits for a larger volume that no pod uses, and the claim is larger here once a pod in the member has let its filesystem grow"),
     on_virtual_nodes("non-local redirect http liveness probe", NO_EVENTS),
     on_virtual_nodes("should support sysctls", NO_EVENTS),
     on_virtual_nodes("Pod InPlace Resize", "resources of a pod that runs are not passed on to its copy: ResizeNotCopied"),

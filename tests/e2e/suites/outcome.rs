@@ -141,7 +141,7 @@ pub fn judge(chosen: &[String], ends: &Ends, listed: &Listed, is_written: bool) 
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{super::parts::PARTS, *};
 
     fn line(name: &str, state: &str) -> String {
         format!("{{\"name\":\"{name}\",\"state\":\"{state}\",\"seconds\":3.25,\"message\":\"\\nwhy\\nat\"}}\n")
@@ -187,5 +187,15 @@ mod tests {
         assert!(judge(&chosen, &ends, &listed(None), false).is_err(), "nothing is listed yet");
         judge(&chosen, &ends, &listed(None), true).unwrap();
         judge(&chosen, &ends, &Listed::at(folder.path().join("listed.txt")).unwrap(), false).unwrap();
+    }
+
+    #[test]
+    fn page_says_how_many_specs_pass() {
+        let page = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/development.md")).unwrap();
+        for part in PARTS {
+            let passed = Listed::of(part.name).unwrap().names.expect("the part was run").len();
+            let row = page.lines().find(|line| line.starts_with(&format!("| `suites-of-{}` ", part.name))).unwrap();
+            assert!(row.ends_with(&format!(" {passed} |")), "{passed}: {row}");
+        }
     }
 }

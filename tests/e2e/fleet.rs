@@ -326,7 +326,7 @@ async fn what_a_killed_guardian_leaves_is_removed_by_the_next() {
     drop(owner);
     let first = guardian.started.init;
     wait_for("the first process sees it", PATIENCE, || async { Ok((!exists(first)).then_some(())) }).await.unwrap();
-    assert!(folder.exists());
+    // The next one may be that of another test, and be there already.
     drop(Guardian::start(None).unwrap());
     assert!(!folder.exists());
     assert!(!cgroups.iter().any(|cgroup| cgroup.exists()));

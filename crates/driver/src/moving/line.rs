@@ -87,7 +87,9 @@ pub(super) fn see_to(job: &mut RunningMove, looked: &Looked) -> Result<()> {
         // It tells still what it has carried.
         if let Some(line) = &mut job.line {
             line.trouble = None;
-            if ![&looked.source, &looked.copy].into_iter().all(|half| may_run(half, attempt)) {
+            let halves = [&looked.source, &looked.copy];
+            let is_seen = halves.iter().any(|half| runs(half, attempt).is_some());
+            if !is_seen || !halves.iter().all(|half| may_run(half, attempt)) {
                 line.joined.abort();
             }
         }
@@ -136,7 +138,8 @@ fn takes_slot_again(job: &mut RunningMove, is_refused: bool) {
     }
 }
 
-/// A member that misses one look is soon seen again, and what is compared would be compared anew over another line.
+/// A member that misses one look is soon seen again, and what is compared would be compared anew over another line. One that is dead for all
+/// that ends by the other mover: where neither is seen, nothing would end it.
 fn may_run(half: &Result<Box<Half>>, attempt: u32) -> bool {
     runs(half, attempt).is_some() || matches!(half, Err(Error::Unreachable { .. }))
 }

@@ -3,7 +3,7 @@
 
 use std::{
     sync::{
-        Arc,
+        Arc, OnceLock,
         atomic::{AtomicU64, Ordering},
     },
     time::Duration,
@@ -32,6 +32,8 @@ use leaf::moving::{
 const REACHED: Duration = Duration::from_secs(30);
 /// A pod that has just begun is not always reached at once; what goes on is told.
 const UNREACHED: u32 = 3;
+/// A line that ends sooner counts as one that was not joined: over a path that breaks each of them nothing may ever be done.
+const LASTS: Duration = Duration::from_mins(1);
 
 /// It ends with this.
 #[derive(Debug)]
@@ -43,6 +45,8 @@ pub(super) struct Line {
     /// Why, where that is no matter of a moment.
     trouble: Option<Trouble>,
     since: Instant,
+    /// From when both ends were reached.
+    joined_since: Arc<OnceLock<Instant>>,
     /// Bytes from the sender.
     carried: Arc<AtomicU64>,
 }
@@ -52,6 +56,8 @@ struct Trouble {
     told: String,
     /// A member does not let the ends be joined: somebody there has to act first.
     is_refused: bool,
+    /// They were joined, and not for long.
+    is_short: bool,
 }
 
 impl Line {
@@ -60,7 +66,7 @@ impl Line {
         Progress { bytes, bytes_per_second: bytes / self.since.elapsed().as_secs().max(1) }
     }
 
-    /// What keeps the ends from being joined, until they are.
+    /// What keeps the ends from being joined, until they are, or their lines from lasting, until one does.
     pub(super) fn trouble(&self) -> Option<&str> {
         self.trouble_now().map(|trouble| trouble.told.as_str())
     }
@@ -70,7 +76,27 @@ impl Line {
     }
 
     fn trouble_now(&self) -> Option<&Trouble> {
-        self.trouble.as_ref().filter(|_| self.carried.load(Ordering::Relaxed) == 0)
+        let is_over = |trouble: &Trouble| if trouble.is_short { self.lasts() } else { self.has_carried() };
+        self.trouble.as_ref().filter(|trouble| !is_over(trouble))
+    }
+
+    fn has_carried(&self) -> bool {
+        self.carried.load(Ordering::Relaxed) > 0
+    }
+
+    fn lasts(&self) -> bool {
+        self.joined_since.get().is_some_and(|since| since.elapsed() >= LASTS)
+    }
+
+    /// Tries that came to nothing once this one has, and what is told of that.
+    fn failed(&self, error: &Error) -> (u32, Option<Trouble>) {
+        let unreached = self.unreached + 1;
+        let trouble = || Trouble {
+            told: told_of(error),
+            is_refused: matches!(error, Error::Denied(_) | Error::Refused(_)),
+            is_short: self.has_carried(),
+        };
+        (unreached, (unreached >= UNREACHED).then(trouble))
     }
 }
 
@@ -105,26 +131,22 @@ pub(super) fn see_to(job: &mut RunningMove, looked: &Looked) -> Result<()> {
         match ended.unwrap_or_else(|fault| Err(Error::InProgress(fault.to_string()))) {
             Ok(()) => {}
             Err(error) => {
-                tracing::debug!(of = job.name(), %error, "the ends of a copy are not joined yet");
-                unreached = line.unreached + 1;
-                let told = || Trouble {
-                    told: told_of(&error),
-                    is_refused: matches!(error, Error::Denied(_) | Error::Refused(_)),
-                };
-                trouble = (unreached >= UNREACHED).then(told);
+                tracing::debug!(of = job.name(), %error, "the ends of a copy are not joined, or were not for long");
+                (unreached, trouble) = line.failed(&error);
             }
         }
     }
     takes_slot_again(job, trouble.as_ref().is_some_and(|trouble| trouble.is_refused));
-    let carried = Arc::default();
-    let joining = join(Box::pin(to(sender)?), Box::pin(to(receiver)?), Arc::clone(&carried));
+    let (carried, joined_since) = (Arc::default(), Arc::default());
+    let noted = (Arc::clone(&carried), Arc::clone(&joined_since));
+    let joining = join(Box::pin(to(sender)?), Box::pin(to(receiver)?), noted);
     // A member that refuses it is not asked in circles.
     let pause = if trouble.is_some() { LATE } else { Duration::ZERO };
     let joined = task::spawn(async move {
         sleep(pause).await;
         joining.await
     });
-    job.line = Some(Line { attempt, joined, unreached, trouble, since: Instant::now(), carried });
+    job.line = Some(Line { attempt, joined, unreached, trouble, since: Instant::now(), joined_since, carried });
     Ok(())
 }
 
@@ -158,8 +180,11 @@ fn to((half, mover): (&Half, &Mover)) -> Result<impl Future<Output = Result<ToMo
     Ok(async move { reach(&leaf, client, &mover).await })
 }
 
-/// An error where one of them was not reached, or nothing came. How it ends later is the movers' to tell.
-async fn join<S, R>(sender: S, receiver: R, carried: Arc<AtomicU64>) -> Result<()>
+/// What is noted of a line: the bytes that it has carried, and since when both ends are reached.
+type Noted = (Arc<AtomicU64>, Arc<OnceLock<Instant>>);
+
+/// An error where one of them was not reached, nothing came, or it ended soon. How it ends later is the movers' to tell.
+async fn join<S, R>(sender: S, receiver: R, (carried, joined_since): Noted) -> Result<()>
 where
     S: Future<Output = Result<ToMover>> + Send,
     R: Future<Output = Result<ToMover>> + Send,
@@ -167,12 +192,83 @@ where
     let both = timeout(REACHED, async { tokio::try_join!(sender, receiver) }).await;
     let (sender, receiver) = both.map_err(|_| Error::InProgress("the movers were not reached".to_owned()))??;
     tracing::info!("the two ends of a copy are joined");
+    let since = *joined_since.get_or_init(Instant::now);
     let ended = line::join(sender, receiver, &carried).await;
     tracing::info!(?ended, "the line between the two ends of a copy has ended");
-    match ended {
-        Err(error) if carried.load(Ordering::Relaxed) == 0 => {
-            Err(Error::InProgress(format!("the movers were not joined: {error}")))
+    let fault = ended.err().map(|error| error.to_string());
+    judged(fault.as_deref(), carried.load(Ordering::Relaxed), since.elapsed())
+}
+
+fn judged(fault: Option<&str>, carried: u64, lasted: Duration) -> Result<()> {
+    match fault {
+        Some(fault) if carried == 0 => Err(Error::InProgress(format!("the movers were not joined: {fault}"))),
+        _ if lasted >= LASTS => Ok(()),
+        fault => {
+            let fault = fault.unwrap_or("one of its two ends was closed");
+            Err(Error::InProgress(format!("the line between the movers ends within a minute of being joined: {fault}")))
         }
-        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::pending;
+
+    use tokio::time::advance;
+
+    use super::*;
+
+    /// The line that follows others: it was joined just now, and has carried something.
+    fn after((unreached, trouble): (u32, Option<Trouble>)) -> Line {
+        Line {
+            attempt: 1,
+            joined: task::spawn(pending()),
+            unreached,
+            trouble,
+            since: Instant::now(),
+            joined_since: Arc::new(OnceLock::from(Instant::now())),
+            carried: Arc::new(AtomicU64::new(5)),
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn lines_that_end_soon_are_told_of_when_three_have_in_a_row_and_until_one_lasts() {
+        let ended = judged(Some("reset"), 5, LASTS / 2).unwrap_err();
+        let mut line = after((0, None));
+        for _ in 1..UNREACHED {
+            line = after(line.failed(&ended));
+            assert_eq!(line.trouble(), None);
+        }
+        line = after(line.failed(&ended));
+        let told = "the line between the movers ends within a minute of being joined: reset";
+        assert!(line.trouble().is_some_and(|trouble| trouble.contains(told)), "{line:?}");
+        assert!(!line.is_refused(), "it may have its slot");
+        advance(LASTS / 2).await;
+        assert!(line.trouble().is_some(), "whatever it has carried");
+        advance(LASTS / 2).await;
+        assert_eq!(line.trouble(), None);
+    }
+
+    #[test]
+    fn line_counts_as_joined_where_it_has_lasted_whoever_has_ended_it() {
+        for fault in [None, Some("reset")] {
+            assert!(judged(fault, 5, LASTS).is_ok());
+            assert!(judged(fault, 5, LASTS / 2).is_err());
+            assert_eq!(judged(fault, 0, LASTS).is_ok(), fault.is_none());
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn ends_that_were_not_joined_are_told_of_until_something_is_carried() {
+        let refused = Error::Denied("member a: forward to pod send".to_owned());
+        let unjoined = |before: (u32, Option<Trouble>)| {
+            let line = after(before);
+            line.carried.store(0, Ordering::Relaxed);
+            line
+        };
+        let line = unjoined(unjoined((UNREACHED - 1, None)).failed(&refused));
+        assert!(line.is_refused() && line.trouble().is_some());
+        line.carried.store(1, Ordering::Relaxed);
+        assert!(!line.is_refused() && line.trouble().is_none());
     }
 }

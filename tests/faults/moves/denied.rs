@@ -3,7 +3,10 @@
 use std::time::Duration;
 
 use serde_json::json;
-use simulate::faults::{Action, Asked, Verb};
+use simulate::{
+    faults::{Action, Asked, Verb},
+    text,
+};
 use tokio::time::sleep;
 
 use super::{
@@ -80,6 +83,38 @@ fn mover_that_a_member_goes_on_refusing_is_told_of_and_the_other_one_waits_for_i
             assert_eq!(of(&story)["status"]["attempt"], attempt, "{}", story.trace());
             story.bench.guard.heal();
             assert_eq!(at_the_end(&story, &[true]).await, [""; 0], "{code}");
+        });
+    }
+}
+
+/// Its pod would wait for ever, and another attempt would end like this one.
+#[test]
+fn keys_that_a_member_goes_on_refusing_are_told_of_and_both_movers_wait_for_them() {
+    for (at, code) in [(0, 403), (0, 409), (1, 403)] {
+        virtual_time::run(1, async {
+            let story = Story::new(Script { places: vec![0], ..Script::new(CLAIM) }).await;
+            // Those of the receiver are given while the copy is prepared.
+            let phase = if at == 0 { "Copying" } else { "Preparing" };
+            answers(&story, at, code, |asked| {
+                asked.verb == Verb::Create && asked.resource == "secrets" && asked.namespace == YARD
+            });
+            story.asks(1, &json!({}));
+            story.comes_to(phase).await;
+            sleep(SEEN).await;
+            let attempt = of(&story)["status"]["attempt"].clone();
+            let pods = || {
+                let there = story.bench.members.iter().flat_map(|member| member.list("pods"));
+                let of_movers = there.filter(|pod| text(pod, "/metadata/namespace") == YARD);
+                of_movers.map(|pod| text(&pod, "/metadata/uid").to_owned()).collect::<Vec<_>>()
+            };
+            let before = pods();
+            let message = is_stalled_all_the_time(&story, "StepFailed").await;
+            assert!(message.contains(&format!("member m{at}: create the keys of a mover")), "{message}");
+            sleep(SEEN).await;
+            assert_eq!(of(&story)["status"]["attempt"], attempt, "{}", story.trace());
+            assert_eq!(pods(), before, "m{at} {code}: {}", story.trace());
+            story.bench.guard.heal();
+            assert_eq!(at_the_end(&story, &[true]).await, [""; 0], "m{at} {code}");
         });
     }
 }

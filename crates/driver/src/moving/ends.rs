@@ -115,7 +115,7 @@ pub(super) async fn start_sender(job: &mut RunningMove, looked: &Looked) -> Resu
     let wanted = wanted(job, looked, Role::Send)?;
     let started = start(looked.half(Role::Send)?.member.leaf()?, &wanted, &keys).await;
     if let Err(error) = started {
-        // Where no pod was made, its keys are nowhere: the receiver goes on waiting for them.
+        // Where no pod was made, its keys are nowhere; one that was made is given them later. The receiver goes on waiting for them.
         (job.keys, job.slot) = (Some(keys), None);
         return Err(error);
     }
@@ -136,7 +136,7 @@ pub(super) async fn see_to_keys(job: &mut RunningMove, looked: &Looked) -> Resul
     let starts = looked.starts(Role::Send) || looked.starts(Role::Receive);
     job.slot.take_if(|(_, since)| starts && since.elapsed() > LONG);
     if looked.starts(Role::Send) && job.has_sent_keys != Some(attempt) {
-        return remove(job, looked).await.map(Some);
+        return give_to_sender(job, looked).await.map(Some);
     }
     let is_known = job.keys.as_ref().is_some_and(|keys| keys.attempt == attempt) || job.has_sent_keys == Some(attempt);
     let Ok(half) = &looked.copy else { return Ok(None) };
@@ -149,6 +149,33 @@ pub(super) async fn see_to_keys(job: &mut RunningMove, looked: &Looked) -> Resul
         }
     }
     Ok(None)
+}
+
+/// Its pod is there, and its member has refused its keys: that is asked for again as long as this process has them.
+async fn give_to_sender(job: &mut RunningMove, looked: &Looked) -> Result<Went> {
+    let attempt = looked.status.attempt;
+    let half = looked.half(Role::Send)?;
+    let keys = job.keys.take().filter(|keys| keys.attempt == attempt);
+    let Some((keys, pod)) = keys.zip(half.movers.first()) else { return remove(job, looked).await };
+    if !places::takes_slot_first(job) {
+        job.keys = Some(keys);
+        return Ok(Went::Waits(places::OTHERS_COPY.to_owned()));
+    }
+    let wanted = wanted(job, looked, Role::Send)?;
+    let given = give_keys(half.member.leaf()?, &wanted, &keys, pod).await;
+    match given {
+        Ok(true) => job.has_sent_keys = Some(attempt),
+        // They may be somebody else's. Where such an answer comes each time, attempts do not follow one another at once.
+        Ok(false) => {
+            job.pause(attempt);
+            return remove(job, looked).await;
+        }
+        Err(error) => {
+            (job.keys, job.slot) = (Some(keys), None);
+            return Err(error);
+        }
+    }
+    Ok(Went::On)
 }
 
 fn wanted<'a>(job: &'a RunningMove, looked: &'a Looked, role: Role) -> Result<WantedMover<'a>> {

@@ -7,8 +7,11 @@ use tokio::{runtime::Runtime, time::timeout};
 use crate::{
     ends::{End, Ground, join},
     tree::grow,
-    trees::ground::{inside, mount},
+    trees::ground::{inside, is_thorough, mount},
 };
+
+/// More than an end takes to be sure that its storage hangs.
+const SURE: Duration = Duration::from_mins(12);
 
 /// In a script that is called as rsync: how the shell is called, which is found first.
 pub const FINDS_SHELL: &str = "for word; do case \"$word\" in --rsh=*) shell=\"${word#--rsh=}\" ;; esac; done";
@@ -163,6 +166,26 @@ async fn rsync_that_dies_at_the_source_ends_the_one_at_the_copy() {
 async fn rsync_that_dies_before_its_shell_calls_ends_both() {
     let seen = "while kill -0 $$ 2> /dev/null; do :; done";
     both_ends_end_where_rsync_dies_at_the_source(&format!("({seen}; exec CALL > /dev/null) &")).await;
+}
+
+/// As in a call to the kernel over a dead server. It takes ten minutes to be sure, so it is played where there is time.
+#[tokio::test]
+async fn storage_that_hangs_under_an_rsync_is_told_by_both_ends_and_which_it_is() {
+    if !is_thorough() {
+        return;
+    }
+    let ground = Ground::new();
+    grow(&ground.path("source"), 1);
+    let real = format!("exec {} \"$@\"", which("rsync"));
+    let path = rsync_of(&ground, &[&format!("case \"$1\" in --server) sleep 3600 ;; *) {real} ;; esac")]);
+    let mut sender = ground.sender();
+    let mut receiver = End::start(&["receive"], &ground.path("copy"), &ground.path("receiver"), Some(Path::new(&path)));
+    timeout(SURE, join(&mut sender, &mut receiver, || None)).await.unwrap();
+    let (sent, taken) = (sender.ended().await, receiver.ended().await);
+    assert_eq!((sent.reason(), taken.reason()), ("StorageHangs", "StorageHangs"), "{sent:?}\n{taken:?}");
+    for told in [sent.message(), taken.message()] {
+        assert!(told.starts_with("the storage of the copy has not answered for 6"), "{told}");
+    }
 }
 
 pub fn which(name: &str) -> String {

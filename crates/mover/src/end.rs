@@ -7,7 +7,6 @@ use futures::future::try_join;
 use tokio::{
     io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt},
     net::TcpListener,
-    task::spawn_blocking,
     time::timeout,
 };
 
@@ -17,6 +16,7 @@ use crate::{
     keys::{Keys, Unusable},
     line::{Line, Lines, unexpected},
     outcome::{self, Failure, Reason, Trouble},
+    storage::Storage,
     walk::Survey,
 };
 
@@ -48,10 +48,13 @@ impl Places {
         Ok(Lines::accept(listener, keys))
     }
 
-    pub fn folder(&self) -> Result<&str, Failure> {
-        let folder = self.folder.to_str().filter(|folder| folder.starts_with('/') && self.folder.is_dir());
+    pub(crate) async fn folder(&self, storage: &Storage) -> Result<String, Failure> {
+        let path = self.folder.clone();
+        let is_folder = storage.work(move || path.is_dir()).await?;
+        let folder = self.folder.to_str().filter(|folder| folder.starts_with('/') && is_folder);
         let shown = self.folder.display();
-        folder.ok_or_else(|| Failure::new(Reason::Misconfigured, format!("{shown} is no folder with a whole path")))
+        let unfit = || Failure::new(Reason::Misconfigured, format!("{shown} is no folder with a whole path"));
+        folder.map(str::to_owned).ok_or_else(unfit)
     }
 
     /// Leaves the last message.
@@ -61,9 +64,10 @@ impl Places {
 }
 
 /// What is in a volume.
-pub(crate) async fn survey(folder: PathBuf) -> Result<Survey, Failure> {
-    let survey = spawn_blocking(move || Survey::of(&folder)).await;
-    survey.map_err(io::Error::other).flatten().map_err(|error| Failure::unreadable(&error))
+pub(crate) async fn survey(folder: PathBuf, storage: &Storage) -> Result<Survey, Failure> {
+    let met = storage.met();
+    let survey = storage.work(move || Survey::noted(&folder, met)).await?;
+    survey.map_err(|error| Failure::unreadable(&error))
 }
 
 /// Works over one line after the other until it is done or cannot be.
@@ -80,8 +84,7 @@ pub(crate) async fn over_lines<T>(
                 return Ok(done);
             }
             Err(Trouble::Failed(failure)) => {
-                let _ = now.outgoing.send(Body::Failed(failure.clone())).await;
-                now.close().await;
+                now.fail(failure.clone()).await;
                 return Err(failure);
             }
             Err(Trouble::Line(why)) => {

@@ -19,6 +19,7 @@ mod progress;
 mod receive;
 mod rsync;
 mod send;
+mod storage;
 pub mod walk;
 
 pub use self::{end::Places, receive::receive, rsync::usable_version as rsync_version, send::send};

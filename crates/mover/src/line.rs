@@ -65,6 +65,13 @@ impl Line {
         Self { outgoing: Outgoing(sender), incoming, writing }
     }
 
+    /// Says what its end has failed of, as far as the other end takes it.
+    pub async fn fail(self, failure: Failure) {
+        let said = timeout(LAST_WORDS, self.outgoing.send(Body::Failed(failure))).await;
+        tracing::debug!(is_said = said.is_ok(), "the other end is told");
+        self.close().await;
+    }
+
     /// Lets what was said be written, as far as the other end takes it.
     pub async fn close(self) {
         let Self { outgoing, writing, .. } = self;

@@ -28,6 +28,8 @@ pub enum Reason {
     NoLine = 6,
     /// The other end says what it must not.
     PeerConfused = 7,
+    /// The storage of one end does not answer, for long.
+    StorageHangs = 8,
 }
 
 #[derive(Clone, PartialEq, Eq, prost::Message, thiserror::Error)]

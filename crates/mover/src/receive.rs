@@ -3,14 +3,15 @@
 use std::{
     fs::DirEntry,
     io,
-    os::fd::AsFd,
     path::{Path, PathBuf},
+    pin::pin,
     process::Stdio,
+    sync::{Arc, atomic::AtomicU64},
     time::{Duration, SystemTime},
 };
 
-use rustix::fs::{fstatvfs, syncfs};
-use tokio::{sync::mpsc, task::spawn_blocking};
+use rustix::fs::fstatvfs;
+use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
@@ -23,6 +24,7 @@ use crate::{
     outcome::{Failure, Reason, Trouble},
     progress::{Phase, Progress, say},
     rsync::{self, Running},
+    storage::Storage,
     walk::{Depth, Survey, Walk},
 };
 
@@ -39,6 +41,7 @@ const SHOWN: usize = 1000;
 #[derive(Debug)]
 struct Receiver {
     folder: String,
+    storage: Storage,
     granularity: u32,
     /// What an attempt before this one has left: the copy takes its place.
     left: Survey,
@@ -49,18 +52,24 @@ struct Receiver {
 
 /// Receives until the sender agrees that the copy is one.
 pub async fn receive(places: &Places, must_be_empty: bool) -> Result<Sum, Failure> {
-    let folder = places.folder()?.to_owned();
+    let progress = Progress::new(Phase::WaitingForLine);
+    let storage = Storage::new("the copy", progress.counter());
+    let folder = places.folder(&storage).await?;
     let version = rsync::check().await?;
     tracing::info!(version, folder, "the receiver starts");
+    let path = PathBuf::from(&folder);
     if must_be_empty {
-        check_empty(&folder)?;
+        let (path, met) = (path.clone(), storage.met());
+        storage.work(move || check_empty(&path, met)).await??;
     }
     let lines = places.lines(Keys::of_receiver(&places.keys)).await?;
-    let granularity = granularity(Path::new(&folder)).map_err(|error| unwritable(&error))?;
-    let left = survey(PathBuf::from(&folder)).await?;
-    let progress = Progress::new(Phase::WaitingForLine);
-    let mut receiver = Receiver { folder, granularity, left, progress: progress.clone(), judgement: None };
-    let ready = receiver.ready()?;
+    let granularity = {
+        let path = path.clone();
+        storage.work(move || granularity(&path)).await?.map_err(|error| unwritable(&error))?
+    };
+    let left = survey(path, &storage).await?;
+    let mut receiver = Receiver { folder, storage, granularity, left, progress: progress.clone(), judgement: None };
+    let ready = receiver.ready().await?;
     say("ready", &serde_json::json!({ "freeBytes": ready.free_bytes, "freeInodes": ready.free_inodes }));
     let telling = progress.tell();
     let outcome = over_lines(lines, async |line| receiver.over(line).await).await;
@@ -69,10 +78,10 @@ pub async fn receive(places: &Places, must_be_empty: bool) -> Result<Sum, Failur
 }
 
 /// What rsync does not find at the source it removes here, so the volume has to be one that was made for this.
-fn check_empty(folder: &str) -> Result<(), Failure> {
-    let trials = trials(Path::new(folder)).map_err(|error| Failure::unreadable(&error))?;
-    let there = Survey::of(Path::new(folder)).map_err(|error| Failure::unreadable(&error))?;
-    let own = 1 + u64::from(Path::new(folder).join("lost+found").is_dir()) + trials.len() as u64;
+fn check_empty(folder: &Path, met: Arc<AtomicU64>) -> Result<(), Failure> {
+    let trials = trials(folder).map_err(|error| Failure::unreadable(&error))?;
+    let there = Survey::noted(folder, met).map_err(|error| Failure::unreadable(&error))?;
+    let own = 1 + u64::from(folder.join("lost+found").is_dir()) + trials.len() as u64;
     if there.entries > own || there.with_lost_and_found {
         let text = format!("the destination must be a new volume, but has {} entries", there.entries - own);
         return Err(Failure::new(Reason::NotEmpty, text));
@@ -111,9 +120,10 @@ fn granularity(folder: &Path) -> io::Result<u32> {
 }
 
 impl Receiver {
-    fn ready(&self) -> Result<Ready, Failure> {
-        let room = std::fs::File::open(&self.folder).and_then(|folder| Ok(fstatvfs(folder)?));
-        let room = room.map_err(|error| Failure::unreadable(&error))?;
+    async fn ready(&self) -> Result<Ready, Failure> {
+        let folder = self.folder.clone();
+        let look = move || std::fs::File::open(folder).and_then(|folder| Ok(fstatvfs(folder)?));
+        let room = self.storage.work(look).await?.map_err(|error| Failure::unreadable(&error))?;
         Ok(Ready {
             free_bytes: room.f_bavail.saturating_mul(room.f_frsize).saturating_add(self.left.stored),
             free_inodes: (room.f_files > 0).then_some(room.f_favail.saturating_add(self.left.inodes)),
@@ -128,7 +138,7 @@ impl Receiver {
             other => return Err(unexpected(&other)),
         };
         self.progress.set_total(survey.bytes);
-        line.outgoing.send(Body::Ready(self.ready()?)).await?;
+        line.outgoing.send(Body::Ready(self.ready().await?)).await?;
         loop {
             match (line.incoming.next().await?, &self.judgement) {
                 (Body::Start(start), _) => self.copy(&start.arguments, line).await?,
@@ -154,11 +164,19 @@ impl Receiver {
         let (Some(stdout), Some(stdin)) = (running.child.stdout.take(), running.child.stdin.take()) else {
             return Err(Failure::new(Reason::CopyFailed, "rsync has no standard input and output").into());
         };
-        if let Err(trouble) = carry(stdout, stdin, line).await {
-            running.kill().await;
-            return Err(trouble);
+        let storage = self.storage.clone();
+        let mut hangs = pin!(storage.hangs_under(running.group));
+        let carried = tokio::select! {
+            carried = carry(stdout, stdin, line) => carried,
+            failure = &mut hangs => Err(failure.into()),
+        };
+        if let Err(trouble) = carried {
+            return Err(storage.kill(running, trouble).await);
         }
-        let ended = running.ended().await;
+        let ended = tokio::select! {
+            ended = running.ended() => ended,
+            failure = hangs => return Err(failure.into()),
+        };
         let (well, said) = ended.unwrap_or_else(|error| (false, error.to_string()));
         line.outgoing.send(Body::Ended(Ended { well, said })).await
     }
@@ -170,19 +188,30 @@ impl Receiver {
         let (sender, source) = mpsc::channel(AHEAD);
         let counter = self.progress.counter();
         let (folder, granularity) = (PathBuf::from(&self.folder), self.granularity);
-        let stop = CancellationToken::new();
-        let stopped = stop.clone();
+        let (stop, storage) = (CancellationToken::new(), self.storage.clone());
+        let (stopped, noting) = (stop.clone(), storage.clone());
         // Where the source breaks off, the copy is read anew.
         let _stopping = stop.drop_guard();
-        let judging = spawn_blocking(move || {
-            syncfs(std::fs::File::open(&folder)?.as_fd())?;
+        let mut judging = pin!(storage.work(move || {
+            noting.sync(&folder)?;
             let copy = Walk::new(&folder, Depth::Whole, counter)?.agreed(survey.with_lost_and_found, granularity);
-            compare(Incoming(source), copy.until(stopped))
-        });
-        hand_over(sender, line).await?;
+            let copy = copy.noted(noting.met()).until(stopped);
+            compare(Incoming { entries: source, storage: noting }, copy)
+        }));
+        // Who compares no more takes no entries either.
+        let early = tokio::select! {
+            handed = hand_over(sender, line) => {
+                handed?;
+                None
+            }
+            judged = &mut judging => Some(judged),
+        };
         // All of the source is here: what it comes to is told over the next line too.
-        let judged = judging.await.map_err(io::Error::other).flatten();
-        let judgement = judged.map_err(|error| Failure::unreadable(&error))?;
+        let judged = match early {
+            Some(judged) => judged,
+            None => judging.as_mut().await,
+        };
+        let judgement = judged?.map_err(|error| Failure::unreadable(&error))?;
         tracing::info!("{judgement}");
         self.judgement = Some(judgement.clone());
         line.outgoing.send(Body::Judged(judgement)).await
@@ -209,13 +238,17 @@ async fn hand_over(sender: mpsc::Sender<Option<Entry>>, line: &mut Line) -> Resu
 }
 
 /// The source's entries. A tree that breaks off is not one that ends.
-struct Incoming(mpsc::Receiver<Option<Entry>>);
+struct Incoming {
+    entries: mpsc::Receiver<Option<Entry>>,
+    storage: Storage,
+}
 
 impl Iterator for Incoming {
     type Item = io::Result<Entry>;
 
     fn next(&mut self) -> Option<io::Result<Entry>> {
-        match self.0.blocking_recv() {
+        let Self { entries, storage } = self;
+        match storage.while_waiting(|| entries.blocking_recv()) {
             Some(entry) => entry.map(Ok),
             None => Some(Err(io::Error::other("the line broke"))),
         }

@@ -15,7 +15,7 @@ use crate::{
     walk::Survey,
 };
 
-const PROGRAM: &str = "rsync";
+pub(crate) const PROGRAM: &str = "rsync";
 /// Before it, trees of somebody else's making could lead a process of root astray, and sparse files could come out wrong.
 const OLDEST: (u32, u32) = (3, 5);
 /// Lines of standard error that are kept.
@@ -134,7 +134,7 @@ pub fn usable_version(printed: &str) -> Result<String, String> {
 #[derive(Debug)]
 pub(crate) struct Running {
     pub child: Child,
-    group: Option<Pid>,
+    pub group: Option<Pid>,
     said: JoinHandle<String>,
 }
 
@@ -158,14 +158,19 @@ impl Running {
         Ok((status.success(), said))
     }
 
-    /// Returns once none of its processes is left that could write anything: each of them holds the other end of standard error. The one that
-    /// writes into the copy has closed its standard output.
-    pub(crate) async fn kill(mut self) {
+    /// Kills them, and waits for none of them.
+    pub(crate) fn strike(&self) {
         if let Some(group) = self.group
             && let Err(error) = kill_process_group(group, Signal::KILL)
         {
             tracing::debug!(%error, "rsync has gone already");
         }
+    }
+
+    /// Returns once none of its processes is left that could write anything: each of them holds the other end of standard error. The one that
+    /// writes into the copy has closed its standard output.
+    pub(crate) async fn kill(mut self) {
+        self.strike();
         let _ = self.child.wait().await;
         let _ = self.said.await;
     }

@@ -1,12 +1,11 @@
 //! The end at the source: it leads.
 
-use std::{ffi::OsStr, io, path::PathBuf, process::Stdio};
+use std::{ffi::OsStr, io, path::PathBuf, pin::pin, process::Stdio};
 
 use tokio::{
     io::{AsyncBufReadExt, BufReader},
     net::UnixStream,
     process::ChildStdout,
-    task::{JoinError, spawn_blocking},
 };
 use tokio_util::sync::CancellationToken;
 
@@ -20,6 +19,7 @@ use crate::{
     pipe::{self, Pipe},
     progress::{Phase, Progress, say},
     rsync::{self, Pass, Running},
+    storage::Storage,
     walk::{Depth, Survey, Walk},
 };
 
@@ -27,6 +27,7 @@ use crate::{
 #[derive(Debug)]
 struct Sender {
     folder: PathBuf,
+    storage: Storage,
     survey: Survey,
     /// How rsync calls this program to be its shell.
     shell: String,
@@ -41,20 +42,21 @@ struct Sender {
 
 /// Sends until the other end has judged the copy to be one.
 pub async fn send(places: &Places) -> Result<Sum, Failure> {
-    let folder = places.folder()?.to_owned();
+    let progress = Progress::new(Phase::Surveying);
+    let storage = Storage::new("the source", progress.counter());
+    let folder = places.folder(&storage).await?;
     let version = rsync::check().await?;
     tracing::info!(version, folder, "the sender starts");
     let lines = places.lines(Keys::of_sender(&places.keys)).await?;
-    let progress = Progress::new(Phase::Surveying);
     let telling = progress.tell();
-    let survey = survey(PathBuf::from(&folder)).await?;
+    let survey = survey(PathBuf::from(&folder), &storage).await?;
     progress.set_total(survey.bytes);
     say("ready", &serde_json::json!({ "entries": survey.entries, "bytes": survey.bytes, "stored": survey.stored }));
     progress.begin(Phase::WaitingForLine);
     let shell = shell().map_err(|error| Failure::new(Reason::Misconfigured, error.to_string()))?;
     let folder = folder.into();
-    let mut sender =
-        Sender { folder, survey, shell, progress, passes: 0, next_pass: Pass::First, sum: None, done: None };
+    let (next_pass, sum, done) = (Pass::First, None, None);
+    let mut sender = Sender { folder, storage, survey, shell, progress, passes: 0, next_pass, sum, done };
     let outcome = over_lines(lines, async |line| sender.over(line).await).await;
     drop(telling);
     or_known(outcome, sender.done)
@@ -144,29 +146,37 @@ impl Sender {
         let environment = [(pipe::SOCKET, OsStr::new(pipe.name()))];
         let mut running = Running::start(&arguments, &environment, Stdio::null())?;
         tokio::spawn(follow(running.child.stdout.take(), self.progress.clone()));
+        let storage = self.storage.clone();
+        let mut hangs = pin!(storage.hangs_under(running.group));
         // It may end before it has called its shell.
         let called = tokio::select! {
-            called = pipe.accept() => Some(called),
-            _ = running.child.wait() => None,
+            called = pipe.accept() => Ok(Some(called)),
+            _ = running.child.wait() => Ok(None),
+            failure = &mut hangs => Err(failure),
         };
         // What calls later would wait for an answer for ever, and the end of rsync with it, whose standard error it has too.
         drop(pipe);
         let there = match called {
-            Some(Ok(called)) => {
+            Ok(Some(Ok(called))) => {
                 self.next_pass = Pass::Again;
-                converse(called, line).await
+                tokio::select! {
+                    there = converse(called, line) => there,
+                    failure = &mut hangs => Err(failure.into()),
+                }
             }
-            Some(Err(error)) => Err(unspoken(&error).into()),
-            None => Ok(Ended::default()),
+            Ok(Some(Err(error))) => Err(unspoken(&error).into()),
+            Ok(None) => Ok(Ended::default()),
+            Err(failure) => Err(failure.into()),
         };
         let there = match there {
             Ok(there) => there,
-            Err(trouble) => {
-                running.kill().await;
-                return Err(trouble);
-            }
+            Err(trouble) => return Err(storage.kill(running, trouble).await),
         };
-        let (well, said) = running.ended().await.map_err(|error| unspoken(&error))?;
+        let ended = tokio::select! {
+            ended = running.ended() => ended,
+            failure = hangs => return Err(failure.into()),
+        };
+        let (well, said) = ended.map_err(|error| unspoken(&error))?;
         match (well, there.well) {
             (true, true) => Ok(()),
             (true, false) => Err(rsync::failure(&there.said).into()),
@@ -178,14 +188,17 @@ impl Sender {
         self.progress.begin(Phase::Comparing);
         self.sum = None;
         line.outgoing.send(Body::Compare(())).await?;
-        let walk = Walk::new(&self.folder, Depth::Whole, self.progress.counter());
-        let walk = walk.map_err(|error| Failure::unreadable(&error))?;
-        let stop = CancellationToken::new();
-        let walk = walk.agreed(self.survey.with_lost_and_found, ready.granularity).until(stop.clone());
+        let (folder, counter, outgoing) = (self.folder.clone(), self.progress.counter(), line.outgoing.clone());
+        let (with_lost_and_found, granularity) = (self.survey.with_lost_and_found, ready.granularity);
+        let (stop, storage) = (CancellationToken::new(), self.storage.clone());
+        let (stopped, noting) = (stop.clone(), storage.clone());
         // Where the line breaks before all is sent, it is read anew.
         let _stopping = stop.drop_guard();
-        let outgoing = line.outgoing.clone();
-        let mut sending = spawn_blocking(move || send_entries(walk, &outgoing));
+        let mut sending = pin!(storage.work(move || {
+            let walk = Walk::new(&folder, Depth::Whole, counter).map_err(|error| Failure::unreadable(&error))?;
+            let walk = walk.agreed(with_lost_and_found, granularity).noted(noting.met()).until(stopped);
+            send_entries(walk, &outgoing, &noting)
+        }));
         // Either end may fail while the other one waits for what does not come.
         let early = tokio::select! {
             said = line.incoming.next() => Some(said?),
@@ -202,7 +215,7 @@ impl Sender {
         };
         let said = match early {
             Some(said) => {
-                self.sum = Some(all_of(sending.await)?);
+                self.sum = Some(all_of(sending.as_mut().await)?);
                 said
             }
             None => line.incoming.next().await?,
@@ -226,18 +239,19 @@ async fn converse((arguments, stream): (Vec<String>, UnixStream), line: &mut Lin
 }
 
 /// What the entries came to that a thread of its own has sent.
-fn all_of(sent: Result<Result<Sum, Trouble>, JoinError>) -> Result<Sum, Trouble> {
-    sent.map_err(|error| Failure::unreadable(&io::Error::other(error)))?
+fn all_of(sent: Result<Result<Sum, Trouble>, Failure>) -> Result<Sum, Trouble> {
+    sent?
 }
 
-fn send_entries(walk: Walk, outgoing: &Outgoing) -> Result<Sum, Trouble> {
+fn send_entries(walk: Walk, outgoing: &Outgoing, storage: &Storage) -> Result<Sum, Trouble> {
+    let send = |body| storage.while_waiting(|| outgoing.blocking_send(body));
     let mut adding = Adding::default();
     for entry in walk {
         let entry = entry.map_err(|error| Failure::unreadable(&error))?;
         adding.add(&entry);
-        outgoing.blocking_send(Body::Entry(entry))?;
+        send(Body::Entry(entry))?;
     }
-    outgoing.blocking_send(Body::LastEntry(()))?;
+    send(Body::LastEntry(()))?;
     Ok(adding.finish())
 }
 

@@ -8,7 +8,10 @@ use std::{
     io,
     os::fd::{AsFd, AsRawFd, OwnedFd},
     path::Path,
-    sync::{Arc, atomic::AtomicU64},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
     vec,
 };
 
@@ -46,6 +49,7 @@ pub struct Walk {
     first_names: HashMap<u64, Vec<u8>>,
     reader: Reader,
     bytes: Arc<AtomicU64>,
+    met: Arc<AtomicU64>,
     /// What the files that were met take of their filesystem.
     stored: u64,
 }
@@ -73,6 +77,7 @@ impl Walk {
             first_names: HashMap::new(),
             reader: Reader::default(),
             bytes,
+            met: Arc::default(),
             stored: 0,
         })
     }
@@ -87,6 +92,12 @@ impl Walk {
     #[must_use]
     pub fn until(self, stop: CancellationToken) -> Self {
         Self { reader: self.reader.until(stop), ..self }
+    }
+
+    /// Counts there each entry and each name that was read as well.
+    #[must_use]
+    pub fn noted(self, met: Arc<AtomicU64>) -> Self {
+        Self { met, ..self }
     }
 
     fn step(&mut self) -> io::Result<Option<Entry>> {
@@ -131,6 +142,7 @@ impl Walk {
         let mut names = Vec::new();
         for there in Dir::read_from(&handle)? {
             let name = there?.file_name().to_owned();
+            self.met.fetch_add(1, Ordering::Relaxed);
             if name.as_c_str() != c"." && name.as_c_str() != c".." {
                 names.push(name);
             }
@@ -143,6 +155,7 @@ impl Walk {
     fn entry(&mut self, folder: impl AsFd, name: &CStr, path: Vec<u8>) -> io::Result<Entry> {
         let folder = folder.as_fd();
         let stat = statat(folder, name, AtFlags::SYMLINK_NOFOLLOW)?;
+        self.met.fetch_add(1, Ordering::Relaxed);
         if stat.st_dev != self.device {
             return Err(io::Error::other("another filesystem is mounted there"));
         }
@@ -248,8 +261,13 @@ pub struct Survey {
 
 impl Survey {
     pub fn of(root: &Path) -> io::Result<Self> {
+        Self::noted(root, Arc::default())
+    }
+
+    /// The same, and counts there what it meets.
+    pub fn noted(root: &Path, met: Arc<AtomicU64>) -> io::Result<Self> {
         let mut survey = Self::default();
-        let mut walk = Walk::new(root, Depth::Survey, Arc::default())?;
+        let mut walk = Walk::new(root, Depth::Survey, Arc::default())?.noted(met);
         for entry in walk.by_ref() {
             let entry = entry?;
             survey.entries += 1;

@@ -25,6 +25,8 @@ pub(super) enum Mood {
     Well,
     /// Both say why.
     Fail,
+    /// Both say that the storage of one of them does not answer.
+    Hang,
     /// The sender says nothing at its end.
     Die,
     /// The receiver has copied something else, and says so.
@@ -102,8 +104,10 @@ fn copy(members: &[Cluster], contents: &Contents, mood: Mood, [sender, receiver]
     let is_copied = matches!(mood, Mood::Well | Mood::Miscount);
     let copied = if is_copied { content.clone() } else { format!("half of {content}") };
     lock(contents).insert((receiver.at, receiver.volume.clone()), copied.clone());
+    let failed = |reason: &str, why: &str| json!({"failed": {"reason": reason, "message": why}}).to_string();
     let said = |digest: &str, files: u8| match mood {
-        Mood::Fail => json!({"failed": {"reason": "NoSpace", "message": "the volume is full"}}).to_string(),
+        Mood::Fail => failed("NoSpace", "the volume is full"),
+        Mood::Hang => failed("StorageHangs", "the storage of the copy has not answered"),
         _ => json!({"copied": {"digest": digest, "entries": 1, "files": files, "bytes": 1}}).to_string(),
     };
     let arrived = if mood == Mood::Miscount { 2 } else { 1 };

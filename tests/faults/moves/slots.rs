@@ -159,6 +159,29 @@ fn move_whose_ends_a_member_lets_nobody_join_keeps_no_other_from_copying() {
     });
 }
 
+/// Its movers have taken ten minutes to find that, and take as long the next time.
+#[test]
+fn move_whose_storage_hangs_is_told_of_and_gives_its_slot_to_the_next_one_before_it_tries_again() {
+    virtual_time::run(1, async {
+        let (story, _second) = story().await;
+        story.play.is(Mood::Linger);
+        story.asks(1, &json!({}));
+        story.comes_to("Copying").await;
+        asks_for_the_other(&story);
+        come_to(&story, ["Copying", "Closing"]).await;
+        let attempt = |story: &Story| status(story, "to")["attempt"].as_u64().unwrap_or_default();
+        let before = attempt(&story);
+        story.play.is(Mood::Hang);
+        come_to(&story, ["Copying"; 2]).await;
+        assert_eq!(attempt(&story), before + 1, "it has tried again first: {}", story.trace());
+        sleep(Duration::from_secs(5)).await;
+        let now = status(&story, "to");
+        let told = ["MoverFailed", "StorageHangs: the storage of the copy has not answered"];
+        assert!(told.iter().all(|words| now.to_string().contains(words)), "{now}");
+        both_succeed(&story).await;
+    });
+}
+
 /// As on a node that is dead, or while a quota is used up among the movers: for as long as nobody acts.
 #[test]
 fn move_whose_movers_do_not_end_or_are_not_begun_again_keeps_no_other_from_copying() {

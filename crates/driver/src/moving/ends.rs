@@ -11,7 +11,7 @@ use super::{
 };
 use domain::{
     error::{Error, Result},
-    volume::moving::{Phase, YARD},
+    volume::moving::{Outcome, Phase, YARD},
 };
 use host::moves;
 use leaf::{
@@ -22,6 +22,10 @@ use leaf::{
 /// Before movers that have failed are begun again: it grows.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_mins(5);
+/// What a mover says whose storage does not answer: it takes long each time, and no mover can mend it.
+const STORAGE_HANGS: &str = "StorageHangs";
+/// So the pause after that is as after so many attempts at least: moves that wait for a slot take it meanwhile.
+const AS_AFTER: u32 = 5;
 
 impl Looked {
     fn half(&self, role: Role) -> Result<&Half> {
@@ -201,7 +205,8 @@ pub(super) async fn remove(job: &mut RunningMove, looked: &Looked) -> Result<Wen
         return Ok(Went::Waits(job.awaits_their_end(looked)));
     }
     if job.tell_of_failure(looked).await {
-        job.pause(looked.status.attempt);
+        let least = if there.iter().any(|(_, mover)| hangs(mover)) { AS_AFTER } else { 0 };
+        job.pause(looked.status.attempt.max(least));
     }
     if there.iter().any(|(_, mover)| mover.attempt == looked.status.attempt) {
         next_attempt(job, looked.status.attempt).await?;
@@ -211,6 +216,10 @@ pub(super) async fn remove(job: &mut RunningMove, looked: &Looked) -> Result<Wen
         leaf::moving::ends::remove(half.member.leaf()?, mover).await?;
     }
     Ok(Went::On)
+}
+
+fn hangs(mover: &Mover) -> bool {
+    matches!(&mover.state, State::Ended(Some(Outcome::Failed { reason, .. })) if reason == STORAGE_HANGS)
 }
 
 async fn next_attempt(job: &mut RunningMove, attempt: u32) -> Result<Went> {

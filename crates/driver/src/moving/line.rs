@@ -34,6 +34,10 @@ const REACHED: Duration = Duration::from_secs(30);
 const UNREACHED: u32 = 3;
 /// A line that ends sooner counts as one that was not joined: over a path that breaks each of them nothing may ever be done.
 const LASTS: Duration = Duration::from_mins(1);
+/// A mover that has nothing to say says that each quarter of a minute, and takes a line that is silent for a minute for dead.
+const SILENT: Duration = Duration::from_mins(2);
+const SAY_NOTHING: &str = "both movers' pods run, and neither says anything: as where the storage of both does not \
+                           answer, and their processes, which have ended, wait in their kernels for it";
 
 /// It ends with this.
 #[derive(Debug)]
@@ -49,6 +53,10 @@ pub(super) struct Line {
     joined_since: Arc<OnceLock<Instant>>,
     /// Bytes from the sender.
     carried: Arc<AtomicU64>,
+    /// And to it.
+    back: Arc<AtomicU64>,
+    /// What had been said at the last look that found more, and when that was.
+    said: (u64, Instant),
 }
 
 #[derive(Debug)]
@@ -68,11 +76,26 @@ impl Line {
 
     /// What keeps the ends from being joined, until they are, or their lines from lasting, until one does.
     pub(super) fn trouble(&self) -> Option<&str> {
+        if self.is_silent() {
+            return Some(SAY_NOTHING);
+        }
         self.trouble_now().map(|trouble| trouble.told.as_str())
     }
 
-    fn is_refused(&self) -> bool {
-        self.trouble_now().is_some_and(|trouble| trouble.is_refused)
+    /// Somebody in a member has to act first.
+    fn waits_for_people(&self) -> bool {
+        self.is_silent() || self.trouble_now().is_some_and(|trouble| trouble.is_refused)
+    }
+
+    fn is_silent(&self) -> bool {
+        self.said.1.elapsed() >= SILENT
+    }
+
+    fn listen(&mut self) {
+        let said = self.carried.load(Ordering::Relaxed).wrapping_add(self.back.load(Ordering::Relaxed));
+        if self.joined_since.get().is_none() || said != self.said.0 {
+            self.said = (said, Instant::now());
+        }
     }
 
     fn trouble_now(&self) -> Option<&Trouble> {
@@ -113,6 +136,7 @@ pub(super) fn see_to(job: &mut RunningMove, looked: &Looked) -> Result<()> {
         // It tells still what it has carried.
         if let Some(line) = &mut job.line {
             line.trouble = None;
+            line.said.1 = Instant::now();
             let halves = [&looked.source, &looked.copy];
             let is_seen = halves.iter().any(|half| runs(half, attempt).is_some());
             if !is_seen || !halves.iter().all(|half| may_run(half, attempt)) {
@@ -124,7 +148,8 @@ pub(super) fn see_to(job: &mut RunningMove, looked: &Looked) -> Result<()> {
     let (mut unreached, mut trouble) = (0, None);
     if let Some(mut line) = job.line.take().filter(|line| line.attempt == attempt) {
         let Some(ended) = (&mut line.joined).now_or_never() else {
-            takes_slot_again(job, line.is_refused());
+            line.listen();
+            takes_slot_again(job, line.waits_for_people());
             job.line = Some(line);
             return Ok(());
         };
@@ -137,8 +162,8 @@ pub(super) fn see_to(job: &mut RunningMove, looked: &Looked) -> Result<()> {
         }
     }
     takes_slot_again(job, trouble.as_ref().is_some_and(|trouble| trouble.is_refused));
-    let (carried, joined_since) = (Arc::default(), Arc::default());
-    let noted = (Arc::clone(&carried), Arc::clone(&joined_since));
+    let (carried, back, joined_since) = (Arc::default(), Arc::default(), Arc::default());
+    let noted = ([Arc::clone(&carried), Arc::clone(&back)], Arc::clone(&joined_since));
     let joining = join(Box::pin(to(sender)?), Box::pin(to(receiver)?), noted);
     // A member that refuses it is not asked in circles.
     let pause = if trouble.is_some() { LATE } else { Duration::ZERO };
@@ -146,14 +171,15 @@ pub(super) fn see_to(job: &mut RunningMove, looked: &Looked) -> Result<()> {
         sleep(pause).await;
         joining.await
     });
-    job.line = Some(Line { attempt, joined, unreached, trouble, since: Instant::now(), joined_since, carried });
+    let (since, said) = (Instant::now(), (0, Instant::now()));
+    job.line = Some(Line { attempt, joined, unreached, trouble, since, joined_since, carried, back, said });
     Ok(())
 }
 
-/// It was let go of where a member was silent for long, or does not let the ends be joined. Others may have it by now, and these movers are
-/// there all the same.
-fn takes_slot_again(job: &mut RunningMove, is_refused: bool) {
-    if is_refused {
+/// It was let go of where a member was silent for long, or does not let the ends be joined, or neither end says anything. Others may have it by
+/// now, and these movers are there all the same.
+fn takes_slot_again(job: &mut RunningMove, waits_for_people: bool) {
+    if waits_for_people {
         job.slot = None;
     } else {
         let _ = places::takes_slot(job);
@@ -180,11 +206,11 @@ fn to((half, mover): (&Half, &Mover)) -> Result<impl Future<Output = Result<ToMo
     Ok(async move { reach(&leaf, client, &mover).await })
 }
 
-/// What is noted of a line: the bytes that it has carried, and since when both ends are reached.
-type Noted = (Arc<AtomicU64>, Arc<OnceLock<Instant>>);
+/// What is noted of a line: the bytes that it has carried there and back, and since when both ends are reached.
+type Noted = ([Arc<AtomicU64>; 2], Arc<OnceLock<Instant>>);
 
 /// An error where one of them was not reached, nothing came, or it ended soon. How it ends later is the movers' to tell.
-async fn join<S, R>(sender: S, receiver: R, (carried, joined_since): Noted) -> Result<()>
+async fn join<S, R>(sender: S, receiver: R, ([carried, back], joined_since): Noted) -> Result<()>
 where
     S: Future<Output = Result<ToMover>> + Send,
     R: Future<Output = Result<ToMover>> + Send,
@@ -193,7 +219,7 @@ where
     let (sender, receiver) = both.map_err(|_| Error::InProgress("the movers were not reached".to_owned()))??;
     tracing::info!("the two ends of a copy are joined");
     let since = *joined_since.get_or_init(Instant::now);
-    let ended = line::join(sender, receiver, &carried).await;
+    let ended = line::join(sender, receiver, [&carried, &back]).await;
     tracing::info!(?ended, "the line between the two ends of a copy has ended");
     let fault = ended.err().map(|error| error.to_string());
     judged(fault.as_deref(), carried.load(Ordering::Relaxed), since.elapsed())
@@ -228,7 +254,28 @@ mod tests {
             since: Instant::now(),
             joined_since: Arc::new(OnceLock::from(Instant::now())),
             carried: Arc::new(AtomicU64::new(5)),
+            back: Arc::default(),
+            said: (0, Instant::now()),
         }
+    }
+
+    /// A receiver that is busy takes nothing for hours, and says that it is there.
+    #[tokio::test(start_paused = true)]
+    async fn line_over_which_neither_end_says_anything_is_told_of_and_keeps_no_other_move_from_copying() {
+        let mut line = after((0, None));
+        for _ in 0..20 {
+            advance(SILENT / 8).await;
+            line.back.fetch_add(1, Ordering::Relaxed);
+            line.listen();
+            assert!(line.trouble().is_none() && !line.waits_for_people());
+        }
+        advance(SILENT).await;
+        line.listen();
+        assert_eq!(line.trouble(), Some(SAY_NOTHING));
+        assert!(line.waits_for_people());
+        line.back.fetch_add(1, Ordering::Relaxed);
+        line.listen();
+        assert_eq!(line.trouble(), None);
     }
 
     #[tokio::test(start_paused = true)]
@@ -242,7 +289,7 @@ mod tests {
         line = after(line.failed(&ended));
         let told = "the line between the movers ends within a minute of being joined: reset";
         assert!(line.trouble().is_some_and(|trouble| trouble.contains(told)), "{line:?}");
-        assert!(!line.is_refused(), "it may have its slot");
+        assert!(!line.waits_for_people(), "it may have its slot");
         advance(LASTS / 2).await;
         assert!(line.trouble().is_some(), "whatever it has carried");
         advance(LASTS / 2).await;
@@ -267,8 +314,8 @@ mod tests {
             line
         };
         let line = unjoined(unjoined((UNREACHED - 1, None)).failed(&refused));
-        assert!(line.is_refused() && line.trouble().is_some());
+        assert!(line.waits_for_people() && line.trouble().is_some());
         line.carried.store(1, Ordering::Relaxed);
-        assert!(!line.is_refused() && line.trouble().is_none());
+        assert!(!line.waits_for_people() && line.trouble().is_none());
     }
 }

@@ -35,14 +35,14 @@ pub async fn reach(leaf: &MemberClient, client: Client, mover: &Mover) -> Result
     opened.map(ToMover).map_err(|error| leaf.outcome(&format!("forward to pod {}", mover.name), &error))
 }
 
-/// Hands on what both say, until one of them has ended: then the other may hang for ever. What the sender has said is counted.
-pub async fn join(sender: ToMover, receiver: ToMover, carried: &AtomicU64) -> websocket::Result<()> {
+/// Hands on what both say, until one of them has ended: then the other may hang for ever. What the sender has said is counted, and what the
+/// receiver has said back.
+pub async fn join(sender: ToMover, receiver: ToMover, [carried, back]: [&AtomicU64; 2]) -> websocket::Result<()> {
     let (to_sender, from_sender) = within_limits(sender.0).await.split();
     let (to_receiver, from_receiver) = within_limits(receiver.0).await.split();
-    let back = AtomicU64::default();
     tokio::select! {
         ended = hand_on(from_sender, to_receiver, carried) => ended,
-        ended = hand_on(from_receiver, to_sender, &back) => ended,
+        ended = hand_on(from_receiver, to_sender, back) => ended,
     }
 }
 

@@ -26,12 +26,13 @@ const CRATES: [(&str, &str); 4] = [
     ("crates/mount/Cargo.toml", "nix = { workspace = true, features = [\"fs\", \"mount\"] }"),
 ];
 /// Built for Linux alone by the above. Who uses `simulate` is.
-const BUILT_ON_LINUX: [&str; 7] = [
+const BUILT_ON_LINUX: [&str; 8] = [
     "crates/commands/src/run/mover.rs",
     "crates/commands/src/run/node.rs",
     "crates/csi/src/node/",
     "crates/dev/",
     "crates/mount/src/linux.rs",
+    "crates/mount/src/linux/",
     "crates/mover/",
     "crates/simulate/",
 ];

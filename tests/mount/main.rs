@@ -14,3 +14,4 @@ mod namespace;
 mod raw;
 mod real;
 mod rules;
+mod silent;

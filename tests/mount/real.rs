@@ -4,6 +4,7 @@
 mod ground;
 mod kills;
 mod links;
+mod silent;
 
 use std::{fs, io::Write, os::unix::fs::MetadataExt, path::Path, process::Command, thread, time::Duration};
 

@@ -23,6 +23,10 @@ pub trait Kernel {
 
     fn look(&self, path: &Path) -> Called<Seen>;
 
+    /// Looks at a place where a filesystem of this number is mounted. Its server may be dead: where no answer comes in time, that is
+    /// [`Failure::Silent`], and so at once while an earlier question to the same filesystem hangs.
+    fn ask(&self, place: &Path, filesystem: Number) -> Called<Seen>;
+
     fn is_empty(&self, folder: &Path) -> Called<bool>;
 
     /// Makes the last element of a path.
@@ -43,7 +47,8 @@ pub trait Kernel {
     /// Gives one mount, and not its filesystem, these flags and no others.
     fn remount(&self, target: &Path, flags: &Flags) -> Called<()>;
 
-    /// Takes away the last mount at a path. A lazy one is gone from the path at once, and ends when its last user does.
+    /// Takes away the last mount at a path. A lazy one is gone from the path at once, and ends when its last user does and all is written,
+    /// for which nobody waits.
     fn unmount(&self, target: &Path, lazy: bool) -> Called<()>;
 
     /// Has everything on its disk that was written to the filesystem at a path.
@@ -174,6 +179,8 @@ pub enum Failure {
     Elsewhere,
     /// The other side of a mount is gone: a server forgot it, or its program ended.
     Dead,
+    /// The other side has not answered in time, and may still do so.
+    Silent,
     /// The kernel does not take these options, or this source.
     Unfit,
     Other(String),

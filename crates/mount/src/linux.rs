@@ -4,6 +4,7 @@
 //! What is open keeps its mount busy, so nothing stays open after a call.
 
 mod give;
+mod silent;
 
 use std::{
     fs::{self, DirBuilder, File, OpenOptions},
@@ -34,6 +35,7 @@ use super::{
     disk,
     kernel::{Called, Ended, Failure, Filled, HEAD, Kernel, Kind, Left, MOUNTINFO, NewMount, Number, Point, Seen},
     options::{Flag, Flags},
+    table::Table,
 };
 
 /// Of what a program prints, this much is kept: it may have met a disk that somebody has made to be told of without end.
@@ -57,6 +59,17 @@ impl Kernel for Linux {
 
     fn look(&self, path: &Path) -> Called<Seen> {
         seen(&open(path)?)
+    }
+
+    fn ask(&self, place: &Path, filesystem: Number) -> Called<Seen> {
+        let place = place.to_owned();
+        silent::ask(filesystem, move || {
+            let there = open(&place)?;
+            let found = seen(&there)?;
+            // That may be remembered from when its server still answered; this never is.
+            let dead = fstatvfs(&there).is_err_and(|errno| failure(errno) == Failure::Dead);
+            if dead { Err(Failure::Dead) } else { Ok(found) }
+        })
     }
 
     fn is_empty(&self, folder: &Path) -> Called<bool> {
@@ -126,8 +139,16 @@ impl Kernel for Linux {
     fn unmount(&self, target: &Path, lazy: bool) -> Called<()> {
         // What is open in a mount keeps it, so the way to it is held by its parent.
         let (parent, name) = parent(target)?;
-        let lazy = if lazy { MntFlags::MNT_DETACH } else { MntFlags::empty() };
-        umount2(&link(&parent).join(name), MntFlags::UMOUNT_NOFOLLOW | lazy).map_err(failure)
+        let name = name.to_owned();
+        let call =
+            move |how: MntFlags| umount2(&link(&parent).join(&name), MntFlags::UMOUNT_NOFOLLOW | how).map_err(failure);
+        if !lazy {
+            return call(MntFlags::empty());
+        }
+        // It is not given up before the mount is gone: it might take the next one.
+        let before = mounts_at(target)?;
+        let is_gone = || mounts_at(target).is_ok_and(|now| now < before);
+        silent::until_done(move || call(MntFlags::MNT_DETACH), is_gone)
     }
 
     fn sync(&self, path: &Path) -> Called<()> {
@@ -233,6 +254,12 @@ impl Kernel for Linux {
     fn list(&self, folder: &Path) -> Called<Vec<PathBuf>> {
         fs::read_dir(folder).map_err(told)?.map(|entry| entry.map(|entry| entry.path()).map_err(told)).collect()
     }
+}
+
+/// How many mounts lie on each other at a path.
+fn mounts_at(target: &Path) -> Called<usize> {
+    let table = Table::parse(&Linux.mountinfo()?).map_err(|error| Failure::Other(error.to_string()))?;
+    Ok(table.all_at(target).count())
 }
 
 fn open(path: &Path) -> Called<OwnedFd> {

@@ -21,7 +21,7 @@ use domain::{
 const HEARD_WITHIN: Duration = Duration::from_secs(30);
 const LOOK: Duration = Duration::from_secs(1);
 
-/// How full a volume is. A dead server may keep it from ever answering.
+/// How full a volume is.
 pub fn usage<K: Kernel>(machine: &Machine<K>, volume: &str, path: &Path) -> Result<Usage> {
     let published = decide::published_path(path, &machine.kubelet_dir);
     let (record, place) = publish::mounted_at(machine, volume, published.as_deref().unwrap_or(path))?;
@@ -33,6 +33,7 @@ pub fn usage<K: Kernel>(machine: &Machine<K>, volume: &str, path: &Path) -> Resu
         let bytes = total.map(|total| Amounts { total, ..Amounts::default() });
         return Ok(Usage { bytes, inodes: None });
     }
+    points::check_answers(machine, &place)?;
     let filled = machine.kernel.filled(&place).map_err(failed("measuring", &place))?;
     let amounts = |left: Left, unit: u64| Amounts {
         total: left.total.saturating_mul(unit),
@@ -52,6 +53,7 @@ pub fn expand<K: Kernel>(machine: &Machine<K>, volume: &str, path: &Path, requir
     }
     let Some(disk) = device::disk(machine, &record)? else {
         let (_, place) = publish::mounted_at(machine, volume, path)?;
+        points::check_answers(machine, &place)?;
         let filled = machine.kernel.filled(&place).map_err(failed("measuring", &place))?;
         return Ok(Expanded::To(filled.blocks.total.saturating_mul(filled.unit)));
     };
@@ -96,7 +98,7 @@ fn grow_staged<K: Kernel>(machine: &Machine<K>, record: &Record, disk: &Disk) ->
     }
 }
 
-/// What is wrong with a volume; nothing, if all is well. A dead server may keep it from ever answering.
+/// What is wrong with a volume; nothing, if all is well.
 pub fn health<K: Kernel>(machine: &Machine<K>, volume: &str) -> Result<Vec<Trouble>> {
     let unknown = || Error::NotFound(format!("volume {volume} is not on this node"));
     let record = machine.record(volume)?.ok_or_else(unknown)?;

@@ -50,6 +50,9 @@ pub fn failed(what: &str, path: &Path) -> impl FnOnce(Failure) -> Error {
         Failure::Busy => Error::InProgress(format!("{at}: a process still uses it")),
         Failure::Elsewhere => Error::Refused(format!("{at}: it is on another filesystem")),
         Failure::Dead => Error::InProgress(format!("{at}: what is mounted there no longer answers")),
+        Failure::Silent => Error::InProgress(format!(
+            "{at}: what is mounted there does not answer; check that its server runs and that this node reaches it"
+        )),
         Failure::Unfit => Error::Refused(format!("{at}: the kernel refuses it as invalid")),
         Failure::Other(reason) => Error::InProgress(format!("{at}: {reason}")),
     }

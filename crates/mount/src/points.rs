@@ -83,7 +83,7 @@ pub(super) fn make<K: Kernel>(machine: &Machine<K>, place: &Path, point: Point) 
 pub(super) fn take_mounts<K: Kernel>(machine: &Machine<K>, place: &Path) -> Result<()> {
     let there = table(machine)?.all_at(place).count();
     for _ in 0..there {
-        let taken = match machine.kernel.unmount(place, false) {
+        let taken = match machine.kernel.unmount(place, is_silent(machine, place)?) {
             // One that is dead will not come to rest.
             Err(Failure::Busy) if is_dead(machine, place)? => machine.kernel.unmount(place, true),
             // Where the kubelet's folder is mounted on itself, each mount below is there twice, and both go at once.
@@ -116,10 +116,28 @@ pub(super) fn take<K: Kernel>(machine: &Machine<K>, place: &Path) -> Result<()> 
     }
 }
 
+/// Whether what is mounted at a place is gone for good.
 pub(super) fn is_dead<K: Kernel>(machine: &Machine<K>, place: &Path) -> Result<bool> {
-    match machine.kernel.look(place) {
-        Err(Failure::Dead) => Ok(true),
-        seen => seen.map(|_| false).map_err(failed("looking at", place)),
+    match table(machine)?.at(place).map(|mount| machine.kernel.ask(place, mount.device)) {
+        Some(Err(Failure::Dead)) => Ok(true),
+        Some(asked) => asked.map(|_| false).map_err(failed("looking at", place)),
+        None => Ok(false),
+    }
+}
+
+/// Whether a server keeps silent. A question of ours that hangs would keep its mount busy, and the last unmount would wait until all is
+/// written there. Nothing of ours writes there, as this call has the volume for itself.
+fn is_silent<K: Kernel>(machine: &Machine<K>, place: &Path) -> Result<bool> {
+    let table = table(machine)?;
+    let mount = table.at(place).filter(|mount| mount.is_of_a_server());
+    Ok(mount.is_some_and(|mount| machine.kernel.ask(place, mount.device) == Err(Failure::Silent)))
+}
+
+/// Before something is called at a place that has no bound of its own.
+pub(super) fn check_answers<K: Kernel>(machine: &Machine<K>, place: &Path) -> Result<()> {
+    match table(machine)?.at(place) {
+        Some(mount) => machine.kernel.ask(place, mount.device).map(drop).map_err(failed("looking at", place)),
+        None => Ok(()),
     }
 }
 
@@ -153,8 +171,9 @@ pub(super) fn trouble_at<K: Kernel>(
     let Some(mount) = table.at(place) else {
         return Ok(Some(Trouble::NotMounted(path.to_owned())));
     };
-    if is_dead(machine, place)? {
-        return Ok(Some(Trouble::Dead(path.to_owned())));
+    match machine.kernel.ask(place, mount.device) {
+        Err(Failure::Dead | Failure::Silent) => return Ok(Some(Trouble::Dead(path.to_owned()))),
+        asked => asked.map(drop).map_err(failed("looking at", place))?,
     }
     let stopped = !only_reads && mount.super_options.iter().any(|option| STOPPED.contains(&option.as_str()));
     Ok(stopped.then(|| Trouble::ReadOnly(path.to_owned())))

@@ -6,7 +6,7 @@ use super::{
     Kernel, Machine, Progress,
     decide::{self, only_reads},
     device::{self, Disk},
-    kernel::{Kind, Point, Seen},
+    kernel::{Failure, Kind, Point, Seen},
     paths::{self, failed},
     points,
     records::{Record, Target},
@@ -125,10 +125,10 @@ fn what_to_show<K: Kernel>(machine: &Machine<K>, record: &Record, table: &Table)
     if !stage::origin(machine, record, table)?.is_some_and(|origin| origin.is_of(mount)) {
         return Err(not_staged(&format!("{} is mounted", mount.source)));
     }
-    if points::is_dead(machine, &staging)? {
-        return Err(not_staged("what is mounted no longer answers"));
-    }
-    let seen = machine.kernel.look(&staging).map_err(failed("looking at", &staging))?;
+    let seen = match machine.kernel.ask(&staging, mount.device) {
+        Err(Failure::Dead) => return Err(not_staged("what is mounted no longer answers")),
+        seen => seen.map_err(failed("looking at", &staging))?,
+    };
     if seen.mount != mount.id {
         return Err(not_staged("something else is mounted by now"));
     }
@@ -207,6 +207,7 @@ pub fn own<K: Kernel>(machine: &Machine<K>, volume: &str, target: &Path) -> Resu
     let Some(group) = group else {
         return Ok(0);
     };
+    points::check_answers(machine, &place)?;
     let seen = machine.kernel.look(&place).map_err(failed("looking at", &place))?;
     if seen.kind == Kind::Folder { give(machine, &place, &seen, group) } else { Ok(0) }
 }

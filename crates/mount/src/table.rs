@@ -31,6 +31,13 @@ pub struct Mount {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Table(Vec<Mount>);
 
+impl Mount {
+    /// Whether another machine has the files, for which the kernel may wait without an end.
+    pub fn is_of_a_server(&self) -> bool {
+        self.filesystem.starts_with("nfs")
+    }
+}
+
 impl Table {
     pub fn parse(text: &str) -> Result<Self> {
         let line = |line: &str| {
@@ -82,7 +89,7 @@ impl Origin {
             Self::Place { device, root } => (mount.device, &mount.root) == (*device, root),
             Self::Server(source) => {
                 let plain = |source: &str| source.trim_end_matches('/').to_owned();
-                mount.filesystem.starts_with("nfs") && plain(&mount.source) == plain(source)
+                mount.is_of_a_server() && plain(&mount.source) == plain(source)
             }
         }
     }

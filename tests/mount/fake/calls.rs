@@ -8,7 +8,7 @@ use std::{
 
 use mount::{
     Kernel,
-    kernel::{Called, Ended, Failure, Filled, Left, NewMount, Point, Seen},
+    kernel::{Called, Ended, Failure, Filled, Left, NewMount, Number, Point, Seen},
     options::{Flags, name_of},
 };
 
@@ -25,6 +25,15 @@ impl Kernel for Fake {
 
     fn look(&self, path: &Path) -> Called<Seen> {
         self.call(|model, _| model.seen(path))
+    }
+
+    fn ask(&self, place: &Path, filesystem: Number) -> Called<Seen> {
+        self.call(|model, _| {
+            if model.silent_filesystems.contains(&filesystem) {
+                return Err(Failure::Silent);
+            }
+            model.seen(place)
+        })
     }
 
     fn is_empty(&self, folder: &Path) -> Called<bool> {
@@ -117,6 +126,11 @@ impl Kernel for Fake {
                 return Err(Failure::Busy);
             }
             let at = model.mounts.iter().rposition(|mounted| mounted.target == target).ok_or(Failure::Unfit)?;
+            let device = model.mounts[at].device;
+            let is_last = model.mounts.iter().filter(|mounted| mounted.device == device).count() == 1;
+            // All is written before it ends.
+            let hangs = !lazy && is_last && model.silent_filesystems.contains(&device);
+            assert!(!hangs, "the unmount of {} hangs", target.display());
             model.mounts.remove(at);
             if model.copied.iter().any(|copied| copied == target) {
                 model.mounts.retain(|mounted| mounted.target != target);

@@ -50,6 +50,8 @@ pub struct Model {
     pub peers: &'static str,
     /// What is mounted of these no longer answers.
     pub dead_filesystems: Vec<Number>,
+    /// What is mounted of these does not answer now: any call to it but a question hangs.
+    pub silent_filesystems: Vec<Number>,
     pub busy: Vec<PathBuf>,
     /// What is mounted at one of these goes together, as copies do that the kernel has made of one mount.
     pub copied: Vec<PathBuf>,

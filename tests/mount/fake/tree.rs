@@ -111,7 +111,9 @@ impl Model {
             if let Some(over) = self.mounts.iter().rposition(|mounted| mounted.target == so_far) {
                 at = At { mount: over, inner: self.mounts[over].root.clone() };
             }
-            if self.dead_filesystems.contains(&self.mounts[at.mount].device) {
+            let device = self.mounts[at.mount].device;
+            assert!(!self.silent_filesystems.contains(&device), "a call at {} hangs", path.display());
+            if self.dead_filesystems.contains(&device) {
                 return Err(Failure::Dead);
             }
         }

@@ -7,6 +7,7 @@ mod attackers;
 mod crashes;
 mod fake;
 mod full;
+mod growth;
 mod kept;
 mod kinds;
 #[path = "../namespace.rs"]

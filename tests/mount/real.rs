@@ -15,7 +15,7 @@ use domain::{
         backing::{Attached, Backing},
     },
 };
-use mount::{Access, Expanded, Progress, VolumeUse};
+use mount::{Access, Expanded, Kernel, Linux, Progress, Record, VolumeUse, records::Records};
 
 use crate::kinds::{GROUP, VOLUME, attached, way};
 use ground::{Ground, Loop, inside};
@@ -71,6 +71,29 @@ fn ext4_lives_and_grows() {
             // Not everywhere may ext4 grow while it is mounted.
             Err(error) => assert!(error.to_string().contains("next staged"), "{error}"),
         }
+    });
+}
+
+/// As resize2fs leaves it that is killed while nothing is mounted, or whose node is lost.
+#[test]
+fn growth_that_was_cut_short_is_repaired_where_the_record_has_it() {
+    inside("real::growth_that_was_cut_short_is_repaired_where_the_record_has_it", |ground| {
+        let device = Loop::new(ground, "disk-1", DISK);
+        lives(ground, &disk("ext4"));
+        // Its resize inode is gone, and it says that it has errors.
+        for command in ["clri <7>", "ssv state 2"] {
+            device.change(command);
+        }
+        let (machine, staging) = (ground.machine(), ground.staging());
+        let error = mount::stage::stage(&machine, &disk("ext4"), &staging, &way()).unwrap_err();
+        assert!(matches!(&error, Error::Refused(message) if message.contains("by hand")), "{error}");
+        let mut record = Record::new(&disk("ext4"), &staging, &way());
+        let head = Linux.head(&ground.path("by-id/disk-1").canonicalize().unwrap()).unwrap();
+        record.growing = mount::disk::last_mount(&head);
+        Records::new(ground.path("kubelet/plugins/kosmos.csi.io/volumes")).keep(&Linux, &record).unwrap();
+        mount::stage::stage(&machine, &disk("ext4"), &staging, &way()).unwrap();
+        assert_eq!(fs::read_to_string(staging.join("data")).unwrap(), "precious");
+        assert_eq!(machine.record(VOLUME).unwrap().unwrap().growing, None);
     });
 }
 

@@ -120,7 +120,10 @@ pub(super) fn prepare<K: Kernel>(
     disk: &Disk,
     wanted: Option<Filesystem>,
 ) -> Result<Filesystem> {
-    let zeros = head(machine, disk)?.iter().all(|byte| *byte == 0);
+    let (zeros, mounted) = {
+        let head = head(machine, disk)?;
+        (head.iter().all(|byte| *byte == 0), disk::last_mount(&head))
+    };
     match plan(machine, record, disk, wanted, zeros)? {
         Plan::Use(filesystem) if record.only_reads() => Ok(filesystem),
         Plan::Format(_) if record.only_reads() => Err(Error::Refused(format!(
@@ -131,9 +134,12 @@ pub(super) fn prepare<K: Kernel>(
         // One that is in use at a pod is not checked from here.
         Plan::Use(filesystem) if points::table(machine)?.of_device(disk.number).next().is_some() => Ok(filesystem),
         Plan::Use(Filesystem::Xfs) => Ok(Filesystem::Xfs),
+        Plan::Use(Filesystem::Ext4) if is_half_grown(record, mounted) => {
+            repair(machine, record, disk).map(|()| Filesystem::Ext4)
+        }
         // Nor one that the kernel has still for somebody else's container: e2fsck refuses it, and a mount shows the same again.
         Plan::Use(Filesystem::Ext4) if is_held(machine, disk)? => Ok(Filesystem::Ext4),
-        Plan::Use(Filesystem::Ext4) => check(machine, disk, false).map(|()| Filesystem::Ext4),
+        Plan::Use(Filesystem::Ext4) => check(machine, disk, &["-p"]).map(|()| Filesystem::Ext4),
     }
 }
 
@@ -186,7 +192,7 @@ fn format<K: Kernel>(machine: &Machine<K>, record: &mut Record, disk: &Disk, fil
         (Filesystem::Xfs, false) => run_well(machine, "mkfs.xfs", &["-q", &name], disk)?,
         (Filesystem::Xfs, true) => run_well(machine, "mkfs.xfs", &["-q", "-f", &name], disk)?,
     }
-    finish_format(machine, record)
+    finish(machine, record)
 }
 
 /// Formats a disk whose format was begun, unless somebody else has put something on it since. False: it was formatted to the end, here or
@@ -204,19 +210,45 @@ pub(super) fn format_again<K: Kernel>(
     }
 }
 
-pub(super) fn finish_format<K: Kernel>(machine: &Machine<K>, record: &mut Record) -> Result<()> {
-    if !record.formatting {
+/// What was begun with a disk has come to its end.
+pub(super) fn finish<K: Kernel>(machine: &Machine<K>, record: &mut Record) -> Result<()> {
+    if !record.is_begun() {
         return Ok(());
     }
-    record.formatting = false;
+    (record.formatting, record.growing) = (false, None);
     machine.records.keep(&machine.kernel, record)
 }
 
-/// Repairs what can be repaired without a person.
-fn check<K: Kernel>(machine: &Machine<K>, disk: &Disk, whole: bool) -> Result<()> {
+/// Repairs what a growth that was begun has left, before the disk leaves: whoever has not the record leaves that to a person.
+pub(super) fn end_growth<K: Kernel>(
+    machine: &Machine<K>,
+    record: &mut Record,
+    disk: &Disk,
+    wanted: Option<Filesystem>,
+) -> Result<()> {
+    let mounted = disk::last_mount(&head(machine, disk)?);
+    match plan(machine, record, disk, wanted, false)? {
+        Plan::Use(Filesystem::Ext4) if is_half_grown(record, mounted) => repair(machine, record, disk),
+        _ => Ok(()),
+    }
+}
+
+/// Whether a growth may have been cut short here, and nobody has had the filesystem since, whose errors would be repaired with it.
+fn is_half_grown(record: &Record, mounted: Option<u32>) -> bool {
+    record.growing.is_some() && record.growing == mounted
+}
+
+/// By saying yes to whatever e2fsck wants to do: of a growth that was cut short it does nothing without being told so.
+fn repair<K: Kernel>(machine: &Machine<K>, record: &mut Record, disk: &Disk) -> Result<()> {
+    check_is_same(machine, record, disk)?;
+    check(machine, disk, &["-f", "-y"])?;
+    finish(machine, record)
+}
+
+/// With `-p` it repairs what can be repaired without a person.
+fn check<K: Kernel>(machine: &Machine<K>, disk: &Disk, how: &[&str]) -> Result<()> {
     let name = disk.name();
-    let arguments: &[&str] = if whole { &["-p", "-f", &name] } else { &["-p", &name] };
-    disk::checked(&name, &run(machine, "e2fsck", arguments, disk)?)
+    disk::checked(&name, &run(machine, "e2fsck", &[how, &[name.as_str()]].concat(), disk)?)
 }
 
 /// Whether an ext4 filesystem has less than its disk.
@@ -225,10 +257,15 @@ pub(super) fn may_grow<K: Kernel>(machine: &Machine<K>, disk: &Disk) -> Result<b
     Ok(disk::size_of_ext4(&head(machine, disk)?).is_some_and(|filesystem| disk::should_grow(filesystem, size)))
 }
 
-/// Lets an ext4 filesystem that is not mounted fill its disk. Where the program does not come to its end, a person has to repair what it leaves.
-pub(super) fn grow_unmounted<K: Kernel>(machine: &Machine<K>, disk: &Disk) -> Result<()> {
-    check(machine, disk, true)?;
-    run_well(machine, "resize2fs", &[&disk.name()], disk)
+/// Lets an ext4 filesystem that is not mounted fill its disk. The record says so first: where the program does not come to its end, no
+/// `e2fsck -p` repairs what it leaves.
+pub(super) fn grow_unmounted<K: Kernel>(machine: &Machine<K>, record: &mut Record, disk: &Disk) -> Result<()> {
+    check(machine, disk, &["-p", "-f"])?;
+    check_is_same(machine, record, disk)?;
+    record.growing = disk::last_mount(&head(machine, disk)?);
+    machine.records.keep(&machine.kernel, record)?;
+    run_well(machine, "resize2fs", &[&disk.name()], disk)?;
+    finish(machine, record)
 }
 
 /// Lets a mounted filesystem fill its disk.

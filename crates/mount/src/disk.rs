@@ -132,6 +132,14 @@ pub fn size_of_ext4(head: &[u8]) -> Option<u64> {
     blocks.checked_mul(unit)
 }
 
+/// When an ext4 was last mounted to be written, by its superblock.
+pub fn last_mount(head: &[u8]) -> Option<u32> {
+    let block = head.get(1024..2048)?;
+    let magic = block.get(56..58)? == [0x53, 0xef];
+    let time = u32::from_le_bytes(block.get(44..48)?.try_into().ok()?);
+    Some(time).filter(|_| magic)
+}
+
 /// Whether it shows by itself that the format of a disk has not ended: xfs has its name there from the beginning.
 pub fn is_half_made(head: &[u8]) -> bool {
     head.starts_with(b"XFSB") && head.get(126).is_some_and(|in_progress| *in_progress != 0)
@@ -155,7 +163,7 @@ pub fn should_grow(filesystem: u64, disk: u64) -> bool {
     disk.saturating_sub(filesystem) >= WORTH_GROWING
 }
 
-/// Whether `e2fsck -p` left a filesystem that can be used.
+/// Whether e2fsck left a filesystem that can be used.
 pub fn checked(device: &str, ended: &Ended) -> Result<()> {
     match ended.code {
         // 1 and 2 say that something was repaired.
@@ -308,6 +316,15 @@ mod tests {
         assert_eq!(size_of_ext4(&head), Some((64 << 20) + (1 << 44)));
         head[1024 + 24] = 200;
         assert_eq!(size_of_ext4(&head), None);
+    }
+
+    #[test]
+    fn last_mount_is_in_the_superblock_of_an_ext4() {
+        let mut head = vec![0; 4096];
+        head[1024 + 44..1024 + 48].copy_from_slice(&1_700_000_000_u32.to_le_bytes());
+        assert_eq!((last_mount(&head), last_mount(&head[..100])), (None, None));
+        head[1024 + 56..1024 + 58].copy_from_slice(&[0x53, 0xef]);
+        assert_eq!(last_mount(&head), Some(1_700_000_000));
     }
 
     #[test]

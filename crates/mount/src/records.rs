@@ -29,6 +29,9 @@ pub struct Record {
     pub way: VolumeUse,
     /// A format of its disk was begun, and its end is not known: until then nothing was ever on it. Another machine may have had the disk since.
     pub formatting: bool,
+    /// A growth of its ext4 was begun while that was not mounted, and its end is not known: when it was last mounted before. One that was
+    /// mounted since has been somebody else's.
+    pub growing: Option<u32>,
     pub targets: BTreeMap<PathBuf, Target>,
 }
 
@@ -47,12 +50,18 @@ impl Record {
             staging: staging.to_owned(),
             way: way.clone(),
             formatting: false,
+            growing: None,
             targets: BTreeMap::new(),
         }
     }
 
     pub fn volume(&self) -> &str {
         &self.attached.volume
+    }
+
+    /// Whether something was begun with its disk of which the end is not known.
+    pub fn is_begun(&self) -> bool {
+        self.formatting || self.growing.is_some()
     }
 
     /// Whether nothing may be written through it.
@@ -70,6 +79,8 @@ struct Wire {
     way: VolumeUse,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     formatting: bool,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    growing: Option<u32>,
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     targets: BTreeMap<PathBuf, Target>,
 }
@@ -81,6 +92,7 @@ fn print(record: &Record) -> Result<String> {
         staging: record.staging.clone(),
         way: record.way.clone(),
         formatting: record.formatting,
+        growing: record.growing,
         targets: record.targets.clone(),
     };
     serde_json::to_string(&wire)
@@ -99,8 +111,8 @@ fn parse(text: &str, file: &Path) -> Result<Record> {
     if file.file_name().is_none_or(|name| name != file_name(&wire.volume).as_str()) {
         return Err(damaged(format!("it speaks of volume {:?}", wire.volume)));
     }
-    let Wire { staging, way, formatting, targets, .. } = wire;
-    Ok(Record { attached, staging, way, formatting, targets })
+    let Wire { staging, way, formatting, growing, targets, .. } = wire;
+    Ok(Record { attached, staging, way, formatting, growing, targets })
 }
 
 /// An id may hold anything; its digest is a file's name.
@@ -185,6 +197,7 @@ mod tests {
         };
         let mut record = Record::new(&attached, Path::new("/stage"), &way);
         record.formatting = true;
+        record.growing = Some(1_700_000_000);
         record.targets.insert("/pods/é b".into(), Target { way, readonly: true });
         record
     }

@@ -47,7 +47,9 @@ pub fn stage<K: Kernel>(
         // What a leaf driver has to undo is not told by mounts alone.
         let csi = matches!(attached.backing, Backing::Csi(_));
         wanted.targets.retain(|path, _| csi || live.targets.contains(path));
-        wanted.formatting = found.formatting && found.attached.backing == attached.backing;
+        if found.attached.backing == attached.backing {
+            (wanted.formatting, wanted.growing) = (found.formatting, found.growing);
+        }
     }
     if let Backing::Csi(leaf) = &attached.backing {
         machine.records.keep(&machine.kernel, &wanted)?;
@@ -170,7 +172,7 @@ fn bring_up<K: Kernel>(
         points::make(machine, place, Point::Folder)?;
         mount(machine, wanted, place, disk, checked)?;
     }
-    device::finish_format(machine, wanted)?;
+    device::finish(machine, wanted)?;
     points::give_flags(machine, place, &checked.options.flags)?;
     match disk {
         Some(disk) if !checked.options.flags.contains(&Flag::ReadOnly) => grow(machine, wanted, place, disk, checked),
@@ -179,7 +181,7 @@ fn bring_up<K: Kernel>(
 }
 
 /// Lets what is mounted fill its disk. That is the kernel's work, which may be cut short at any moment: a program that is cut short leaves an ext4
-/// that a person has to repair.
+/// that somebody has to repair.
 fn grow<K: Kernel>(
     machine: &Machine<K>,
     wanted: &mut Record,
@@ -197,7 +199,10 @@ fn grow<K: Kernel>(
                 // Not every machine lets it.
                 Err(Error::Refused(_)) => {
                     points::take_mounts(machine, place)?;
-                    device::grow_unmounted(machine, disk)?;
+                    // Another container may have it still.
+                    if !device::is_held(machine, disk)? {
+                        device::grow_unmounted(machine, wanted, disk)?;
+                    }
                     mount_disk(machine, wanted, place, disk, checked)
                 }
                 grown => grown,
@@ -315,14 +320,14 @@ fn take_back<K: Kernel>(
             points::take_mounts(machine, place)?;
         }
         match found.filter(|_| live.recorded || !live.targets.is_empty()) {
-            Some(found) => machine.records.keep(&machine.kernel, found),
-            // A format that was begun has to be known to whoever comes next.
-            None if wanted.formatting || live.here => Ok(()),
+            Some(found) => machine.records.keep(&machine.kernel, &Record { growing: wanted.growing, ..found.clone() }),
+            // What was begun has to be known to whoever comes next.
+            None if wanted.is_begun() || live.here => Ok(()),
             None => machine.records.forget(&machine.kernel, wanted.volume()),
         }
     };
-    // Whoever gives it up unstages it while the outcome is open, and that ends a format as well.
-    let is_undone = taken().is_ok() && !wanted.formatting;
+    // Whoever gives it up unstages it while the outcome is open, and that ends a format or repairs a growth as well.
+    let is_undone = taken().is_ok() && !wanted.is_begun();
     if is_undone { error } else { error.while_a_leaf_may_exist() }
 }
 

@@ -122,18 +122,23 @@ fn let_go<K: Kernel>(machine: &Machine<K>, record: &mut Record) -> Result<()> {
         (true, false) => device::write_back(machine, &disk),
         (false, _) => {}
     }
-    if record.formatting && !record.only_reads() {
-        let wanted = source::check(record)?.filesystem;
-        return match device::end_format(machine, record, &disk, wanted) {
-            // Outside of a container a program outlives the plugin that has begun it.
-            Err(error @ Error::Refused(_)) if device::is_held(machine, &disk) == Ok(true) => {
-                Err(error.while_a_leaf_may_exist())
-            }
-            Err(Error::Refused(_)) => Ok(()),
-            formatted => formatted,
-        };
+    if record.only_reads() || !record.is_begun() {
+        return Ok(());
     }
-    Ok(())
+    let wanted = source::check(record)?.filesystem;
+    let ended = if record.formatting {
+        device::end_format(machine, record, &disk, wanted)
+    } else {
+        device::end_growth(machine, record, &disk, wanted)
+    };
+    match ended {
+        // Outside of a container a program outlives the plugin that has begun it.
+        Err(error @ Error::Refused(_)) if device::is_held(machine, &disk) == Ok(true) => {
+            Err(error.while_a_leaf_may_exist())
+        }
+        Err(Error::Refused(_)) => Ok(()),
+        ended => ended,
+    }
 }
 
 fn check_unpublished<K: Kernel>(machine: &Machine<K>, record: &Record) -> Result<()> {

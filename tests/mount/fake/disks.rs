@@ -34,6 +34,12 @@ pub struct Disk {
 }
 
 impl Disk {
+    fn format(&mut self, filesystem: &str) {
+        self.formats += 1;
+        (self.mounted, self.has_errors) = (0, false);
+        self.content = Content::Filesystem { name: filesystem.to_owned(), size: self.size };
+    }
+
     pub fn head(&self) -> Vec<u8> {
         if self.size == 0 {
             return Vec::new();
@@ -44,7 +50,7 @@ impl Disk {
                 head[1024 + 56..1024 + 58].copy_from_slice(&[0x53, 0xef]);
                 head[1024 + 4..1024 + 8].copy_from_slice(&u32::try_from(size / 4096).unwrap().to_le_bytes());
                 head[1024 + 24] = 2;
-                head[1024 + 44] = u8::from(self.mounted > 0);
+                head[1024 + 44] = u8::try_from(self.mounted).unwrap_or(u8::MAX);
             }
             Content::Filesystem { name, .. } if name == "xfs" => {
                 head[..4].copy_from_slice(b"XFSB");
@@ -106,8 +112,8 @@ impl Model {
     pub fn run(&mut self, program: &str, arguments: &[&str], begun: bool) -> Ended {
         self.programs_run.push(format!("{program} {}", arguments.join(" ")));
         let last = Path::new(arguments.last().unwrap());
-        let mounted = self.disks.get(last).map(|disk| disk.number);
-        let mounted = self.mounts.iter().any(|mount| Some(mount.device) == mounted);
+        let mounted =
+            self.disks.get(last).is_some_and(|disk| self.mounts.iter().any(|mount| mount.device == disk.number));
         let denies = self.denies_growth && mounted;
         let is_ended = program.starts_with("mkfs") && self.ends_formats > 0;
         self.ends_formats -= usize::from(is_ended);
@@ -123,6 +129,12 @@ impl Model {
                 disk.content = Content::Bytes;
                 Ended::default()
             }
+            ("resize2fs", _) if denies => ended(1, "", "resize2fs: Permission denied to resize filesystem"),
+            // As `e2fsck -p` finds it then.
+            ("resize2fs", _) if (begun || is_killed) && !mounted => {
+                disk.has_errors = true;
+                Ended::default()
+            }
             _ if is_killed => Ended::default(),
             ("blkid", _) if disk.is_unreadable => ended(2, "", "error: Input/output error"),
             ("blkid", _) if disk.size == 0 => ended(2, "", ""),
@@ -134,20 +146,15 @@ impl Model {
                 ended(1, "", "killed")
             }
             ("mkfs.ext4" | "mkfs.xfs", _) => {
-                disk.formats += 1;
-                (disk.mounted, disk.has_errors) = (0, false);
-                let name = program.trim_start_matches("mkfs.").to_owned();
-                disk.content = Content::Filesystem { name, size: disk.size };
+                disk.format(program.trim_start_matches("mkfs."));
                 ended(0, "", "")
             }
             ("e2fsck", _) if is_held => ended(8, "", "e2fsck: Cannot continue, aborting."),
-            ("e2fsck", _) => ended(if disk.has_errors { 4 } else { 0 }, "", ""),
-            ("resize2fs", _) if denies => ended(1, "", "resize2fs: Permission denied to resize filesystem"),
-            // As `e2fsck -p` finds it then.
-            ("resize2fs", _) if begun && !mounted => {
-                disk.has_errors = true;
-                ended(1, "", "killed")
+            ("e2fsck", _) if arguments.contains(&"-y") && disk.has_errors && !begun => {
+                disk.has_errors = false;
+                ended(1, "", "")
             }
+            ("e2fsck", _) => ended(if disk.has_errors { 4 } else { 0 }, "", ""),
             ("resize2fs", Content::Filesystem { name, .. }) => {
                 disk.content = Content::Filesystem { name, size: disk.size };
                 ended(0, "", "")

@@ -121,6 +121,12 @@ impl Loop {
         device.sync_all().unwrap();
     }
 
+    /// Changes its ext4 by a command of debugfs.
+    pub fn change(&self, command: &str) {
+        let changed = Command::new("debugfs").args(["-w", "-R", command, &self.device]).output().unwrap();
+        assert!(changed.status.success(), "{changed:?}");
+    }
+
     pub fn begins_with(&self, expected: &[u8]) -> bool {
         let mut found = vec![0; expected.len()];
         File::open(&self.device).unwrap().read_exact(&mut found).unwrap();

@@ -1,7 +1,10 @@
 //! The node role: Identity and Node on a socket in the kubelet's folder, and the kubelet told of it. It speaks to no
 //! cluster.
 
-use std::path::{Path, PathBuf};
+use std::{
+    path::{Path, PathBuf},
+    pin::pin,
+};
 
 use anyhow::Context;
 use tokio::{sync::watch, task::JoinSet};
@@ -30,7 +33,8 @@ pub async fn node(arguments: Node, traces: Traces) -> anyhow::Result<()> {
     let socket = Socket::bind(&path).await.map_err(Misuse)?;
     let stop = CancellationToken::new();
     let grace = arguments.process.shutdown_grace;
-    bounded(signals, stop.clone(), grace, traces, run(arguments, &folder, (path, socket), stop)).await?;
+    let work = Box::pin(run(arguments, &folder, (path, socket), stop.clone()));
+    bounded(signals, stop, grace, traces, work).await?;
     tracing::info!("kosmos-csi node has stopped");
     Ok(())
 }
@@ -76,16 +80,41 @@ async fn run(
     tracing::info!("kosmos-csi node is ready");
     let at_work = service.clone();
     let serving = server::serve_node(socket, Identity::default(), service, metrics, stop.clone());
-    tokio::select! {
-        served = serving => served.context("the CSI socket")?,
-        failed = first_failure(&mut tasks) => failed?,
-    }
-    ready.send_replace(false);
-    // The programs that format and repair disks end with this process, which may be the first one of its container.
-    at_work.ended().await;
+    let work = async {
+        ready.send_replace(false);
+        at_work.ended().await;
+    };
+    let served = serve(serving, first_failure(&mut tasks), work, &stop).await;
     last.cancel();
     tasks.shutdown().await;
-    Ok(())
+    served
+}
+
+/// Serves until a stop is asked for or something fails, and in either case until the work has ended: the programs that format and repair disks
+/// end with this process, which may be the first one of its container.
+async fn serve<E>(
+    serving: impl Future<Output = Result<(), E>>,
+    failure: impl Future<Output = anyhow::Result<()>>,
+    work: impl Future<Output = ()>,
+    stop: &CancellationToken,
+) -> anyhow::Result<()>
+where
+    E: std::error::Error + Send + Sync + 'static,
+{
+    let mut serving = pin!(serving);
+    let served = tokio::select! {
+        served = &mut serving => served.context("the CSI socket"),
+        failed = failure => {
+            if let Err(error) = &failed {
+                tracing::error!("kosmos-csi node ends, as soon as the work under way has ended, because a part of it failed: {error:#}");
+            }
+            // No call begins any more, and the grace does.
+            stop.cancel();
+            failed.and(serving.await.context("the CSI socket"))
+        }
+    };
+    work.await;
+    served
 }
 
 fn say_what_is_used(member: &str, permitted: &Permitted) {
@@ -123,4 +152,47 @@ async fn register(mut socket: Socket, endpoint: PathBuf) -> anyhow::Result<()> {
     let listener = socket.take().context("the registration's socket")?;
     let registration = registration::Registration { name: DRIVER.to_owned(), endpoint };
     registration.serve(listener).await.context("the registration with the kubelet")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        future::{pending, ready},
+        io,
+        time::Duration,
+    };
+
+    use tokio::{sync::oneshot, time::timeout};
+
+    use super::*;
+
+    const SHORT: Duration = Duration::from_millis(50);
+
+    /// For example the kubelet's socket, where no more files may be open.
+    #[tokio::test]
+    async fn part_that_fails_ends_neither_calls_nor_work_and_is_told_after_them() {
+        let (stop, (go, wait)) = (CancellationToken::new(), oneshot::channel::<()>());
+        let serving = async {
+            stop.cancelled().await;
+            Ok::<(), io::Error>(())
+        };
+        let failure = ready(Err(anyhow::anyhow!("too many open files")));
+        let work = async { drop(wait.await) };
+        let mut served = pin!(serve(serving, failure, work, &stop));
+        assert!(timeout(SHORT, &mut served).await.is_err(), "mkfs would end with this process");
+        assert!(stop.is_cancelled());
+        go.send(()).unwrap();
+        assert_eq!(served.await.unwrap_err().to_string(), "too many open files");
+    }
+
+    #[tokio::test]
+    async fn work_is_waited_for_where_the_socket_fails() {
+        let (stop, (go, wait)) = (CancellationToken::new(), oneshot::channel::<()>());
+        let serving = async { Err(io::Error::other("on purpose")) };
+        let work = async { drop(wait.await) };
+        let mut served = pin!(serve(serving, pending(), work, &stop));
+        assert!(timeout(SHORT, &mut served).await.is_err());
+        go.send(()).unwrap();
+        assert_eq!(served.await.unwrap_err().to_string(), "the CSI socket");
+    }
 }

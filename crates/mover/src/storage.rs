@@ -18,7 +18,7 @@ use std::{
 use rustix::{fs::syncfs, process::Pid};
 use tokio::{
     task::spawn_blocking,
-    time::{Instant, sleep, timeout},
+    time::{sleep, timeout},
 };
 
 use crate::{
@@ -28,7 +28,7 @@ use crate::{
 
 /// Storage that goes over from one machine to another is back by then, and an rsync that waits for the other end looks up each minute.
 const PATIENCE: Duration = Duration::from_mins(10);
-/// So many looks within that.
+/// So many looks within that. They are counted, and not the time: an end that is stopped itself, as with its machine, moves nothing on either.
 const LOOKS: u32 = 20;
 /// Less than this may be told to be unwritten where nothing is: kernels count for each processor apart.
 const SURELY: u64 = 64 << 20;
@@ -54,24 +54,26 @@ struct State {
     syncing: AtomicUsize,
 }
 
-/// Since when something is as it is.
+/// How many looks have found that something is as it was.
 #[derive(Debug)]
 struct Still<T> {
     what: T,
-    since: Instant,
+    looks: u32,
 }
 
 impl<T: PartialEq> Still<T> {
     fn new(what: T) -> Self {
-        Self { what, since: Instant::now() }
+        Self { what, looks: 0 }
     }
 
-    /// For how long it has been as it is now.
-    fn noted(&mut self, now: T) -> Duration {
-        if self.what != now {
+    /// With this one.
+    fn noted(&mut self, now: T) -> u32 {
+        if self.what == now {
+            self.looks += 1;
+        } else {
             *self = Self::new(now);
         }
-        self.since.elapsed()
+        self.looks
     }
 }
 
@@ -121,10 +123,8 @@ impl Storage {
             sleep(self.0.patience / LOOKS).await;
             if self.0.waiting.load(Ordering::Relaxed) > 0 {
                 still = Still::new(self.moved());
-            }
-            let since = still.noted(self.moved());
-            if since >= self.0.patience {
-                return self.silent_for(since);
+            } else if still.noted(self.moved()) >= LOOKS {
+                return self.silent_for(self.0.patience);
             }
         }
     }
@@ -140,7 +140,7 @@ impl Storage {
     /// and stopped again and again in such a call: then nothing is carried, and what is unwritten stays as much as it is.
     pub(crate) async fn hangs_under(&self, group: Option<Pid>) -> Failure {
         let Some(group) = group else { return pending().await };
-        let mut asleep = BTreeMap::<u32, Still<u64>>::new();
+        let mut asleep = BTreeMap::<u32, Still<Option<u64>>>::new();
         let mut stopped = Still::new(None);
         loop {
             sleep(self.0.patience / LOOKS).await;
@@ -149,16 +149,16 @@ impl Storage {
             let sleepers = there.iter().filter(|process| process.state != "R");
             asleep.retain(|id, _| sleepers.clone().any(|process| process.id == *id));
             let slept = sleepers.map(|process| {
-                let since = asleep.entry(process.id).or_insert_with(|| Still::new(process.switches));
-                since.noted(process.switches)
+                let still = asleep.entry(process.id).or_insert_with(|| Still::new(None));
+                still.noted(Some(process.switches))
             });
             let slept = slept.max().unwrap_or_default();
             let carried: Option<u64> = there.iter().map(|process| process.carried).sum();
             let carried = carried.filter(|_| there.iter().any(|process| process.state == "D"));
-            let since = stopped.noted(carried.zip(unwritten().filter(|bytes| *bytes >= SURELY)));
-            let since = if stopped.what.is_some() { since.max(slept) } else { slept };
-            if since >= self.0.patience {
-                return self.silent_for(since);
+            let looks = stopped.noted(carried.zip(unwritten().filter(|bytes| *bytes >= SURELY)));
+            let looks = if stopped.what.is_some() { looks.max(slept) } else { slept };
+            if looks >= LOOKS {
+                return self.silent_for(self.0.patience);
             }
         }
     }
@@ -252,7 +252,10 @@ fn number(text: &str, name: &str) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
-    use std::{ffi::OsStr, os::unix::fs::PermissionsExt, process::Stdio, sync::mpsc, thread};
+    use std::{ffi::OsStr, os::unix::fs::PermissionsExt, pin::pin, process::Stdio, sync::mpsc, thread};
+
+    use futures::FutureExt;
+    use tokio::time::advance;
 
     use super::*;
 
@@ -288,6 +291,18 @@ mod tests {
         }
         let waits = storage.clone();
         assert_eq!(storage.work(move || waits.while_waiting(|| thread::sleep(STEP * 50))).await, Ok(()));
+    }
+
+    /// The clock goes on meanwhile.
+    #[tokio::test(start_paused = true)]
+    async fn end_that_was_stopped_itself_for_long_does_not_take_its_storage_for_one_that_hangs() {
+        let storage = storage();
+        let mut hangs = pin!(storage.hangs());
+        for _ in 0..LOOKS {
+            assert!(hangs.as_mut().now_or_never().is_none());
+            advance(SHORT * 2).await;
+        }
+        assert_eq!(hangs.await.reason(), Reason::StorageHangs);
     }
 
     async fn is_taken_to_hang(script: &str) -> bool {

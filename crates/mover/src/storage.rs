@@ -16,10 +16,7 @@ use std::{
 };
 
 use rustix::{fs::syncfs, process::Pid};
-use tokio::{
-    task::spawn_blocking,
-    time::{sleep, timeout},
-};
+use tokio::{task::spawn_blocking, time::sleep};
 
 use crate::{
     outcome::{Failure, Reason, Trouble},
@@ -124,7 +121,7 @@ impl Storage {
             if self.0.waiting.load(Ordering::Relaxed) > 0 {
                 still = Still::new(self.moved());
             } else if still.noted(self.moved()) >= LOOKS {
-                return self.silent_for(self.0.patience);
+                return self.silent();
             }
         }
     }
@@ -158,28 +155,29 @@ impl Storage {
             let looks = stopped.noted(carried.zip(unwritten().filter(|bytes| *bytes >= SURELY)));
             let looks = if stopped.what.is_some() { looks.max(slept) } else { slept };
             if looks >= LOOKS {
-                return self.silent_for(self.0.patience);
+                return self.silent();
             }
         }
     }
 
-    /// Ends rsync where the work is over, and says of what it is. Who hangs in the kernel is not waited for: nobody else writes there before his
-    /// pod has gone, and with it all that is left of him.
+    /// Ends rsync where the work is over, and says of what it is. What it has written may have to be written to the storage before it is over. Who
+    /// hangs in the kernel is not waited for: nobody else writes there before his pod has gone, and with it all that is left of him.
     pub(crate) async fn kill(&self, running: Running, trouble: Trouble) -> Trouble {
         if matches!(&trouble, Trouble::Failed(failure) if failure.reason() == Reason::StorageHangs) {
             running.strike();
             return trouble;
         }
-        // The other end is still there then, and hears of it over another line.
-        let patience = self.0.patience / 2;
-        match timeout(patience, running.kill()).await {
-            Ok(()) => trouble,
-            Err(_) => self.silent_for(patience).into(),
+        let group = running.group;
+        tokio::select! {
+            biased;
+            () = running.kill() => trouble,
+            failure = self.hangs_under(group) => failure.into(),
         }
     }
 
-    fn silent_for(&self, since: Duration) -> Failure {
-        let text = format!("the storage of {} has not answered for {} seconds", self.0.of, since.as_secs());
+    fn silent(&self) -> Failure {
+        let State { of, patience, .. } = &*self.0;
+        let text = format!("the storage of {of} has not answered for {} seconds", patience.as_secs());
         Failure::new(Reason::StorageHangs, text)
     }
 }
@@ -255,7 +253,10 @@ mod tests {
     use std::{ffi::OsStr, os::unix::fs::PermissionsExt, pin::pin, process::Stdio, sync::mpsc, thread};
 
     use futures::FutureExt;
-    use tokio::time::advance;
+    use tokio::{
+        io::AsyncReadExt,
+        time::{advance, timeout},
+    };
 
     use super::*;
 
@@ -305,16 +306,31 @@ mod tests {
         assert_eq!(hangs.await.reason(), Reason::StorageHangs);
     }
 
-    async fn is_taken_to_hang(script: &str) -> bool {
+    /// One that runs such a script, and where that lies.
+    fn rsync(script: &str) -> (tempfile::TempDir, Running) {
         let folder = tempfile::tempdir().unwrap();
         let program = folder.path().join(PROGRAM);
         fs::write(&program, ["#!/bin/sh", script, ""].join("\n")).unwrap();
         fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
         let path = format!("{}:/usr/bin:/bin", folder.path().display());
         let running = Running::start(&[], &[("PATH", OsStr::new(&path))], Stdio::null()).unwrap();
+        (folder, running)
+    }
+
+    async fn is_taken_to_hang(script: &str) -> bool {
+        let (_folder, running) = rsync(script);
         let hangs = timeout(SHORT * 3, storage().hangs_under(running.group)).await.is_ok();
         running.kill().await;
         hangs
+    }
+
+    /// As for what it has written to a slow server; and as in such a call, it goes on when all of its group are killed.
+    #[tokio::test]
+    async fn rsync_that_is_killed_and_ends_slowly_is_waited_for() {
+        let (_folder, mut running) = rsync("setsid sh -c 'echo; exec > /dev/null; sleep 2' & exec sleep 600");
+        running.child.stdout.as_mut().unwrap().read_u8().await.unwrap();
+        let trouble = storage().kill(running, Trouble::Line("it was cut".to_owned())).await;
+        assert!(matches!(trouble, Trouble::Line(_)), "{trouble}");
     }
 
     /// As one that is in a single call to the kernel; and what it has started may wait for what it likes.

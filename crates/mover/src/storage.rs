@@ -27,6 +27,8 @@ use crate::{
 const PATIENCE: Duration = Duration::from_mins(10);
 /// So many looks within that. They are counted, and not the time: an end that is stopped itself, as with its machine, moves nothing on either.
 const LOOKS: u32 = 20;
+/// So many times as long may it take to write what others have on the same filesystem: nobody tells how much is left of that.
+const WITH_OTHERS: u32 = 6;
 /// Less than this may be told to be unwritten where nothing is: kernels count for each processor apart.
 const SURELY: u64 = 64 << 20;
 /// Where it is told what is unwritten, of this pod or else of its machine, and under which names.
@@ -118,19 +120,32 @@ impl Storage {
         let mut still = Still::new(self.moved());
         loop {
             sleep(self.0.patience / LOOKS).await;
+            let now = self.moved();
             if self.0.waiting.load(Ordering::Relaxed) > 0 {
-                still = Still::new(self.moved());
-            } else if still.noted(self.moved()) >= LOOKS {
-                return self.silent();
+                still = Still::new(now);
+                continue;
+            }
+            let (most, looks) = (self.most(now.2), still.noted(now));
+            if looks >= most {
+                return self.silent(looks);
             }
         }
     }
 
     /// Who has everything written makes a single call, in which what is unwritten gets less.
     fn moved(&self) -> (u64, u64, Option<u64>) {
-        let is_syncing = self.0.syncing.load(Ordering::Relaxed) > 0;
-        let unwritten = if is_syncing { unwritten() } else { None };
+        let unwritten = if self.is_syncing() { unwritten() } else { None };
         (self.0.met.load(Ordering::Relaxed), self.0.bytes.load(Ordering::Relaxed), unwritten)
+    }
+
+    fn is_syncing(&self) -> bool {
+        self.0.syncing.load(Ordering::Relaxed) > 0
+    }
+
+    /// So many looks may find the same. A filesystem is written as a whole: a folder of it may be the volume, and others have theirs.
+    fn most(&self, unwritten: Option<u64>) -> u32 {
+        let is_of_others = self.is_syncing() && unwritten.is_none_or(|bytes| bytes < SURELY);
+        if is_of_others { LOOKS * WITH_OTHERS } else { LOOKS }
     }
 
     /// Ends where an rsync of this group comes out of no call to the kernel. One that has written more than there may be unwritten is let go on
@@ -155,7 +170,7 @@ impl Storage {
             let looks = stopped.noted(carried.zip(unwritten().filter(|bytes| *bytes >= SURELY)));
             let looks = if stopped.what.is_some() { looks.max(slept) } else { slept };
             if looks >= LOOKS {
-                return self.silent();
+                return self.silent(looks);
             }
         }
     }
@@ -175,9 +190,9 @@ impl Storage {
         }
     }
 
-    fn silent(&self) -> Failure {
-        let State { of, patience, .. } = &*self.0;
-        let text = format!("the storage of {of} has not answered for {} seconds", patience.as_secs());
+    fn silent(&self, looks: u32) -> Failure {
+        let since = self.0.patience / LOOKS * looks;
+        let text = format!("the storage of {} has not answered for {} seconds", self.0.of, since.as_secs());
         Failure::new(Reason::StorageHangs, text)
     }
 }
@@ -338,6 +353,19 @@ mod tests {
     async fn rsync_that_never_runs_is_taken_to_hang_and_one_that_looks_up_is_not() {
         assert!(is_taken_to_hang("sleep 600; :").await);
         assert!(!is_taken_to_hang("sleep 600 & while :; do sleep 0.05; done").await);
+    }
+
+    /// As with classes whose volumes are folders of one disk of a node.
+    #[test]
+    fn filesystem_in_which_only_others_have_something_unwritten_is_given_longer_to_write_all() {
+        let storage = storage();
+        assert_eq!(storage.most(None), LOOKS, "nothing is written there now");
+        within(&storage.0.syncing, || {
+            assert_eq!(storage.most(Some(SURELY)), LOOKS);
+            for of_others in [Some(SURELY - 1), None] {
+                assert_eq!(storage.most(of_others), LOOKS * WITH_OTHERS);
+            }
+        });
     }
 
     #[test]

@@ -2,7 +2,10 @@
 
 use std::{fs, os::unix::fs::PermissionsExt, path::Path, time::Duration};
 
-use tokio::{runtime::Runtime, time::timeout};
+use tokio::{
+    runtime::Runtime,
+    time::{sleep, timeout},
+};
 
 use crate::{
     ends::{End, Ground, join},
@@ -12,6 +15,9 @@ use crate::{
 
 /// More than an end takes to be sure that its storage hangs.
 const SURE: Duration = Duration::from_mins(12);
+const AGAIN: Duration = Duration::from_millis(20);
+/// More than both ends take to say to one another that their rsyncs say no more.
+const SAID: Duration = Duration::from_secs(2);
 
 /// In a script that is called as rsync: how the shell is called, which is found first.
 pub const FINDS_SHELL: &str = "for word; do case \"$word\" in --rsh=*) shell=\"${word#--rsh=}\" ;; esac; done";
@@ -186,6 +192,36 @@ async fn storage_that_hangs_under_an_rsync_is_told_by_both_ends_and_which_it_is(
     for told in [sent.message(), taken.message()] {
         assert!(told.starts_with("the storage of the copy has not answered for 6"), "{told}");
     }
+}
+
+/// Neither end listens while it waits for an rsync, and a line may be of use no more for many reasons.
+#[tokio::test]
+async fn storage_that_hangs_is_told_over_another_line_where_the_first_one_has_broken_meanwhile() {
+    if !is_thorough() {
+        return;
+    }
+    let ground = Ground::new();
+    grow(&ground.path("source"), 1);
+    let real = format!("exec {} \"$@\"", which("rsync"));
+    let (begun, said_all) = (ground.path("begun"), "exec < /dev/null > /dev/null");
+    let hangs = format!("{said_all}; mkdir {}; sleep 900; :", begun.display());
+    let path = rsync_of(&ground, &[&format!("case \"$1\" in --server) {hangs} ;; *) {real} ;; esac")]);
+    let mut sender = ground.sender();
+    let mut receiver = End::start(&["receive"], &ground.path("copy"), &ground.path("receiver"), Some(Path::new(&path)));
+    let first = join(&mut sender, &mut receiver, || None);
+    let has_begun = async {
+        while !begun.is_dir() {
+            sleep(AGAIN).await;
+        }
+        sleep(SAID).await;
+    };
+    tokio::select! {
+        () = first => panic!("one of them is over"),
+        () = has_begun => {}
+    }
+    timeout(SURE, join(&mut sender, &mut receiver, || None)).await.unwrap();
+    let (sent, taken) = (sender.ended().await, receiver.ended().await);
+    assert_eq!((sent.reason(), taken.reason()), ("StorageHangs", "StorageHangs"), "{sent:?}\n{taken:?}");
 }
 
 pub fn which(name: &str) -> String {

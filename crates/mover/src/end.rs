@@ -84,7 +84,7 @@ pub(crate) async fn over_lines<T>(
                 return Ok(done);
             }
             Err(Trouble::Failed(failure)) => {
-                now.fail(failure.clone()).await;
+                tell(now, &mut lines, &failure).await;
                 return Err(failure);
             }
             Err(Trouble::Line(why)) => {
@@ -101,6 +101,23 @@ pub(crate) async fn over_lines<T>(
         line = timeout(patience, lines.next()).await.map_err(|_| Failure::new(Reason::NoLine, gone()))?;
     }
     Err(Failure::new(Reason::NoLine, "no connection is taken any more"))
+}
+
+/// What takes ten minutes to be found may be found when the line has broken: the other end is at another one by then. Nobody else may be left
+/// to say it, for who hangs in the kernel leaves no last message that is read.
+async fn tell(now: Line, lines: &mut Lines, failure: &Failure) {
+    if now.fail(failure.clone()).await || failure.reason() != Reason::StorageHangs {
+        return;
+    }
+    let over_another = async {
+        while let Some(line) = lines.next().await {
+            if line.fail(failure.clone()).await {
+                return;
+            }
+        }
+    };
+    let told = timeout(FAREWELL, over_another).await;
+    tracing::debug!(is_told = told.is_ok(), "another line is waited for to tell the other end");
 }
 
 /// Nobody joins the ends any more once one of them has ended, so the other one goes by what it knows. Whoever reads the last messages

@@ -65,19 +65,19 @@ impl Line {
         Self { outgoing: Outgoing(sender), incoming, writing }
     }
 
-    /// Says what its end has failed of, as far as the other end takes it.
-    pub async fn fail(self, failure: Failure) {
+    /// Says what its end has failed of, as far as the other end takes it. Whether that is written.
+    pub async fn fail(self, failure: Failure) -> bool {
         let said = timeout(LAST_WORDS, self.outgoing.send(Body::Failed(failure))).await;
-        tracing::debug!(is_said = said.is_ok(), "the other end is told");
-        self.close().await;
+        self.close().await && matches!(said, Ok(Ok(())))
     }
 
     /// Lets what was said be written, as far as the other end takes it.
-    pub async fn close(self) {
+    pub async fn close(self) -> bool {
         let Self { outgoing, writing, .. } = self;
         drop(outgoing);
         let ended = timeout(LAST_WORDS, writing).await;
         tracing::debug!(?ended, "the line is closed");
+        matches!(ended, Ok(Ok(Some(Ok(())))))
     }
 }
 

@@ -36,8 +36,12 @@ const UNREACHED: u32 = 3;
 const LASTS: Duration = Duration::from_mins(1);
 /// A mover that has nothing to say says that each quarter of a minute, and takes a line that is silent for a minute for dead.
 const SILENT: Duration = Duration::from_mins(2);
-const SAY_NOTHING: &str = "both movers' pods run, and neither says anything: as where the storage of both does not \
-                           answer, and their processes, which have ended, wait in their kernels for it";
+const SAY_NOTHING: &str = "both movers' pods run, and neither says anything: the line between them is dead, or their \
+                           storage takes nothing, or both processes have ended and wait in their kernels for storage \
+                           that does not answer";
+/// A silent line is cut then, and made again. Movers that live have taken it for dead, and wait ten minutes from then on for another one. One that
+/// is full in both directions, as storage that takes long reads nothing from it, goes on before.
+const OF_NO_USE: Duration = Duration::from_mins(9);
 
 /// It ends with this.
 #[derive(Debug)]
@@ -93,9 +97,17 @@ impl Line {
 
     fn listen(&mut self) {
         let said = self.carried.load(Ordering::Relaxed).wrapping_add(self.back.load(Ordering::Relaxed));
-        if self.joined_since.get().is_none() || said != self.said.0 {
+        let is_unjoined = self.joined_since.get().is_none() && !self.is_silent();
+        if is_unjoined || said != self.said.0 {
             self.said = (said, Instant::now());
+        } else if self.said.1.elapsed() >= OF_NO_USE && self.since.elapsed() >= OF_NO_USE {
+            self.joined.abort();
         }
+    }
+
+    /// What the line after it begins with: that neither says anything is over once something is said.
+    fn said_before(&self) -> (u64, Instant) {
+        (0, if self.is_silent() { self.said.1 } else { Instant::now() })
     }
 
     fn trouble_now(&self) -> Option<&Trouble> {
@@ -145,10 +157,11 @@ pub(super) fn see_to(job: &mut RunningMove, looked: &Looked) -> Result<()> {
         }
         return Ok(());
     };
-    let (mut unreached, mut trouble) = (0, None);
+    let (mut unreached, mut trouble, mut said) = (0, None, (0, Instant::now()));
     if let Some(mut line) = job.line.take().filter(|line| line.attempt == attempt) {
+        line.listen();
+        said = line.said_before();
         let Some(ended) = (&mut line.joined).now_or_never() else {
-            line.listen();
             takes_slot_again(job, line.waits_for_people());
             job.line = Some(line);
             return Ok(());
@@ -161,7 +174,6 @@ pub(super) fn see_to(job: &mut RunningMove, looked: &Looked) -> Result<()> {
             }
         }
     }
-    takes_slot_again(job, trouble.as_ref().is_some_and(|trouble| trouble.is_refused));
     let (carried, back, joined_since) = (Arc::default(), Arc::default(), Arc::default());
     let noted = ([Arc::clone(&carried), Arc::clone(&back)], Arc::clone(&joined_since));
     let joining = join(Box::pin(to(sender)?), Box::pin(to(receiver)?), noted);
@@ -171,8 +183,10 @@ pub(super) fn see_to(job: &mut RunningMove, looked: &Looked) -> Result<()> {
         sleep(pause).await;
         joining.await
     });
-    let (since, said) = (Instant::now(), (0, Instant::now()));
-    job.line = Some(Line { attempt, joined, unreached, trouble, since, joined_since, carried, back, said });
+    let since = Instant::now();
+    let line = Line { attempt, joined, unreached, trouble, since, joined_since, carried, back, said };
+    takes_slot_again(job, line.waits_for_people());
+    job.line = Some(line);
     Ok(())
 }
 
@@ -276,6 +290,28 @@ mod tests {
         line.back.fetch_add(1, Ordering::Relaxed);
         line.listen();
         assert_eq!(line.trouble(), None);
+    }
+
+    /// As where a gateway has forgotten both streams, and says so to nobody: movers that live wait for another line.
+    #[tokio::test(start_paused = true)]
+    async fn line_that_is_silent_for_long_is_cut_and_told_of_until_something_is_said_over_another_one() {
+        let mut line = after((0, None));
+        line.listen();
+        advance(OF_NO_USE).await;
+        line.listen();
+        assert!((&mut line.joined).await.unwrap_err().is_cancelled());
+        let mut next = after((0, None));
+        next.carried.store(0, Ordering::Relaxed);
+        next.said = line.said_before();
+        advance(LASTS).await;
+        next.listen();
+        assert_eq!(next.trouble(), Some(SAY_NOTHING));
+        assert!(next.waits_for_people());
+        task::yield_now().await;
+        assert!(!next.joined.is_finished(), "it has not been silent for long itself");
+        next.back.fetch_add(1, Ordering::Relaxed);
+        next.listen();
+        assert_eq!(next.trouble(), None);
     }
 
     #[tokio::test(start_paused = true)]

@@ -32,6 +32,8 @@ use leaf::moving::{
 const REACHED: Duration = Duration::from_secs(30);
 /// A pod that has just begun is not always reached at once; what goes on is told.
 const UNREACHED: u32 = 3;
+/// After so many, which take some ten minutes or more, others need not wait until the ends are joined: it may be for good.
+const IN_VAIN: u32 = 100;
 /// A line that ends sooner counts as one that was not joined: over a path that breaks each of them nothing may ever be done.
 const LASTS: Duration = Duration::from_mins(1);
 /// A mover that has nothing to say says that each quarter of a minute, and takes a line that is silent for a minute for dead.
@@ -66,8 +68,8 @@ pub(super) struct Line {
 #[derive(Debug)]
 struct Trouble {
     told: String,
-    /// A member does not let the ends be joined: somebody there has to act first.
-    is_refused: bool,
+    /// A member does not let the ends be joined, or they were not for long: somebody has to act first.
+    awaits_people: bool,
     /// They were joined, and not for long.
     is_short: bool,
 }
@@ -86,9 +88,9 @@ impl Line {
         self.trouble_now().map(|trouble| trouble.told.as_str())
     }
 
-    /// Somebody in a member has to act first.
+    /// Somebody has to act first.
     fn waits_for_people(&self) -> bool {
-        self.is_silent() || self.trouble_now().is_some_and(|trouble| trouble.is_refused)
+        self.is_silent() || self.trouble_now().is_some_and(|trouble| trouble.awaits_people)
     }
 
     fn is_silent(&self) -> bool {
@@ -128,7 +130,7 @@ impl Line {
         let unreached = self.unreached + 1;
         let trouble = || Trouble {
             told: told_of(error),
-            is_refused: matches!(error, Error::Denied(_) | Error::Refused(_)),
+            awaits_people: matches!(error, Error::Denied(_) | Error::Refused(_)) || unreached >= IN_VAIN,
             is_short: self.has_carried(),
         };
         (unreached, (unreached >= UNREACHED).then(trouble))
@@ -190,8 +192,8 @@ pub(super) fn see_to(job: &mut RunningMove, looked: &Looked) -> Result<()> {
     Ok(())
 }
 
-/// It was let go of where a member was silent for long, or does not let the ends be joined, or neither end says anything. Others may have it by
-/// now, and these movers are there all the same.
+/// It was let go of where a member was silent for long, or the ends are not joined for long, or neither says anything. Others may have it by now,
+/// and these movers are there all the same.
 fn takes_slot_again(job: &mut RunningMove, waits_for_people: bool) {
     if waits_for_people {
         job.slot = None;
@@ -330,6 +332,19 @@ mod tests {
         assert!(line.trouble().is_some(), "whatever it has carried");
         advance(LASTS / 2).await;
         assert_eq!(line.trouble(), None);
+    }
+
+    /// For as long as nobody mends the path.
+    #[tokio::test(start_paused = true)]
+    async fn line_that_comes_to_nothing_again_and_again_keeps_no_other_move_from_copying_in_the_end() {
+        let ended = judged(Some("reset"), 5, LASTS / 2).unwrap_err();
+        let mut line = after((IN_VAIN - 2, None));
+        for is_in_vain in [false, true] {
+            line = after(line.failed(&ended));
+            assert_eq!(line.waits_for_people(), is_in_vain);
+        }
+        advance(LASTS).await;
+        assert!(!line.waits_for_people(), "it lasts");
     }
 
     #[test]

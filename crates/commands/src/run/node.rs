@@ -102,19 +102,23 @@ where
     E: std::error::Error + Send + Sync + 'static,
 {
     let mut serving = pin!(serving);
-    let served = tokio::select! {
-        served = &mut serving => served.context("the CSI socket"),
-        failed = failure => {
-            if let Err(error) = &failed {
-                tracing::error!("kosmos-csi node ends, as soon as the work under way has ended, because a part of it failed: {error:#}");
-            }
-            // No call begins any more, and the grace does.
-            stop.cancel();
-            failed.and(serving.await.context("the CSI socket"))
-        }
+    let (ended, rest) = tokio::select! {
+        served = &mut serving => (served.context("the CSI socket"), None),
+        failed = failure => (failed, Some(serving)),
+    };
+    if let Err(error) = &ended {
+        tracing::error!(
+            "kosmos-csi node ends, as soon as the work under way has ended, because a part of it failed: {error:#}"
+        );
+    }
+    // No call begins any more, and the grace does.
+    stop.cancel();
+    let ended = match rest {
+        Some(serving) => ended.and(serving.await.context("the CSI socket")),
+        None => ended,
     };
     work.await;
-    served
+    ended
 }
 
 fn say_what_is_used(member: &str, permitted: &Permitted) {
@@ -192,6 +196,7 @@ mod tests {
         let work = async { drop(wait.await) };
         let mut served = pin!(serve(serving, pending(), work, &stop));
         assert!(timeout(SHORT, &mut served).await.is_err());
+        assert!(stop.is_cancelled(), "work that hangs would be waited for without an end");
         go.send(()).unwrap();
         assert_eq!(served.await.unwrap_err().to_string(), "the CSI socket");
     }

@@ -71,6 +71,32 @@ fn pods_end_and_a_volume_leaves_while_its_server_does_not_answer() {
     }
 }
 
+/// The folder of a local volume may be one that the machine itself has mounted.
+#[test]
+fn folder_that_the_machine_has_from_a_server_keeps_no_turn_either() {
+    let kind = all().into_iter().find(|kind| kind.name == "local").unwrap();
+    let fake = kind.machine();
+    {
+        let mut model = fake.change();
+        model.add_mount("/mnt/disks", NFS, "/", "nfs4", "filer.example:/disks");
+        model.folder("/mnt/disks/a");
+    }
+    for act in [Act::Stage, Act::Publish(0), Act::Publish(1)] {
+        kind.act(&fake, act).unwrap();
+    }
+    fake.change().silent_filesystems.push(NFS);
+    for act in [Act::Stage, Act::Publish(0), Act::Expand] {
+        let error = kind.act(&fake, act).unwrap_err();
+        assert!(is_told(&error), "{act:?}: {error}");
+    }
+    for act in [Act::Unpublish(0), Act::Unpublish(1), Act::Unstage] {
+        kind.act(&fake, act).unwrap_or_else(|error| panic!("{act:?}: {error}"));
+    }
+    assert_eq!(fake.see().mounts.len(), 3, "the machine's own is left");
+    let error = kind.act(&fake, Act::Stage).unwrap_err();
+    assert!(is_told(&error) && fake.see().files.is_empty(), "{error}");
+}
+
 /// It leaves the node after that, with what is not written.
 #[test]
 fn disk_that_does_not_answer_and_is_in_use_is_waited_for() {

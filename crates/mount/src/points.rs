@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use super::{
     Kernel, Machine, Trouble,
-    kernel::{Failure, Kind, MOUNTINFO, Point},
+    kernel::{Called, Failure, Kind, MOUNTINFO, Point, Seen},
     options::{Flags, OF_A_MOUNT, flags_of},
     paths::failed,
     records::Record,
@@ -138,6 +138,14 @@ pub(super) fn check_answers<K: Kernel>(machine: &Machine<K>, place: &Path) -> Re
     match table(machine)?.at(place) {
         Some(mount) => machine.kernel.ask(place, mount.device).map(drop).map_err(failed("looking at", place)),
         None => Ok(()),
+    }
+}
+
+/// Looks at a folder of this machine, which may have it from a server.
+pub(super) fn look_at_folder<K: Kernel>(machine: &Machine<K>, folder: &Path, table: &Table) -> Called<Seen> {
+    match table.over(folder) {
+        Some(mount) => machine.kernel.ask(folder, mount.device),
+        None => machine.kernel.look(folder),
     }
 }
 

@@ -103,7 +103,7 @@ pub(super) fn origin<K: Kernel>(machine: &Machine<K>, record: &Record, table: &T
         }
         Backing::Local { path } => {
             let path = Path::new(path);
-            let seen = machine.kernel.look(path).map_err(failed("looking at", path))?;
+            let seen = points::look_at_folder(machine, path, table).map_err(failed("looking at", path))?;
             Ok(table.origin_of(path, seen.mount))
         }
         Backing::Csi(_) => Ok(None),
@@ -125,7 +125,8 @@ fn check_local<K: Kernel>(machine: &Machine<K>, wanted: &Record) -> Result<()> {
             path.display()
         )));
     }
-    let seen = machine.kernel.look(path).map_err(failed("looking at the volume's folder", path))?;
+    let seen = points::look_at_folder(machine, path, &points::table(machine)?);
+    let seen = seen.map_err(failed("looking at the volume's folder", path))?;
     if seen.kind == Kind::Folder {
         return Ok(());
     }
@@ -232,7 +233,8 @@ fn mount<K: Kernel>(
         (Backing::Nfs { server, path }, _) => mount_nfs(machine, &server, &path, place, &checked.options),
         (Backing::Local { path }, _) => {
             let path = Path::new(&path);
-            let seen = machine.kernel.look(path).map_err(failed("looking at", path))?;
+            let seen = points::look_at_folder(machine, path, &points::table(machine)?);
+            let seen = seen.map_err(failed("looking at", path))?;
             machine.kernel.bind(path, &seen, place).map_err(failed("showing the volume's folder at", place))
         }
         (_, Some(disk)) => match mount_disk(machine, wanted, place, disk, checked) {

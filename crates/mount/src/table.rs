@@ -57,6 +57,11 @@ impl Table {
         self.0.iter().filter(move |mount| mount.target == target)
     }
 
+    /// The mount that a path is on, links aside.
+    pub fn over(&self, path: &Path) -> Option<&Mount> {
+        self.0.iter().filter(|mount| path.starts_with(&mount.target)).max_by_key(|mount| mount.target.iter().count())
+    }
+
     /// The mounts of a filesystem that is on a device.
     pub fn of_device(&self, device: Number) -> impl Iterator<Item = &Mount> {
         self.0.iter().filter(move |mount| mount.device == device)
@@ -159,6 +164,15 @@ mod tests {
         assert_eq!(seen.super_options, ["ro"]);
         assert_eq!(table().all_at(Path::new("/stage")).count(), 2);
         assert_eq!(table().at(Path::new("/stag")), None);
+    }
+
+    #[test]
+    fn path_is_on_the_mount_next_above_it() {
+        let table = table();
+        for (path, id) in [("/nfs/a/b", 39), ("/nfs", 39), ("/nfsroot", 22), ("/stage/a", 38)] {
+            assert_eq!(table.over(Path::new(path)).map(|mount| mount.id), Some(id), "{path}");
+        }
+        assert_eq!(Table::default().over(Path::new("/a")), None);
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use domain::error::Error;
 
 use crate::{
-    fake::{Content, Fake, Moment},
+    fake::{Content, Fake, Moment, Unreadable},
     kinds::{Act, Kind, STAGING, all},
 };
 
@@ -45,7 +45,7 @@ fn growth_that_was_cut_short_is_repaired_before_anything_else_and_done_again() {
         }
         kind().act(&fake, Act::Stage).unwrap();
         let programs = fake.see().programs_run.clone();
-        let changes = programs.iter().find(|line| !line.starts_with("blkid"));
+        let changes = programs.iter().find(|line| !line.starts_with("blkid") && !line.starts_with("e2fsck -f -n"));
         assert_eq!(changes.map(String::as_str), Some("e2fsck -f -y /dev/sdb"), "{programs:?}");
         assert!(fake.is_mounted(STAGING) && is_grown(&fake));
     }
@@ -60,6 +60,22 @@ fn growth_that_was_cut_short_is_repaired_before_the_disk_leaves() {
     kind().act(&fake, Act::Unstage).unwrap();
     assert!(!fake.change().disk("sdb").has_errors);
     assert!(fake.see().files.is_empty());
+}
+
+/// As where a path to the storage fails. A person sees to it where the disk has to leave.
+#[test]
+fn growth_that_was_cut_short_is_not_repaired_on_a_disk_that_cannot_be_read_everywhere() {
+    let fake = with_a_growth_cut_short();
+    fake.change().disk("sdb").unreadable = Some(Unreadable::Block);
+    let error = kind().act(&fake, Act::Stage).unwrap_err();
+    assert!(matches!(&error, Error::InProgress(told) if told.contains("could not read all")), "{error}");
+    fake.change().disk("sdb").unreadable = None;
+    kind().act(&fake, Act::Stage).unwrap();
+    assert!(fake.is_mounted(STAGING) && is_grown(&fake));
+    let fake = with_a_growth_cut_short();
+    fake.change().disk("sdb").unreadable = Some(Unreadable::Block);
+    kind().act(&fake, Act::Unstage).unwrap();
+    assert!(fake.change().disk("sdb").has_errors && fake.see().files.is_empty());
 }
 
 /// Programs refuse it as long as the kernel has it for another container.

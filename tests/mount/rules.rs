@@ -9,7 +9,7 @@ use domain::{
 use mount::{Access, Amounts, Expanded, Progress, Trouble, VolumeUse};
 
 use crate::{
-    fake::{Content, Fake, NFS, ROOT},
+    fake::{Content, Fake, NFS, ROOT, Unreadable},
     kinds::{Act, GROUP, Kind, STAGING, TARGETS, VOLUME, all, attached, device, leaf, machine, way},
 };
 
@@ -235,7 +235,7 @@ fn blank_disk_that_is_only_to_be_read_stays_blank() {
 fn disk_that_cannot_be_read_is_not_blank() {
     let kind = kind("blank disk");
     let fake = kind.machine();
-    fake.change().disk("sdb").is_unreadable = true;
+    fake.change().disk("sdb").unreadable = Some(Unreadable::All);
     assert!(matches!(kind.act(&fake, Act::Stage), Err(Error::Refused(_))));
     assert_eq!(fake.change().disk("sdb").formats, 0);
 }

@@ -238,8 +238,11 @@ fn is_half_grown(record: &Record, mounted: Option<u32>) -> bool {
     record.growing.is_some() && record.growing == mounted
 }
 
-/// By saying yes to whatever e2fsck wants to do: of a growth that was cut short it does nothing without being told so.
+/// By saying yes to whatever e2fsck wants to do: of a growth that was cut short it does nothing without being told so. What it cannot read it would
+/// write over, so all has to be read before.
 fn repair<K: Kernel>(machine: &Machine<K>, record: &mut Record, disk: &Disk) -> Result<()> {
+    let name = disk.name();
+    disk::looked(&name, &run(machine, "e2fsck", &["-f", "-n", &name], disk)?)?;
     check_is_same(machine, record, disk)?;
     check(machine, disk, &["-f", "-y"])?;
     finish(machine, record)

@@ -176,6 +176,19 @@ pub fn checked(device: &str, ended: &Ended) -> Result<()> {
     }
 }
 
+/// Whether e2fsck, which was only to look, has looked at all, and could read that.
+pub fn looked(device: &str, ended: &Ended) -> Result<()> {
+    let unread = ended.stdout.lines().find(|line| line.contains("Error reading block"));
+    match (ended.code, unread) {
+        (None, _) => Err(ended_badly("e2fsck", device, ended)),
+        (Some(code), None) if code & 8 == 0 => Ok(()),
+        (Some(_), _) => Err(Error::Refused(format!(
+            "e2fsck could not read all of the filesystem on disk {device}, so it is not repaired: see to the disk's storage first ({})",
+            unread.map_or_else(|| brief(ended), |line| line.trim().to_owned())
+        ))),
+    }
+}
+
 /// Whether a mounted filesystem grew.
 pub fn grown(device: &str, program: &str, ended: &Ended) -> Result<()> {
     let denied = ["Permission denied", "Operation not permitted"].iter().any(|words| ended.stderr.contains(words));
@@ -357,6 +370,11 @@ mod tests {
         }
         assert!(outcome(checked("/dev/x", &ended(4, "UNEXPECTED", ""))).unwrap_err().contains("errors that are not"));
         assert!(outcome(checked("/dev/x", &ended(8, "", "in use"))).unwrap_err().contains("in use"));
+        assert_eq!(outcome(looked("/dev/x", &ended(4, "Resize inode not valid.  Recreate? no", ""))), Ok(()));
+        let unread = "Pass 1\nError reading block 275 (Input/output error).  Ignore error? no\n";
+        for (code, out, err, told) in [(4, unread, "e2fsck 1.47", "(Error reading"), (8, "", "in use", "in use")] {
+            assert!(outcome(looked("/dev/x", &ended(code, out, err))).unwrap_err().contains(told), "{told}");
+        }
         assert!(
             outcome(grown("/dev/x", "resize2fs", &ended(1, "", "Permission denied")))
                 .unwrap_err()

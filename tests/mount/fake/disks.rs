@@ -18,6 +18,13 @@ pub enum Content {
     Partitions,
 }
 
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unreadable {
+    All,
+    /// A block far from its beginning.
+    Block,
+}
+
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Disk {
     pub number: Number,
@@ -27,7 +34,7 @@ pub struct Disk {
     /// How often, since it was formatted.
     pub mounted: usize,
     pub has_errors: bool,
-    pub is_unreadable: bool,
+    pub unreadable: Option<Unreadable>,
     pub is_locked: bool,
     /// What it says that it is.
     pub ids: Vec<String>,
@@ -38,6 +45,19 @@ impl Disk {
         self.formats += 1;
         (self.mounted, self.has_errors) = (0, false);
         self.content = Content::Filesystem { name: filesystem.to_owned(), size: self.size };
+    }
+
+    fn check(&mut self, arguments: &[&str], begun: bool) -> Ended {
+        let repairs = arguments.contains(&"-y");
+        if self.unreadable.is_some() {
+            assert!(!repairs, "it writes over what it cannot read");
+            return ended(8, "Error reading block 275 (Input/output error).\n", "");
+        }
+        if repairs && self.has_errors && !begun {
+            self.has_errors = false;
+            return ended(1, "", "");
+        }
+        ended(if self.has_errors { 4 } else { 0 }, "", "")
     }
 
     pub fn head(&self) -> Vec<u8> {
@@ -76,7 +96,7 @@ impl Model {
             formats: 0,
             mounted: 0,
             has_errors: false,
-            is_unreadable: false,
+            unreadable: None,
             is_locked: false,
             ids: Vec::new(),
         };
@@ -136,7 +156,7 @@ impl Model {
                 Ended::default()
             }
             _ if is_killed => Ended::default(),
-            ("blkid", _) if disk.is_unreadable => ended(2, "", "error: Input/output error"),
+            ("blkid", _) if disk.unreadable == Some(Unreadable::All) => ended(2, "", "error: Input/output error"),
             ("blkid", _) if disk.size == 0 => ended(2, "", ""),
             ("blkid", Content::Blank | Content::Bytes) => ended(2, "", ""),
             ("blkid", Content::Partitions) => ended(0, "PTTYPE=gpt\n", ""),
@@ -150,11 +170,7 @@ impl Model {
                 ended(0, "", "")
             }
             ("e2fsck", _) if is_held => ended(8, "", "e2fsck: Cannot continue, aborting."),
-            ("e2fsck", _) if arguments.contains(&"-y") && disk.has_errors && !begun => {
-                disk.has_errors = false;
-                ended(1, "", "")
-            }
-            ("e2fsck", _) => ended(if disk.has_errors { 4 } else { 0 }, "", ""),
+            ("e2fsck", _) => disk.check(arguments, begun),
             ("resize2fs", Content::Filesystem { name, .. }) => {
                 disk.content = Content::Filesystem { name, size: disk.size };
                 ended(0, "", "")

@@ -15,7 +15,7 @@ use std::{
 
 use mount::kernel::{Called, Failure, Number};
 
-pub use self::disks::{Content, Disk};
+pub use self::disks::{Content, Disk, Unreadable};
 pub use self::tree::{Mounted, Node, What};
 
 pub const ROOT: Number = (253, 0);

@@ -62,6 +62,15 @@ fn growth_that_was_cut_short_is_repaired_before_the_disk_leaves() {
     assert!(fake.see().files.is_empty());
 }
 
+/// A kubelet ends pods then because the disk is full.
+#[test]
+fn growth_that_was_cut_short_is_repaired_before_the_disk_leaves_also_where_no_record_can_be_written() {
+    let fake = with_a_growth_cut_short();
+    fake.change().unwritable = Some("No space left on device");
+    kind().act(&fake, Act::Unstage).unwrap();
+    assert!(!fake.change().disk("sdb").has_errors && fake.see().files.is_empty());
+}
+
 /// As where a path to the storage fails. A person sees to it where the disk has to leave.
 #[test]
 fn growth_that_was_cut_short_is_not_repaired_on_a_disk_that_cannot_be_read_everywhere() {

@@ -135,7 +135,8 @@ pub(super) fn prepare<K: Kernel>(
         Plan::Use(filesystem) if points::table(machine)?.of_device(disk.number).next().is_some() => Ok(filesystem),
         Plan::Use(Filesystem::Xfs) => Ok(Filesystem::Xfs),
         Plan::Use(Filesystem::Ext4) if is_half_grown(record, mounted) => {
-            repair(machine, record, disk).map(|()| Filesystem::Ext4)
+            repair(machine, record, disk)?;
+            finish(machine, record).map(|()| Filesystem::Ext4)
         }
         // Nor one that the kernel has still for somebody else's container: e2fsck refuses it, and a mount shows the same again.
         Plan::Use(Filesystem::Ext4) if is_held(machine, disk)? => Ok(Filesystem::Ext4),
@@ -219,10 +220,11 @@ pub(super) fn finish<K: Kernel>(machine: &Machine<K>, record: &mut Record) -> Re
     machine.records.keep(&machine.kernel, record)
 }
 
-/// Repairs what a growth that was begun has left, before the disk leaves: whoever has not the record leaves that to a person.
+/// Repairs what a growth that was begun has left, before the disk leaves: whoever has not the record leaves that to a person. The record goes next,
+/// and is not written, for which this machine's own disk may have no room.
 pub(super) fn end_growth<K: Kernel>(
     machine: &Machine<K>,
-    record: &mut Record,
+    record: &Record,
     disk: &Disk,
     wanted: Option<Filesystem>,
 ) -> Result<()> {
@@ -240,12 +242,11 @@ fn is_half_grown(record: &Record, mounted: Option<u32>) -> bool {
 
 /// By saying yes to whatever e2fsck wants to do: of a growth that was cut short it does nothing without being told so. What it cannot read it would
 /// write over, so all has to be read before.
-fn repair<K: Kernel>(machine: &Machine<K>, record: &mut Record, disk: &Disk) -> Result<()> {
+fn repair<K: Kernel>(machine: &Machine<K>, record: &Record, disk: &Disk) -> Result<()> {
     let name = disk.name();
     disk::looked(&name, &run(machine, "e2fsck", &["-f", "-n", &name], disk)?)?;
     check_is_same(machine, record, disk)?;
-    check(machine, disk, &["-f", "-y"])?;
-    finish(machine, record)
+    check(machine, disk, &["-f", "-y"])
 }
 
 /// With `-p` it repairs what can be repaired without a person.

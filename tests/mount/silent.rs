@@ -71,6 +71,20 @@ fn pods_end_and_a_volume_leaves_while_its_server_does_not_answer() {
     }
 }
 
+/// As a pod can that is privileged and has the volume with `mountPropagation: Bidirectional`.
+#[test]
+fn what_somebody_else_has_mounted_in_a_volume_does_not_go_with_it() {
+    for kind in of_a_server() {
+        let (fake, theirs) = (at_two_pods(&kind), format!("{}/theirs", TARGETS[0]));
+        fake.change().add_mount(&theirs, (8, 32), "/", "ext4", "/dev/sdc");
+        fake.change().silent_filesystems.push(NFS);
+        let error = kind.act(&fake, Act::Unpublish(0)).unwrap_err();
+        assert!(is_told(&error) && fake.is_mounted(&theirs) && fake.is_mounted(TARGETS[0]), "{}: {error}", kind.name);
+        fake.change().mounts.retain(|mounted| mounted.target != Path::new(&theirs));
+        kind.act(&fake, Act::Unpublish(0)).unwrap();
+    }
+}
+
 /// The folder of a local volume may be one that the machine itself has mounted.
 #[test]
 fn folder_that_the_machine_has_from_a_server_keeps_no_turn_either() {

@@ -8,7 +8,7 @@ use super::{
     options::{Flags, OF_A_MOUNT, flags_of},
     paths::failed,
     records::Record,
-    table::Table,
+    table::{Mount, Table},
 };
 use domain::{
     error::{Error, Result},
@@ -125,11 +125,13 @@ pub(super) fn is_dead<K: Kernel>(machine: &Machine<K>, place: &Path) -> Result<b
     }
 }
 
-/// Whether a server keeps silent. A question of ours that hangs would keep its mount busy, and the last unmount would wait until all is
-/// written there. Nothing of ours writes there, as this call has the volume for itself.
+/// Whether a server keeps silent, and what it has may go lazily. A question of ours that hangs would keep its mount busy, and the last unmount would
+/// wait until all is written there. Nothing of ours writes there, as this call has the volume for itself. What somebody else has mounted below would
+/// go along, and is waited for; below one mount of a server the kernel itself makes others of it.
 fn is_silent<K: Kernel>(machine: &Machine<K>, place: &Path) -> Result<bool> {
     let table = table(machine)?;
-    let mount = table.at(place).filter(|mount| mount.is_of_a_server());
+    let is_alone = table.below(place).all(Mount::is_of_a_server);
+    let mount = table.at(place).filter(|mount| is_alone && mount.is_of_a_server());
     Ok(mount.is_some_and(|mount| machine.kernel.ask(place, mount.device) == Err(Failure::Silent)))
 }
 

@@ -57,6 +57,11 @@ impl Table {
         self.0.iter().filter(move |mount| mount.target == target)
     }
 
+    /// What is mounted somewhere below a path.
+    pub fn below<'a>(&'a self, target: &'a Path) -> impl Iterator<Item = &'a Mount> {
+        self.0.iter().filter(move |mount| mount.target != target && mount.target.starts_with(target))
+    }
+
     /// The mount that a path is on, links aside.
     pub fn over(&self, path: &Path) -> Option<&Mount> {
         self.0.iter().filter(|mount| path.starts_with(&mount.target)).max_by_key(|mount| mount.target.iter().count())
@@ -164,6 +169,12 @@ mod tests {
         assert_eq!(seen.super_options, ["ro"]);
         assert_eq!(table().all_at(Path::new("/stage")).count(), 2);
         assert_eq!(table().at(Path::new("/stag")), None);
+    }
+
+    #[test]
+    fn what_is_mounted_below_a_path_is_neither_at_it_nor_beside_it() {
+        let ids = |path: &str| table().below(Path::new(path)).map(|mount| mount.id).collect::<Vec<_>>();
+        assert_eq!((ids("/pods"), ids("/stage"), ids("/st")), (vec![37], vec![], vec![]));
     }
 
     #[test]

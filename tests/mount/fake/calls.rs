@@ -122,7 +122,9 @@ impl Kernel for Fake {
     fn unmount(&self, target: &Path, lazy: bool) -> Called<()> {
         self.call(|model, _| {
             model.walk(target.parent().unwrap())?;
-            if model.busy.iter().any(|busy| busy == target) && !lazy {
+            let is_below = |mounted: &Mounted| mounted.target != target && mounted.target.starts_with(target);
+            let is_busy = model.busy.iter().any(|busy| busy == target) || model.mounts.iter().any(is_below);
+            if is_busy && !lazy {
                 return Err(Failure::Busy);
             }
             let at = model.mounts.iter().rposition(|mounted| mounted.target == target).ok_or(Failure::Unfit)?;
@@ -132,6 +134,8 @@ impl Kernel for Fake {
             let hangs = !lazy && is_last && model.silent_filesystems.contains(&device);
             assert!(!hangs, "the unmount of {} hangs", target.display());
             model.mounts.remove(at);
+            // A lazy one takes along what is below.
+            model.mounts.retain(|mounted| !is_below(mounted));
             if model.copied.iter().any(|copied| copied == target) {
                 model.mounts.retain(|mounted| mounted.target != target);
             }

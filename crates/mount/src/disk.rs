@@ -210,10 +210,10 @@ pub fn ended_badly(program: &str, device: &str, ended: &Ended) -> Error {
     }
 }
 
-/// The end of what a program complained of.
+/// The end of what a program said. e2fsck tells what it has found in the one place, and that it gives up, or its version, in the other.
 fn brief(ended: &Ended) -> String {
-    let text = if ended.stderr.trim().is_empty() { &ended.stdout } else { &ended.stderr };
-    let text: Vec<&str> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+    let lines = ended.stdout.lines().chain(ended.stderr.lines());
+    let text: Vec<&str> = lines.map(str::trim).filter(|line| !line.is_empty()).collect();
     let text = text.join("; ");
     let start = text.ceil_char_boundary(text.len().saturating_sub(400));
     text[start..].to_owned()
@@ -370,6 +370,8 @@ mod tests {
         }
         assert!(outcome(checked("/dev/x", &ended(4, "UNEXPECTED", ""))).unwrap_err().contains("errors that are not"));
         assert!(outcome(checked("/dev/x", &ended(8, "", "in use"))).unwrap_err().contains("in use"));
+        let found = ended(4, "x: Resize inode not valid.  ", "\n\nx: UNEXPECTED INCONSISTENCY\n");
+        assert!(outcome(checked("/dev/x", &found)).unwrap_err().contains("Resize inode not valid.; x: UNEXPECTED"));
         assert_eq!(outcome(looked("/dev/x", &ended(4, "Resize inode not valid.  Recreate? no", ""))), Ok(()));
         let unread = "Pass 1\nError reading block 275 (Input/output error).  Ignore error? no\n";
         for (code, out, err, told) in [(4, unread, "e2fsck 1.47", "(Error reading"), (8, "", "in use", "in use")] {

@@ -208,6 +208,13 @@ mod tests {
         assert_eq!(parse(&print(&record()).unwrap(), &file).unwrap(), record());
     }
 
+    /// That refuses a record with names that it does not know.
+    #[test]
+    fn former_version_can_read_a_record_unless_something_was_begun_with_its_disk() {
+        let text = print(&Record { formatting: false, growing: None, ..record() }).unwrap();
+        assert!(!text.contains("formatting") && !text.contains("growing"), "{text}");
+    }
+
     #[test]
     fn record_that_is_not_whole_or_speaks_of_another_volume_is_refused_with_its_path() {
         let text = print(&record()).unwrap();

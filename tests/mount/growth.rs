@@ -94,6 +94,13 @@ fn filesystem_that_another_container_has_is_mounted_as_large_as_it_is() {
     fake.change().held.insert("/dev/sdb".into());
     kind().act(&fake, Act::Stage).unwrap();
     assert!(fake.is_mounted(STAGING) && !is_grown(&fake));
+    let error = kind().act(&fake, Act::Expand).unwrap_err();
+    assert!(error.to_string().contains("another container"), "{error}");
+    fake.change().held.clear();
+    for act in [Act::Unstage, Act::Stage] {
+        kind().act(&fake, act).unwrap();
+    }
+    assert!(is_grown(&fake));
 }
 
 /// The node was lost then, a person has repaired the disk for another one, and now it is wanted here again.

@@ -196,7 +196,8 @@ pub fn grown(device: &str, program: &str, ended: &Ended) -> Result<()> {
         Some(0) => Ok(()),
         _ if denied => Err(Error::Refused(format!(
             "this machine does not let the filesystem on disk {device} grow while it is mounted: it grows when the volume \
-             is next staged, so end the pods that use it here and start them again"
+             is next staged, so end the pods that use it here and start them again. If it has not grown then, another container \
+             has it mounted still: end that one first"
         ))),
         _ => Err(ended_badly(program, device, ended)),
     }

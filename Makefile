@@ -79,8 +79,8 @@ help: ## This list
 	@sed -n 's/^\([a-z0-9-]*\):[^#]*## \(.*\)/\1|\2/p' Makefile | while IFS='|' read -r name text; do \
 		printf '  %-14s %s\n' "$$name" "$$text"; done
 
-# Who tries it waits for the build, and then for nothing: the simulator is optimized for tests.
-TRIED := --config profile.dev.package.simulate.opt-level=0
+# Who tries it waits for the build, and then for nothing: what is optimised is so for tests.
+TRIED := $(foreach package,"*" simulate $(addprefix kosmos-csi-,cluster domain driver leaf),--config 'profile.dev.package.$(package).opt-level=0')
 
 .PHONY: dev
 dev: ## Try it without clusters: a host and MEMBERS=2 members in one process; DIR=<folder> keeps them there

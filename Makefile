@@ -35,7 +35,9 @@ SAME_SIMULATOR := $(if $(shell git status --porcelain crates/simulate 2>&1),,--e
 # Those of another program than the one that images have.
 TRACES := --workspace --features otlp --test traces --test secrets
 # Tests that need the programs of real clusters, but no clusters.
-WITH_TOOLS := --workspace --test browser --test mover --test tools --test interface --test dev-kubectl --test simulated --test instructions
+WITH_TOOLS := --workspace --test browser --test tools --test interface --test dev-kubectl --test simulated --test instructions
+# This one waits for most of its time, and so does so beside others.
+WAITING := --workspace --test mover
 # Each test of these has a thread and waits there for its turn on a fleet, so most of them have been running for long,
 # which nobody has to know.
 E2E = $(if $(ONLY),,KOSMOS_CSI_ALL_TESTS=1) $(CARGO) test --workspace --test e2e -- --test-threads=512 $(ONLY) | grep --line-buffered -v 'has been running for over'
@@ -299,7 +301,8 @@ bench-tools: bench-build
 all-tests:
 	@echo "order of tests: SEED=$(KOSMOS_CSI_ORDER)"
 	@$(call say,tests without clusters)
-	@code=0; time { $(call beside,$(PLAYED) --skip $(KILLED)); \
+	@code=0; time { $(call beside,{ code=0; $(PLAYED) --skip $(KILLED) || code=1; \
+			$(DRAWN) $(WAITING) --no-fail-fast -- $(AS_DRAWN) || code=1; exit $$code; }); \
 		$(DRAWN) $(QUICK) --no-fail-fast -- $(AS_DRAWN) || code=1; \
 		$(DRAWN) $(WITH_TOOLS) --no-fail-fast -- $(AS_DRAWN) || code=1; $(beside_ends); }; \
 	$(call say,traces); \

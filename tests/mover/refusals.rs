@@ -174,23 +174,31 @@ async fn rsync_that_dies_before_its_shell_calls_ends_both() {
     both_ends_end_where_rsync_dies_at_the_source(&format!("({seen}; exec CALL > /dev/null) &")).await;
 }
 
-/// As in a call to the kernel over a dead server. It takes ten minutes to be sure, so it is played where there is time.
-#[tokio::test]
-async fn storage_that_hangs_under_an_rsync_is_told_by_both_ends_and_which_it_is() {
-    if !is_thorough() {
-        return;
-    }
-    let ground = Ground::new();
+/// Both ends, where the rsync of the copy does this and then hangs, as in a call to the kernel over a dead server.
+fn hanging(ground: &Ground, first: &str) -> (End, End) {
     grow(&ground.path("source"), 1);
     let real = format!("exec {} \"$@\"", which("rsync"));
-    let path = rsync_of(&ground, &[&format!("case \"$1\" in --server) sleep 3600 ;; *) {real} ;; esac")]);
-    let mut sender = ground.sender();
-    let mut receiver = End::start(&["receive"], &ground.path("copy"), &ground.path("receiver"), Some(Path::new(&path)));
+    let path = rsync_of(ground, &[&format!("case \"$1\" in --server) {first} sleep 3600 ;; *) {real} ;; esac")]);
+    let receiver = End::start(&["receive"], &ground.path("copy"), &ground.path("receiver"), Some(Path::new(&path)));
+    (ground.sender(), receiver)
+}
+
+async fn both_tell(mut sender: End, mut receiver: End) {
     timeout(SURE, join(&mut sender, &mut receiver, || None)).await.unwrap();
-    let (sent, taken) = (sender.ended().await, receiver.ended().await);
-    assert_eq!((sent.reason(), taken.reason()), ("StorageHangs", "StorageHangs"), "{sent:?}\n{taken:?}");
-    for told in [sent.message(), taken.message()] {
-        assert!(told.starts_with("the storage of the copy has not answered for 6"), "{told}");
+    for mut end in [sender, receiver] {
+        let said = end.ended().await;
+        assert_eq!(said.reason(), "StorageHangs", "{said:?}");
+        assert!(said.message().starts_with("the storage of the copy has not answered for 6"), "{said:?}");
+    }
+}
+
+/// It takes ten minutes to be sure, so it is played where there is time.
+#[tokio::test]
+async fn storage_that_hangs_under_an_rsync_is_told_by_both_ends_and_which_it_is() {
+    if is_thorough() {
+        let ground = Ground::new();
+        let (sender, receiver) = hanging(&ground, "");
+        both_tell(sender, receiver).await;
     }
 }
 
@@ -201,13 +209,9 @@ async fn storage_that_hangs_is_told_over_another_line_where_the_first_one_has_br
         return;
     }
     let ground = Ground::new();
-    grow(&ground.path("source"), 1);
-    let real = format!("exec {} \"$@\"", which("rsync"));
-    let (begun, said_all) = (ground.path("begun"), "exec < /dev/null > /dev/null");
-    let hangs = format!("{said_all}; mkdir {}; sleep 900; :", begun.display());
-    let path = rsync_of(&ground, &[&format!("case \"$1\" in --server) {hangs} ;; *) {real} ;; esac")]);
-    let mut sender = ground.sender();
-    let mut receiver = End::start(&["receive"], &ground.path("copy"), &ground.path("receiver"), Some(Path::new(&path)));
+    let begun = ground.path("begun");
+    let (mut sender, mut receiver) =
+        hanging(&ground, &format!("exec < /dev/null > /dev/null; mkdir {};", begun.display()));
     let first = join(&mut sender, &mut receiver, || None);
     let has_begun = async {
         while !begun.is_dir() {
@@ -219,9 +223,7 @@ async fn storage_that_hangs_is_told_over_another_line_where_the_first_one_has_br
         () = first => panic!("one of them is over"),
         () = has_begun => {}
     }
-    timeout(SURE, join(&mut sender, &mut receiver, || None)).await.unwrap();
-    let (sent, taken) = (sender.ended().await, receiver.ended().await);
-    assert_eq!((sent.reason(), taken.reason()), ("StorageHangs", "StorageHangs"), "{sent:?}\n{taken:?}");
+    both_tell(sender, receiver).await;
 }
 
 pub fn which(name: &str) -> String {

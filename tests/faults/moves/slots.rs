@@ -102,9 +102,7 @@ fn is_closed(story: &Story, claim: &str) -> bool {
 fn move_waits_for_those_that_copy_and_its_pods_go_on_meanwhile() {
     virtual_time::run(1, async {
         let (story, _second) = story().await;
-        story.play.is(Mood::Linger);
-        story.asks(1, &json!({}));
-        story.comes_to("Copying").await;
+        copies(&story).await;
         asks_for_the_other(&story);
         sleep(MOVED).await;
         let waits = status(&story, TOO);
@@ -145,9 +143,7 @@ fn move_that_waits_for_a_silent_member_keeps_no_other_from_copying() {
 fn move_whose_ends_a_member_lets_nobody_join_keeps_no_other_from_copying() {
     virtual_time::run(1, async {
         let (story, _second) = story().await;
-        story.play.is(Mood::Linger);
-        story.asks(1, &json!({}));
-        story.comes_to("Copying").await;
+        copies(&story).await;
         story.bench.guard.set_fate(|_, _, asked| {
             let is_denied = asked.subresource == "portforward";
             if is_denied { Action::Answer { code: 403, reason: "Forbidden" } } else { Action::Pass }
@@ -164,9 +160,7 @@ fn move_whose_ends_a_member_lets_nobody_join_keeps_no_other_from_copying() {
 fn move_whose_storage_hangs_is_told_of_and_gives_its_slot_to_the_next_one_before_it_tries_again() {
     virtual_time::run(1, async {
         let (story, _second) = story().await;
-        story.play.is(Mood::Linger);
-        story.asks(1, &json!({}));
-        story.comes_to("Copying").await;
+        copies(&story).await;
         asks_for_the_other(&story);
         come_to(&story, ["Copying", "Closing"]).await;
         let attempt = |story: &Story| status(story, "to")["attempt"].as_u64().unwrap_or_default();

@@ -225,7 +225,7 @@ fn member_whose_networks_are_named_says_no_address_outside_of_them() {
         };
         name("10.244.0.0/16");
         until("it is believed no more", || address().is_empty()).await;
-        assert!(world.says("web", "AddressNotTold", "10.96.0.1 is not told: it is in no network"));
+        assert!(world.says("web", "AddressNotTold", "10.96.0.1, which is in no network"));
         assert_eq!(world.phase("web"), "Running");
         says("10.244.3.7");
         until("its own is told", || address() == "10.244.3.7").await;

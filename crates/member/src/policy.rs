@@ -58,13 +58,14 @@ impl PodNetworks {
         match (self, address.parse::<IpAddr>()) {
             (Self::Any, _) => None,
             (Self::Unreadable(word), _) => Some(format!(
-                "its address is not told: {POD_NETWORKS} says {word:?}, which is no network such as 10.244.0.0/16"
+                "annotation {POD_NETWORKS} of its member says {word:?}, which is no network such as 10.244.0.0/16"
             )),
-            (Self::Within(_), Err(_)) => Some("its address is not told: it is none".to_owned()),
+            (Self::Within(_), Err(_)) => Some("its member reports an address that is no IP address".to_owned()),
             (Self::Within(networks), Ok(address)) => {
                 let is_within = networks.iter().any(|network| network.contains(&address));
-                (!is_within)
-                    .then(|| format!("its address {address} is not told: it is in no network of {POD_NETWORKS}"))
+                (!is_within).then(|| {
+                    format!("its member reports the address {address}, which is in no network of {POD_NETWORKS}")
+                })
             }
         }
     }
@@ -96,7 +97,7 @@ mod tests {
             ("10.245.3.7", Some("in no network")),
             ("169.254.169.254", Some("in no network")),
             ("::ffff:10.96.0.1", Some("in no network")),
-            ("", Some("it is none")),
+            ("", Some("no IP address")),
         ] {
             assert_eq!(PodNetworks::Any.refusal(address), None);
             let refusal = both.refusal(address);

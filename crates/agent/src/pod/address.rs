@@ -5,12 +5,13 @@ use std::net::IpAddr;
 /// Why the host is not told it. Kubernetes takes such a one as no endpoint of a Service: with one of them among a Service's pods, it writes none of
 /// the others any more, wherever they run.
 pub(super) fn refusal(address: &str) -> Option<String> {
-    let why = match address.parse::<IpAddr>().map(|address| address.to_canonical()) {
-        Err(_) => "it is none".to_owned(),
-        Ok(address) if is_for_itself(address) => format!("{address} leads to no pod from elsewhere"),
-        Ok(_) => return None,
-    };
-    Some(format!("its address is not told: {why}"))
+    match address.parse::<IpAddr>().map(|address| address.to_canonical()) {
+        Err(_) => Some("its member reports an address that is no IP address".to_owned()),
+        Ok(address) if is_for_itself(address) => {
+            Some(format!("its member reports the address {address}, at which no other pod can reach it"))
+        }
+        Ok(_) => None,
+    }
 }
 
 fn is_for_itself(address: IpAddr) -> bool {
@@ -33,11 +34,15 @@ mod tests {
         let special =
             ["0.0.0.0", "127.0.0.1", "127.1.2.3", "169.254.169.254", "224.0.0.1", "::", "::1", "fe80::1", "ff02::1"];
         for address in special.into_iter().chain(["::ffff:127.0.0.1"]) {
-            assert!(refusal(address).is_some_and(|why| why.contains("leads to no pod from elsewhere")), "{address}");
+            assert!(refusal(address).is_some_and(|why| why.contains("no other pod can reach it")), "{address}");
         }
         // Kubernetes reads some of these, and as what they are not written.
         for address in ["", "127.000.000.001", "10.0.0.1\u{1b}", "fe80::1%eth0", "localhost"] {
-            assert_eq!(refusal(address).as_deref(), Some("its address is not told: it is none"), "{address}");
+            assert_eq!(
+                refusal(address).as_deref(),
+                Some("its member reports an address that is no IP address"),
+                "{address}"
+            );
         }
     }
 }

@@ -135,7 +135,10 @@ fn copied(copy: &Value, member: &str, disbelief: Option<String>) -> PodRejection
             let message = bounds::line(text(why, "/message"));
             PodRejection::new("Unschedulable", format!("member {member}: {message}"))
         }
-        (None, Some(why)) => PodRejection::new("AddressNotTold", format!("member {member}, pod {uid}: {why}")),
+        (None, Some(why)) => {
+            let message = format!("member {member}, pod {uid}: Services of the host leave this pod out, because {why}");
+            PodRejection::new("AddressNotTold", message)
+        }
         (None, None) => PodRejection::new("Copied", format!("member {member}, pod {uid}")),
     }
 }

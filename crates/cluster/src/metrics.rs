@@ -264,8 +264,7 @@ impl Members {
         registry.register("member_oldest_creation_seconds", creation, self.oldest_creation.clone());
         let deletion = "Age of the oldest deletion of a leaf claim that is not done, 0 where there is none";
         registry.register("member_oldest_deletion_seconds", deletion, self.oldest_deletion.clone());
-        let token =
-            "When the token ends by which a member is asked, in seconds since 1970; it is renewed at half of its life";
+        let token = "When the token for a member ends, in seconds since 1970; it is renewed at half of its life";
         registry.register("member_token_end_timestamp_seconds", token, self.token_ends.clone());
         let late = "1 where that token should have been renewed long ago, or cannot be and ends soon";
         registry.register("member_token_late", late, self.token_late.clone());

@@ -15,7 +15,7 @@ pub(super) struct Process {
 impl Process {
     pub(super) fn register(&self, registry: &mut Registry) {
         registry.register("open_files", "Files and connections that are open", self.open_files.clone());
-        registry.register("open_files_limit", "How many may be", self.limit.clone());
+        registry.register("open_files_limit", "How many files and connections may be open", self.limit.clone());
     }
 
     pub(super) fn refresh(&self) {

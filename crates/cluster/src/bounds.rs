@@ -291,7 +291,7 @@ impl Drop for Asked {
         }
         self.count("given up");
         if self.since.elapsed() > IMPATIENCE {
-            self.has_failed("no answer while it was waited for");
+            self.has_failed("no answer before the caller gave up");
         }
     }
 }

@@ -38,7 +38,9 @@ impl Extent {
         } else {
             return None;
         };
-        Some(format!("{what}, which is more than the driver remembers of one member: remove there what is no leaf"))
+        Some(format!(
+            "{what}, which is more than the driver remembers of one member: remove those there that are no leaves"
+        ))
     }
 }
 

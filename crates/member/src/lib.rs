@@ -118,7 +118,7 @@ enum Identity {
 }
 
 /// While one that was proven is asked again who it is.
-const CONNECTING_AGAIN: &str = "it is being connected to again";
+const CONNECTING_AGAIN: &str = "it is not connected again yet";
 
 /// Why a member cannot be asked now.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -363,7 +363,7 @@ mod tests {
         let config = kube::Config::new("http://127.0.0.1:1".parse().unwrap());
         let line = cluster::connect("m", config, Answers::Bounded, &Dial::default(), &Metrics::new()).unwrap();
         let leaf = MemberClient::new("m", HostId("host".to_owned()), line.client.clone());
-        let identity = Mutex::new(Identity::Connecting("it is being connected to"));
+        let identity = Mutex::new(Identity::Connecting("it is not connected yet"));
         Link { tracked, leaf, line, identity, doubted: Notify::new() }
     }
 

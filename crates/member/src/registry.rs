@@ -264,7 +264,7 @@ impl RegistryLoop {
             }
         }
         for (name, definition, link) in building {
-            let link = link.await.unwrap_or_else(|error| Err(format!("the way to it is not built: {error}")));
+            let link = link.await.unwrap_or_else(|error| Err(format!("connecting to it has failed: {error}")));
             let (role, changed) = (self.ways.tracked.role(), known.contains_key(name));
             tracing::info!(member = name, origin = definition.origin, changed, role, "the member joins");
             self.stop(name);
@@ -338,7 +338,7 @@ impl Ways {
                 .with_rights_in(namespaces)
                 .seen_in(&self.sightings),
             line,
-            identity: Mutex::new(Identity::Connecting("it is being connected to")),
+            identity: Mutex::new(Identity::Connecting("it is not connected yet")),
             doubted: Notify::new(),
         })
     }

@@ -277,8 +277,8 @@ pub(super) fn refused_name((kind, name): (Kind, &str), host: &str) -> Option<Pod
 /// The same of what is in it.
 fn refused_type(name: &str, original: &Value) -> Option<PodRejection> {
     let message = format!(
-        "Secret {name} is of type {ACCOUNT_TOKEN}: a member would put the token of an account of its own into it. Have a token of the host's \
-         account projected (serviceAccountToken), or give the Secret another type"
+        "Secret {name} is of type {ACCOUNT_TOKEN}: a member would put a token of its own into it. Use a projected token of the host's account \
+         (serviceAccountToken), or give the Secret another type"
     );
     (text(original, "/type") == ACCOUNT_TOKEN).then(|| PodRejection::new(NOT_GIVEN, message))
 }

@@ -154,7 +154,7 @@ fn fail(questions: Vec<Question>, error: &Error) {
 
 /// All members wait for it.
 async fn in_time<T>(asking: impl Future<Output = Result<T>>) -> Result<T> {
-    let late = |_| Error::HostUnreachable("its answer about the record of members comes to no end".to_owned());
+    let late = |_| Error::HostUnreachable("its answer about the record of members does not end".to_owned());
     timeout(PATIENCE, asking).await.map_err(late)?
 }
 

@@ -15,7 +15,8 @@ pub(super) const UNCOPIED_SOURCE_HAS_GONE: &str = "leaf claim and leaf volume of
 pub(super) const COPY_HAS_GONE: &str = "the leaf volume of the copy is gone, with all that was copied; the source is \
     whole. Delete the VolumeMove to call the move off, and make it again";
 pub(super) const BOTH_HAVE_GONE: &str = "the leaf volume of the copy is gone, with all that was copied, and the leaf \
-    volume of the source is not there either";
+    volume of the source is not there either. Restore that one in its member under its name, or delete the VolumeMove \
+    to call the move off";
 pub(super) const COPY_HAS_GONE_AND_SOURCE_IS_UNSEEN: &str = "the leaf volume of the copy is gone, with all that was \
     copied, and the member of the source does not answer: the source there is all that the host has of the data. Do \
     not forget that member. Delete the VolumeMove to call the move off";

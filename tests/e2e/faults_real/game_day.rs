@@ -14,10 +14,10 @@ use super::{
 
 const BEGINNING: &str = "# Game day
 
-What breaks, what users see of it, what there is to do, and how long it takes from its end until all that was asked for meanwhile has
-come about, and until nothing is left once that was removed. All of it is played on real clusters (`make faults-real`), while users
-make claims, pods and snapshots, let claims grow, move them, and remove them; [tests](design/testing.md) says what has to hold. This page is made
-from what was seen there (`make game-day`).
+For each fault: what breaks, what users see, what to do, how long it takes after the fault until everything is there that users have asked for
+meanwhile, and how long until nothing of that is left once they have removed it. `make faults-real` plays the faults on real clusters, while users
+make claims, pods and snapshots, let claims grow, move them, and remove them; [tests](design/testing.md) says what has to hold. `make game-day` makes
+this page from what was seen there.
 
 Of the objects, `now` is a claim that is bound at once, `later` one that waits for its pod, `user`; `photo` a snapshot of a claim with data,
 and `restored` a claim made of it; `grows` a claim that grows, `old` and `called-off` claims that are removed; `other` a claim of another
@@ -26,7 +26,7 @@ other member, of which `ClaimLost` is said [for a moment](moving.md#move-one); `
 claims made of these; `cloned` a claim made of `ledger` itself; `guest` claims that come and go all the while; `db-0` and `db-1` pods of
 a StatefulSet that rolls. Of what was said, `rpc error: code = … desc =` is left out, and `…` stands for what is another one each time.
 ";
-const NOT_YET: &str = "Nothing of it was played since this page was begun.";
+const NOT_YET: &str = "No fault has been played since this page was begun.";
 const HEAD: &str =
     "| What breaks | What is said on the objects | Well again after | Nothing left after |\n|---|---|---|---|";
 const NOT_PLAYED: &str = "| not played yet |";

@@ -54,12 +54,12 @@ const NODE_IS_LOST: Words = Words {
 };
 const NODE_IS_OFF: Words = Words {
     seen: "New pods there and what its storage has to do wait, and after 50 s the member's node is not ready. Pods begin again with the node",
-    does: "Users nothing within five minutes, after which Kubernetes replaces pods that do not tolerate it for longer. Who runs the \
+    does: "Users do nothing within five minutes, after which Kubernetes replaces pods that do not tolerate it for longer. Whoever runs the \
            member brings the node back, or [ends its pods for good](outages.md#a-member-is-down)",
 };
 const REAL_NODE_IS_OFF: Words = Words {
     seen: "Pods that are new or deleted on the node wait, and after 50 s it is not ready. Pods that run there begin again with it",
-    does: "Users nothing within five minutes, after which Kubernetes replaces pods that do not tolerate it for longer. The host's administrator \
+    does: "Users do nothing within five minutes, after which Kubernetes replaces pods that do not tolerate it for longer. The host's administrator \
            brings the node back",
 };
 const STORAGE_IS_FULL: Words = Words {
@@ -68,11 +68,11 @@ const STORAGE_IS_FULL: Words = Words {
 };
 const UPGRADE: Words = Words {
     seen: "What is asked for meanwhile waits for some seconds; all else goes on",
-    does: "Nothing. An [upgrade](install.md) is to be like that",
+    does: "Nothing: an [upgrade](upgrading.md) does the same",
 };
 const CLOCK: Words = Words {
     seen: "Times of events and conditions are wrong; all goes on",
-    does: "Users nothing. Who runs the machine has its clock set by the network",
+    does: "Users do nothing. Whoever runs the machine has the network set its clock",
 };
 const BACKUP: Words = Words {
     seen: "A volume that was bound since says that its leaf is lost; all else goes on",

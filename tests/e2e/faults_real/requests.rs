@@ -25,7 +25,7 @@ const ASTRAY: Words = Words {
 };
 const MOVES_WAIT: Words = Words {
     seen: "A volume that moves takes longer, and where that lasts its move says why; all else goes on",
-    does: "Users nothing: `kosmos-csi volume status` says [what a move waits for](moving.md#move-one)",
+    does: "Users do nothing. `kosmos-csi volume status` says [what a move waits for](moving.md#move-one)",
 };
 
 const SOON: Duration = Duration::from_mins(1);

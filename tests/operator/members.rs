@@ -3,7 +3,10 @@
 use std::{fs, path::Path};
 
 use serde_json::{Value, json};
-use simulate::text;
+use simulate::{
+    faults::{Action, Verb},
+    text,
+};
 
 use crate::clusters::{Clusters, NAMESPACE, PODS_NAMESPACE, SECRETS, VOLUMES, identity, kubeconfig};
 
@@ -266,6 +269,34 @@ async fn what_somebody_else_has_made_is_left_untouched() {
     clusters.refuses(ADD, &["Secret kosmos-csi/m0", "not that of a member", "left untouched"]).await;
     let still = clusters.host.get(SECRETS, NAMESPACE, "m0").unwrap();
     assert!(still["data"]["kubeconfig"].is_null() && clusters.members[0].list(ROLES).is_empty());
+}
+
+/// In that of the movers are the leaves that are just moved.
+#[tokio::test]
+async fn object_is_to_be_deleted_only_where_others_have_written_it_and_a_namespace_never() {
+    let clusters = Clusters::new(1);
+    let (add, movers) = (format!("{ADD} --moves"), "kosmos-csi-movers");
+    let member = &clusters.members[0];
+    for (kind, name, code, reason, remedy) in [
+        (ROLES, "kosmos-csi", 409, "Conflict", Some("undo that, or delete the object")),
+        (ROLES, "kosmos-csi", 403, "Forbidden", None),
+        ("namespaces", movers, 409, "Conflict", Some("undo that (do not delete it: ")),
+    ] {
+        member.faults().set(move |asked| {
+            let is_meant = asked.verb == Verb::Patch && asked.resource == kind && asked.name == name;
+            if is_meant { Action::Answer { code, reason } } else { Action::Pass }
+        });
+        let told = clusters.type_in(&add).await.unwrap_err();
+        assert!(told.contains(&format!(" {name}: HTTP {code}")), "{told}");
+        assert_eq!(told.contains("Somebody else has written"), remedy.is_some(), "{told}");
+        assert!(remedy.is_none_or(|remedy| told.contains(remedy)), "{told}");
+    }
+    member.faults().clear();
+    let labels = json!({"pod-security.kubernetes.io/enforce": "restricted"});
+    member.create("namespaces", json!({"metadata": {"name": movers, "labels": labels}})).unwrap();
+    let told = clusters.type_in(&add).await.unwrap_err();
+    assert!(told.contains("Namespace kosmos-csi-movers is there already") && told.contains("the labels"), "{told}");
+    assert!(told.contains("do not delete it") && !told.contains("or delete"), "{told}");
 }
 
 #[tokio::test]

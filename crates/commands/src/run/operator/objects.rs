@@ -117,9 +117,14 @@ pub(super) async fn steps(client: &Client, objects: &[Value]) -> anyhow::Result<
         let live = read(client, object).await?;
         let step = step(live.as_ref(), object);
         if step == ObjectStep::Refuse {
+            let remedy = if is_namespace(object) {
+                "Give it the labels that it has in deploy/ (do not delete it: the claims in it would go too)"
+            } else {
+                "Make it as in deploy/, or delete it"
+            };
             bail!(
-                "{} is there already, and somebody else has made it differently: it is left untouched. Make it as in \
-                 deploy/, or delete it, and type this again",
+                "{} is there already, and somebody else has made it differently: it is left untouched. {remedy}, and type \
+                 this again",
                 title(object)
             );
         }
@@ -149,13 +154,25 @@ pub(super) async fn apply(client: &Client, object: &Value, step: ObjectStep) -> 
     let apply = PatchParams::apply(MANAGER);
     let (api, name) = (api(client, object), word(object, "/metadata/name"));
     let applied = api.patch(name, &apply, &Patch::Apply(marked(object))).await;
-    applied.map_err(|error| {
-        anyhow!(
-            "apply {title}: {}. Somebody else has written these fields: undo that, or delete the object",
-            with_causes(&error)
-        )
-    })?;
+    applied.map_err(|error| anyhow!("apply {title}: {}{}", with_causes(&error), remedy(object, &error)))?;
     Ok(Done { title, result })
+}
+
+/// Only a conflict is about what others have written: a right that is missing, or a lost connection, says nothing of them.
+fn remedy(object: &Value, error: &kube::Error) -> &'static str {
+    let is_conflict = matches!(error, kube::Error::Api(status) if status.code == 409);
+    match (is_conflict, is_namespace(object)) {
+        (false, _) => "",
+        (true, false) => ". Somebody else has written these fields: undo that, or delete the object",
+        (true, true) => {
+            ". Somebody else has written these fields: undo that (do not delete it: the claims in it would go too)"
+        }
+    }
+}
+
+/// Leaves may be in it, also those that are just moved to another member.
+fn is_namespace(object: &Value) -> bool {
+    word(object, "/kind") == "Namespace"
 }
 
 /// Removes one object, if a command has made it, as it was just read.

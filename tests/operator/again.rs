@@ -4,7 +4,10 @@ use std::fs;
 
 use k8s_openapi::ByteString;
 use serde_json::{Value, json};
-use simulate::text;
+use simulate::{
+    faults::{Action, Verb},
+    text,
+};
 
 use crate::{
     authority::AUTHORITY,
@@ -286,4 +289,32 @@ async fn cluster_that_takes_over_gets_no_more_than_the_former_one_had() {
     clusters.does(&format!("{ADD} --take-over")).await;
     assert_eq!((bound(&clusters), namespaces(&clusters)), (NARROW.map(str::to_owned).to_vec(), json!(["shop"])));
     assert!(clusters.host.get(SECRETS, PODS_NAMESPACE, "m0").is_none());
+}
+
+/// Who is told of the error alone believes that nothing was done.
+#[tokio::test]
+async fn what_was_done_before_an_error_is_told_and_the_rest_is_done_by_the_next_one() {
+    const REMOVE: &str = "member remove m0 --member-kubeconfig=$m0";
+    let clusters = Clusters::new(1);
+    let member = &clusters.members[0];
+    let refuses = |verb: Verb, kind: &'static str| {
+        member.faults().set(move |asked| {
+            let is_meant = asked.verb == verb && asked.resource == kind;
+            if is_meant { Action::Answer { code: 403, reason: "Forbidden" } } else { Action::Pass }
+        });
+    };
+    refuses(Verb::Patch, EVERYWHERE);
+    let words = ["ClusterRole kosmos-csi ", " made\n", "Not all was done", "type this again: apply ClusterRoleBinding"];
+    clusters.refuses(ADD, &words).await;
+    assert!(clusters.host.get(SECRETS, NAMESPACE, "m0").is_none());
+    member.faults().clear();
+    let told = clusters.does(ADD).await;
+    assert!(told.contains(" unchanged\n") && told.contains("Secret kosmos-csi/m0 "), "{told}");
+
+    refuses(Verb::Delete, EVERYWHERE);
+    let words = ["Secret kosmos-csi/m0 ", " removed\n", "Not all was done", "delete ClusterRoleBinding"];
+    clusters.refuses(REMOVE, &words).await;
+    member.faults().clear();
+    clusters.does(REMOVE).await;
+    assert!(member.list(EVERYWHERE).is_empty() && member.get(ROLES, "", "kosmos-csi").is_none());
 }

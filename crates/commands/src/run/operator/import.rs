@@ -12,6 +12,7 @@ use super::{
     Report,
     connect::{self, Admin},
     objects::{create, read as read_object},
+    print::not_all,
 };
 use crate::args::operator::Import;
 use cluster::{Dial, with_causes};
@@ -49,7 +50,7 @@ pub(super) async fn import(flags: &Import, dial: &Dial) -> anyhow::Result<Report
     }
     table.row([format!("PersistentVolumeClaim {}", flags.claim).as_str(), &flags.member, result]);
     let applied = apply(&host, &made, missing, &mut table).await;
-    applied.with_context(|| format!("{table}\nNot all was done: correct what the error says, and type this again"))?;
+    applied.with_context(|| not_all(&table))?;
     let next = format!("kosmos-csi trace {}/{}", names.namespace, names.claim);
     Ok(Report::well(format!("{table}\nTo see how it goes on: {next}\n")))
 }

@@ -10,7 +10,7 @@ use anyhow::Context;
 
 use crate::args::operator::Output;
 use domain::printable::printable;
-use operator::listing::Listing;
+use operator::{listing::Listing, table::Table};
 
 /// Who waits for longer wants to know for what.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -36,6 +36,12 @@ pub(super) fn listed(listing: &Listing, output: Output, nothing: &str) -> String
         progress(nothing);
     }
     listing.print(output.into())
+}
+
+/// What an error on the way leaves behind. Who types the command again has the rest done.
+pub(super) fn not_all(done: &Table) -> String {
+    let done = if done.is_empty() { String::new() } else { format!("{done}\n") };
+    format!("{done}Not all was done: correct what the error says, and type this again")
 }
 
 /// Says what is waited for, once it takes its time.

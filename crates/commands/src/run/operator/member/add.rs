@@ -7,13 +7,16 @@ use std::{
 };
 
 use anyhow::{Context, bail};
-use k8s_openapi::{ByteString, api::core::v1::Secret};
-use kube::ResourceExt;
+use k8s_openapi::{
+    ByteString,
+    api::core::v1::{Namespace, Secret},
+};
+use kube::{Client, ResourceExt};
 use serde_json::Value;
 
 use super::{
     account::{self, Account},
-    bindings, copies, open,
+    bindings, copies, open, rights,
     scope::Scope,
     secret, take_over,
 };
@@ -26,7 +29,7 @@ use crate::{
             connect::{self, Admin, now},
             files::create_new,
             objects::{Done, apply, remove, steps, without_unserved},
-            print::patiently,
+            print::{not_all, patiently},
         },
     },
 };
@@ -41,7 +44,7 @@ use operator::{
     narrow::narrowed,
     objects::{NAMESPACE, ObjectStep, title, tokens},
     reader,
-    rights::{Right, by_subject, missing},
+    rights::missing,
     table::Table,
 };
 
@@ -79,22 +82,16 @@ pub(in crate::run::operator) async fn add(flags: &Add, dial: &Dial) -> anyhow::R
         return Ok(Report::well(format!("{table}\n{}Nothing was written: this is a dry run.\n", scope.told())));
     }
     if flags.take_over {
-        take_over::end(&admin.client, target.record(), &flags.name, &mut table).await?;
-        steps = self::steps(&admin.client, &objects).await?;
+        let ended = take_over::end(&admin.client, target.record(), &flags.name, &mut table).await;
+        ended.with_context(|| not_all(&table))?;
+        steps = self::steps(&admin.client, &objects).await.with_context(|| not_all(&table))?;
     }
-    for (object, step) in objects.iter().zip(steps) {
-        let Done { title, result } = apply(&admin.client, object, step).await?;
-        table.row([title.as_str(), &flags.name, result]);
-    }
-    for binding in &former {
-        let Done { title, result } = remove(&admin.client, binding).await?;
-        table.row([title.as_str(), &flags.name, result]);
-    }
-    open::open(&admin.client, &opened, &flags.name, false, &mut table).await?;
-    let accounts = account::all(flags, &admin, &reach, &objects, dial).await?;
+    let made = make(&admin.client, &flags.name, &objects, steps, &former, &opened, &mut table).await;
+    made.with_context(|| not_all(&table))?;
+    let accounts = account::all(flags, &admin, &reach, &objects, dial).await.with_context(|| not_all(&table))?;
     for Account { name, rights, .. } in &accounts {
         let Some(missing) = missing(rights) else { continue };
-        let told = rights_table(rights);
+        let told = rights::table(rights);
         let why = format!(
             "The account {NAMESPACE}/{name} of {} still lacks: {missing}. Nothing was written to the host. Find out who or what \
              takes these rights away there, and type this again",
@@ -102,10 +99,33 @@ pub(in crate::run::operator) async fn add(flags: &Add, dial: &Dial) -> anyhow::R
         );
         return Ok(Report::new(format!("{table}\n{told}\n{why}\n"), false));
     }
-    let reached = reaches(flags, &admin, &reach, &accounts[0].kubeconfig, dial).await?;
-    hand_over(flags, &admin.identity, &target, &accounts, &mut table).await?;
+    let reached = reaches(flags, &admin, &reach, &accounts[0].kubeconfig, dial).await;
+    let reached = reached.with_context(|| not_all(&table))?;
+    let handed = hand_over(flags, &admin.identity, &target, &accounts, &mut table).await;
+    handed.with_context(|| not_all(&table))?;
     let unheld = if unserved.is_empty() { "" } else { UNHELD };
     Ok(Report::well(closing(flags, &table, &accounts, &of_address(&admin, &reach, reached)) + &scope.told() + unheld))
+}
+
+/// All of it in the member, as it was looked at.
+async fn make(
+    client: &Client,
+    member: &str,
+    objects: &[Value],
+    steps: Vec<ObjectStep>,
+    former: &[Value],
+    opened: &[Namespace],
+    table: &mut Table,
+) -> anyhow::Result<()> {
+    for (object, step) in objects.iter().zip(steps) {
+        let Done { title, result } = apply(client, object, step).await?;
+        table.row([title.as_str(), member, result]);
+    }
+    for binding in former {
+        let Done { title, result } = remove(client, binding).await?;
+        table.row([title.as_str(), member, result]);
+    }
+    open::open(client, opened, member, false, table).await
 }
 
 /// What the member is to have of ours.
@@ -355,14 +375,6 @@ fn beside(path: &Path) -> PathBuf {
     path.with_extension("virtual-node.kubeconfig")
 }
 
-pub(super) fn rights_table(answers: &[(Right, bool)]) -> Table {
-    let mut table = Table::new(&["RIGHT ON", "OK", "MISSING"]);
-    for subject in by_subject(answers) {
-        table.row([subject.subject, subject.granted.join(","), subject.missing.join(",")]);
-    }
-    table
-}
-
 fn closing(flags: &Add, table: &Table, accounts: &[Account], reached: &str) -> String {
     let name = &flags.name;
     let next = match &flags.kubeconfig_only {
@@ -373,7 +385,7 @@ fn closing(flags: &Add, table: &Table, accounts: &[Account], reached: &str) -> S
     };
     let ends = until(accounts.iter().map(|account| account.ends).min().unwrap_or_default(), now());
     let rights: Vec<_> = accounts.iter().flat_map(|account| account.rights.iter().cloned()).collect();
-    let rights = rights_table(&rights);
+    let rights = rights::table(&rights);
     let by_hand = if flags.attach { bindings::by_hand(&accounts[0].name) } else { String::new() };
     let tokens = if accounts.len() == 1 { "The token ends" } else { "The tokens end" };
     let renewed = match &flags.kubeconfig_only {

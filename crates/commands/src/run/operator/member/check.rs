@@ -9,10 +9,7 @@ use k8s_openapi::{
 };
 use kube::{Api, Client, ResourceExt, api::ListParams};
 
-use super::{
-    add::rights_table,
-    rights::{self, Whose, typed},
-};
+use super::rights::{self, Whose, typed};
 use crate::{
     args::operator::Check,
     run::operator::{
@@ -299,7 +296,7 @@ async fn granted(line: &str, remedy: &str, client: &Client, rights: &[Right], sh
             None => sheet.ok(line, format!("all {} rights", answers.len())),
             Some(missing) => {
                 sheet.failed(line, format!("missing: {missing}; {remedy}"));
-                sheet.more = format!("{}\n{}", sheet.more, rights_table(&answers));
+                sheet.more = format!("{}\n{}", sheet.more, rights::table(&answers));
             }
         },
     }

@@ -18,7 +18,7 @@ use crate::{
         Report,
         connect::{self, Admin},
         objects::{Done, read, remove as remove_object},
-        print::patiently,
+        print::{not_all, patiently},
     },
 };
 use cluster::Dial;
@@ -61,12 +61,16 @@ pub(in crate::run::operator) async fn remove(flags: &Remove, dial: &Dial) -> any
             return Ok(Report::new(closed(flags, has_nodes, &why), false));
         }
     }
-    remove_secrets(&agents, &of_agents, &mut table).await?;
-    remove_secrets(&host, &secrets, &mut table).await?;
-    let tokens = match admin {
-        Some(admin) => remove_account(flags, &host, &admin, &mut table).await?,
-        None => stays(&host),
+    let removed = async {
+        remove_secrets(&agents, &of_agents, &mut table).await?;
+        remove_secrets(&host, &secrets, &mut table).await?;
+        match admin {
+            Some(admin) => remove_account(flags, &host, &admin, &mut table).await,
+            None => Ok(stays(&host)),
+        }
     };
+    let removed = removed.await;
+    let tokens = removed.with_context(|| not_all(&table))?;
     let nodes = if flags.force { String::new() } else { leave_closed(flags, &host).await };
     Ok(Report::well(closing(flags, &table, &left, &(tokens + &nodes))))
 }

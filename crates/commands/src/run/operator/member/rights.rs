@@ -13,7 +13,8 @@ use member::{kubeconfig as rules, source::MemberDefinition, token::Token};
 use operator::{
     narrow::narrowed,
     objects::{NAMESPACE, Uses, own_name},
-    rights::{Right, missing, of},
+    rights::{Right, by_subject, missing, of},
+    table::Table,
 };
 
 /// Questions under way at once.
@@ -82,4 +83,12 @@ pub(super) async fn ask_until_granted(client: &Client, rights: &[Right]) -> anyh
         }
         tokio::time::sleep(PAUSE).await;
     }
+}
+
+pub(super) fn table(answers: &[(Right, bool)]) -> Table {
+    let mut table = Table::new(&["RIGHT ON", "OK", "MISSING"]);
+    for subject in by_subject(answers) {
+        table.row([subject.subject, subject.granted.join(","), subject.missing.join(",")]);
+    }
+    table
 }

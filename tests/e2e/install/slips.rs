@@ -45,3 +45,20 @@ fn ports_of_virtual_nodes_end_where_ports_do() {
     let refusal = with("64536").unwrap_err();
     assert!(format!("{refusal:#}").contains("virtualNode.kubelet.nodePorts is too large"), "{refusal:#}");
 }
+
+/// Roles of one name in one namespace are one role, and the driver's account would read what is kept for the agent's.
+#[test]
+fn no_two_parts_of_a_release_have_one_namespace() {
+    let secrets = "nodeSecrets.enabled=true,nodeSecrets.namespace";
+    let node = "node.enabled=true,node.members[0].name=a";
+    for (setting, words) in [
+        (format!("{secrets}=kosmos-csi"), "nodeSecrets.namespace is the release's"),
+        (format!("{secrets}=kosmos-csi-pods"), "nodeSecrets.namespace is that of virtualNode.namespace"),
+        (format!("{node},node.namespace=kosmos-csi"), "node.namespace is the release's"),
+        (format!("{node},{secrets}=kosmos-csi-node"), "node.namespace is that of nodeSecrets.namespace"),
+    ] {
+        let refusal = rendered(&[&setting]).err().unwrap_or_else(|| panic!("{setting} is accepted"));
+        assert!(format!("{refusal:#}").contains(words), "{setting}: {refusal:#}");
+    }
+    rendered(&[&format!("virtualNode.enabled=false,{secrets}=kosmos-csi-pods")]).unwrap();
+}

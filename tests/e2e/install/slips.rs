@@ -1,6 +1,6 @@
 //! Slips in values that go into the objects as they are. The API server leaves out what it does not know, and says so in a warning at most.
 
-use super::helm::rendered;
+use super::helm::{CHART, helm, rendered};
 
 #[test]
 fn slip_in_what_is_handed_on_to_kubernetes_is_refused_by_its_name() {
@@ -61,4 +61,16 @@ fn no_two_parts_of_a_release_have_one_namespace() {
         assert!(format!("{refusal:#}").contains(words), "{setting}: {refusal:#}");
     }
     rendered(&[&format!("virtualNode.enabled=false,{secrets}=kosmos-csi-pods")]).unwrap();
+}
+
+/// YAML takes some words for numbers, and others for yes and no.
+#[test]
+fn name_that_looks_like_a_number_stays_a_name() {
+    let names = "node.members[0].name=1e3,storageClasses[0].name=1e3,snapshotClasses[0].name=1e3,imagePullSecrets[0]=1e3,\
+                 controller.priorityClassName=1e3,node.priorityClassName=1e3,virtualNode.kubelet.certificateSecret=1e3,\
+                 virtualNode.kubelet.clientCaConfigMap=1e3";
+    let text = helm(&["template", "kosmos-csi", CHART, "--set", "node.enabled=true", "--set-string", names]).unwrap();
+    let bare: Vec<&str> = text.lines().filter(|line| line.ends_with(": 1e3")).collect();
+    assert_eq!(bare, [""; 0]);
+    assert_eq!(text.matches("kosmos.csi.io/member: \"1e3\"\n").count(), 2);
 }

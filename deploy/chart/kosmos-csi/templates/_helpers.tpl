@@ -29,7 +29,7 @@ app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 {{- with uniq $names }}
 imagePullSecrets:
   {{- range . }}
-  - name: {{ . }}
+  - name: {{ toYaml . }}
   {{- end }}
 {{- end }}
 {{- end }}
@@ -83,7 +83,7 @@ affinity:
   {{- toYaml . | nindent 2 }}
 {{- end }}
 {{- with .values.priorityClassName }}
-priorityClassName: {{ . }}
+priorityClassName: {{ toYaml . }}
 {{- end }}
 topologySpreadConstraints:
   {{- with .values.topologySpreadConstraints }}

@@ -99,6 +99,33 @@ async fn move_that_is_refused_or_ends_otherwise_says_why_and_fails() {
     tokio::join!(gone, then(&["deleted"], deleted));
 }
 
+/// Its API server is being replaced, or is asked too much: the move may take hours, and goes on meanwhile.
+#[tokio::test(start_paused = true)]
+async fn move_is_followed_on_where_the_host_cannot_answer_for_a_while() {
+    let clusters = moving();
+    let looks_are = |action: Action| {
+        clusters.host.faults().set(move |asked| {
+            let is_look = asked.verb == Verb::Get && asked.resource == MOVES;
+            if is_look { action.clone() } else { Action::Pass }
+        });
+    };
+    let host = |phase: &str| match phase {
+        "replaced" => looks_are(Action::Answer { code: 503, reason: "ServiceUnavailable" }),
+        "busy" => looks_are(Action::Answer { code: 429, reason: "TooManyRequests" }),
+        "away" => looks_are(Action::Refuse),
+        phase => {
+            looks_are(Action::Pass);
+            is_in(&clusters, "db-to-m1", phase);
+        }
+    };
+    let looks = then(&["Copying", "replaced", "busy", "away", "Succeeded"], host);
+    let (said, ()) = tokio::join!(clusters.does("volume move shop/db --to=m1"), looks);
+    assert!(said.contains("The volume of claim shop/db is in member m1"), "{said}");
+    let forbids = |_: &str| looks_are(Action::Answer { code: 403, reason: "Forbidden" });
+    let refusal = clusters.refuses("volume move shop/log --to=m1", &["get VolumeMove shop/log-to-m1: HTTP 403"]);
+    tokio::join!(refusal, then(&["forbidden"], forbids));
+}
+
 #[tokio::test(start_paused = true)]
 async fn move_by_hand_ends_with_how_it_is_approved_and_goes_on_then() {
     let clusters = moving();

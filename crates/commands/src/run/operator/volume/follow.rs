@@ -51,11 +51,11 @@ pub(super) async fn follow(client: &Client, of: &VolumeMove, goal: Goal) -> anyh
                     return Ok(report);
                 }
             }
-            Err(error @ kube::Error::Api(_)) => return Err(refusal(&format!("get {}", moves::name(of)), &error)),
+            Err(error) if is_refused(&error) => return Err(refusal(&format!("get {}", moves::name(of)), &error)),
             Err(error) => {
                 if !std::mem::replace(&mut said.is_unanswered, true) {
                     print::progress(&format!(
-                        "the host does not answer; this command asks it again: {}",
+                        "the host does not answer now; this command asks it again: {}",
                         with_causes(&error)
                     ));
                 }
@@ -63,6 +63,11 @@ pub(super) async fn follow(client: &Client, of: &VolumeMove, goal: Goal) -> anyh
         }
         sleep(BETWEEN_LOOKS).await;
     }
+}
+
+/// What another look would be told too. That the host is busy passes, and so does what it says while it is being replaced.
+fn is_refused(error: &kube::Error) -> bool {
+    matches!(error, kube::Error::Api(status) if status.code < 500 && status.code != 429)
 }
 
 impl Said {

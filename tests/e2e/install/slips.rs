@@ -74,3 +74,23 @@ fn name_that_looks_like_a_number_stays_a_name() {
     assert_eq!(bare, [""; 0]);
     assert_eq!(text.matches("kosmos.csi.io/member: \"1e3\"\n").count(), 2);
 }
+
+/// Of two plugins on one node the second does not start, and which one that is changes whenever they do.
+#[test]
+fn each_member_of_real_nodes_has_nodes_of_its_own() {
+    let member = |at: usize, name: &str, zone: &str| {
+        let of = format!("node.members[{at}]");
+        let zone = if zone.is_empty() { String::new() } else { format!(",{of}.nodeSelector.zone={zone}") };
+        format!("{of}.name={name}{zone}")
+    };
+    let with = |members: &[String]| rendered(&[&format!("node.enabled=true,{}", members.join(","))]);
+    with(&[member(0, "a", "")]).unwrap();
+    with(&[member(0, "a", "x"), member(1, "b", "y")]).unwrap();
+    for (members, words) in [
+        ([member(0, "a", "x"), member(1, "b", "")], "node.members: b needs a nodeSelector"),
+        ([member(0, "a", "x"), member(1, "a", "y")], "node.members: a is there twice"),
+    ] {
+        let refusal = with(&members).unwrap_err();
+        assert!(format!("{refusal:#}").contains(words), "{refusal:#}");
+    }
+}

@@ -14,7 +14,7 @@ const COMBINATIONS: [&str; 12] = [
     "virtualNode.enabled=false,sidecars.resizer.enabled=false,networkPolicy.enabled=false,ui.enabled=false",
     "controller.enabled=false,podDisruptionBudget.enabled=false",
     "sidecars.provisioner.enabled=false,csiDriver.storageCapacity=false,listenAddress=[::]",
-    "node.enabled=true,node.members[0].name=a,node.members[0].leafDrivers={one.example},node.members[0].nfsServers={10.0.0.5},node.members[1].name=b,node.members[1].localFolders={/mnt/disks},nodeSecrets.enabled=true",
+    "node.enabled=true,node.members[0].name=a,node.members[0].nodeSelector.zone=x,node.members[0].leafDrivers={one.example},node.members[0].nfsServers={10.0.0.5},node.members[1].name=b,node.members[1].nodeSelector.zone=y,node.members[1].localFolders={/mnt/disks},nodeSecrets.enabled=true",
     "moves.enabled=true,moves.atOnce=5,controller.replicas=3,logs.format=json,logs.level=debug",
     "podSecurityContext.runAsUser=null,podSecurityContext.runAsGroup=null,podSecurityContext.fsGroup=null",
     "global.imageRegistry=mirror.example:5000/cache,global.imagePullSecrets[0].name=mirror,imagePullSecrets={mine}",

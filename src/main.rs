@@ -2,7 +2,12 @@
 
 mod arguments;
 
-use std::{num::NonZero, process::ExitCode, thread::available_parallelism};
+use std::{
+    io::{Write, stderr},
+    num::NonZero,
+    process::ExitCode,
+    thread::available_parallelism,
+};
 
 use arguments::{Arguments, Command};
 use clap::{CommandFactory, Parser};
@@ -34,7 +39,7 @@ fn main() -> ExitCode {
     let runtime = match runtime(&command) {
         Ok(runtime) => runtime,
         Err(error) => {
-            eprintln!("kosmos-csi cannot start: {error}");
+            sorry(&format!("kosmos-csi cannot start: {error}"));
             return ExitCode::FAILURE;
         }
     };
@@ -90,9 +95,9 @@ async fn play(command: Command) -> ExitCode {
         },
         #[cfg(not(all(feature = "dev", target_os = "linux")))]
         Command::Dev { .. } => {
-            eprintln!(
-                "error: this program is made for clusters and has no simulated ones in it: `dev` needs one that was built \
-                 with them (`make dev` in a checkout builds and starts it, on Linux)"
+            sorry(
+                "this program is made for clusters and has no simulated ones in it: `dev` needs one that was built with \
+                 them (`make dev` in a checkout builds and starts it, on Linux)",
             );
             return MISUSE.into();
         }
@@ -123,8 +128,9 @@ fn complete(shell: clap_complete::Shell) -> ExitCode {
     }
 }
 
+/// Where nobody reads it, the exit code says as much: `eprintln` would panic on a closed stream.
 fn sorry(words: &str) {
-    eprintln!("error: {}", printable(words));
+    let _ = writeln!(stderr(), "error: {}", printable(words));
 }
 
 /// A command ends with what it found, and its errors are sentences, not lines of a log.

@@ -211,6 +211,16 @@ async fn program_without_traces_refuses_who_asks_it_for_them() {
 }
 
 #[tokio::test]
+async fn log_says_that_its_filter_is_not_understood() {
+    let missing = ["controller", "--endpoint=/missing/csi.sock"];
+    for (filter, expected) in [("warn,kosmos_csi=warning", 1), ("warn,kosmos_csi=debug", 0), ("", 0)] {
+        let (code, printed) = run(&missing, &[("RUST_LOG", filter)]).await;
+        let told = printed.lines().filter(|line| line.contains("RUST_LOG is \"warn,kosmos_csi=warning\"")).count();
+        assert!(code == MISUSE && told == expected && printed.contains("/missing"), "{filter}: {printed}");
+    }
+}
+
+#[tokio::test]
 async fn unknown_words_are_misuse_and_help_is_help() {
     let (code, printed) = run(&[], &[]).await;
     assert!(code == MISUSE && printed.contains("Usage: kosmos-csi"), "{code}: {printed}");
@@ -286,6 +296,14 @@ async fn output_that_cannot_be_written_is_an_error() {
         assert_eq!(code, expected, "{arguments:?}: {said}");
         assert!(said.starts_with("error: write to standard output: ") && said.lines().count() == 1, "{said}");
     }
+}
+
+#[test]
+fn exit_code_says_whose_fault_it_is_also_where_the_error_cannot_be_written() {
+    let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_kosmos-csi"));
+    let ended = command.args(["doctor", "--kubeconfig=/missing"]).stderr(full).status().unwrap();
+    assert_eq!(ended.code(), Some(MISUSE));
 }
 
 /// An empty one would be taken for what there is, and keeps the next try from writing it.

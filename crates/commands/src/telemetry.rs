@@ -30,6 +30,7 @@ type BoxedLayer<S> = Box<dyn Layer<S> + Send + Sync>;
 /// Logs alone.
 pub fn start(format: LogFormat) {
     registry().with(lines(format)).with(filter()).init();
+    tell_of_filter();
 }
 
 /// Logs, and traces of a role that goes on, where a collector is given or named by the standard variable. Fails where one is given and
@@ -44,6 +45,7 @@ pub fn start_with_traces(role: &str, format: LogFormat, given: Option<&str>) -> 
     match collector(&address).and_then(|collector| traces::begin(role, &collector)) {
         Ok((layer, traces)) => {
             registry().with(lines(format).with_filter(filter())).with(layer).init();
+            tell_of_filter();
             tracing::info!(collector = address, "traces are sent to the collector");
             Ok(traces)
         }
@@ -72,9 +74,25 @@ pub fn collector(text: &str) -> Result<String, String> {
         .to_owned())
 }
 
-/// `RUST_LOG` decides what is written, this driver's own lines from `info` up where it is unset.
+/// Whoever sets what no filter is would look for lines that are not written.
+fn tell_of_filter() {
+    let Some(given) = given_filter() else { return };
+    if let Err(error) = EnvFilter::try_new(&given) {
+        tracing::warn!(
+            "RUST_LOG is {given:?}, which is not understood ({error}): the log is as it would be without it"
+        );
+    }
+}
+
+/// `RUST_LOG` decides what is written, this driver's own lines from `info` up where it is unset or not understood.
 fn filter() -> EnvFilter {
-    EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("warn,kosmos_csi=info,kube_client=off"))
+    let given = given_filter().and_then(|given| EnvFilter::try_new(given).ok());
+    given.unwrap_or_else(|| EnvFilter::new("warn,kosmos_csi=info,kube_client=off"))
+}
+
+/// An empty one, which would leave out all, is one that nobody has filled in.
+fn given_filter() -> Option<String> {
+    std::env::var(EnvFilter::DEFAULT_ENV).ok().filter(|given| !given.is_empty())
 }
 
 fn lines<S>(format: LogFormat) -> BoxedLayer<S>

@@ -77,7 +77,7 @@ fn every_switch_brings_or_takes_what_it_says() {
         ("networkPolicy.enabled=false", &[], &["NetworkPolicy"]),
         ("networkPolicy.metricsFrom[0].namespaceSelector.matchLabels.name=monitoring", &["- from:\n        - namespaceSelector:\n            matchLabels:\n              name: monitoring\n      ports:\n        - port: 9808\n          endPort: 9812", "    - ports:\n        - port: 10250"], &["Egress"]),
         ("networkPolicy.kubeletFrom[0].ipBlock.cidr=10.0.0.0/24", &["- from:\n        - ipBlock:\n            cidr: 10.0.0.0/24\n      ports:\n        - port: 10250"], &["Egress"]),
-        ("networkPolicy.egressTo[0].ipBlock.cidr=10.0.0.0/8", &["[Ingress, Egress]", "port: 53", "- to:\n        - ipBlock:\n            cidr: 10.0.0.0/8"], &["- from:"]),
+        ("networkPolicy.egressTo[0].ipBlock.cidr=10.0.0.0/8", &["[Ingress, Egress]", "port: 53,", "port: 5353,", "- to:\n        - ipBlock:\n            cidr: 10.0.0.0/8"], &["- from:"]),
         ("serviceMonitor.enabled=true,serviceMonitor.labels.team=one", &["kind: ServiceMonitor", "team: one", "kind: Service\n"], &[]),
         ("storageClasses[0].name=fast,storageClasses[0].members={cluster38},storageClasses[0].parameters.leafStorageClass=ssd",
             &["name: fast", "- cluster38", "leafStorageClass: ssd", "WaitForFirstConsumer", "allowVolumeExpansion: true"], &["is-default-class"]),
@@ -230,6 +230,7 @@ fn slip_in_the_values_is_refused_by_its_name() {
         ("networkPolicy.egressTo[0]=10.0.0.0/8", "networkPolicy/egressTo/0"),
         ("storageClasses[0].members={cluster38}", "storageClasses/0"),
         ("node.enabled=true", "node.enabled needs node.members"),
+        ("logs.level=warning", "logs/level"),
         ("sidecars.attacher.enabled=false", "csiDriver.attachRequired needs sidecars.attacher.enabled"),
         (
             "sidecars.provisioner.extraArgs={--volume-name-uuid-length=8}",

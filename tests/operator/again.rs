@@ -1,6 +1,9 @@
 //! `member add` of a member that has joined: what nobody says again stays as it is.
 
-use std::fs;
+use std::{
+    fs,
+    sync::atomic::{AtomicUsize, Ordering::Relaxed},
+};
 
 use k8s_openapi::ByteString;
 use serde_json::{Value, json};
@@ -317,4 +320,26 @@ async fn what_was_done_before_an_error_is_told_and_the_rest_is_done_by_the_next_
     member.faults().clear();
     clusters.does(REMOVE).await;
     assert!(member.list(EVERYWHERE).is_empty() && member.get(ROLES, "", "kosmos-csi").is_none());
+}
+
+/// Each Secret of a member counts once the one before it is gone.
+#[tokio::test]
+async fn member_of_two_secrets_is_closed_in_both_once_it_says_so() {
+    let clusters = Clusters::new(1);
+    clusters.join().await;
+    let first = clusters.host.get(SECRETS, NAMESPACE, "m0").unwrap();
+    let metadata = json!({"name": "m0-of-now", "namespace": NAMESPACE, "labels": first["metadata"]["labels"]});
+    clusters.host.create(SECRETS, json!({"metadata": metadata, "data": first["data"]})).unwrap();
+    let written = AtomicUsize::default();
+    clusters.host.faults().set(move |asked| {
+        let is_second = asked.verb == Verb::Patch && asked.resource == SECRETS && written.fetch_add(1, Relaxed) == 1;
+        if is_second { Action::Answer { code: 403, reason: "Forbidden" } } else { Action::Pass }
+    });
+    clusters.refuses("member cordon m0", &["change Secret kosmos-csi/m0: HTTP 403"]).await;
+    clusters.host.faults().clear();
+    clusters.does("member cordon m0").await;
+    for name in ["m0", "m0-of-now"] {
+        let secret = clusters.host.get(SECRETS, NAMESPACE, name).unwrap();
+        assert_eq!(secret["metadata"]["annotations"]["kosmos.csi.io/cordon"], "true", "{name}");
+    }
 }

@@ -37,8 +37,9 @@ async fn write(flags: &Cordon, is_closed: bool, dial: &Dial) -> anyhow::Result<R
     if definition.policy.cordoned == is_closed {
         return Ok(Report::well(format!("Member {name} is {state} already.\n")));
     }
-    // Each of them counts once the one before it is gone.
-    for secret in secret::of_member(&host, name).await? {
+    // Each of them counts once the one before it is gone. The first one, which says now that there is nothing to do, is written last, so
+    // that whoever types this again after an error has the rest done.
+    for secret in secret::of_member(&host, name).await?.into_iter().rev() {
         secret::cordon(&host, &secret, is_closed).await?;
     }
     let rest = if is_closed { ": existing volumes go on, and its virtual node still takes pods" } else { "" };

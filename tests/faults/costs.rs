@@ -2,7 +2,7 @@
 
 use std::{
     sync::{
-        Arc,
+        Arc, Mutex,
         atomic::{AtomicU64, Ordering},
     },
     time::Duration,
@@ -13,15 +13,17 @@ use simulate::{
     faults::{Action, Verb},
     text,
 };
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 use tonic::Code;
 
 use crate::{
     ask::ask,
     attach::double::ATTACHMENTS,
-    bench::{Bench, SHOP},
+    bench::{Bench, SHOP, lock},
     codes::prepare,
-    fixture, virtual_time,
+    fixture,
+    reclaim::until,
+    virtual_time,
 };
 
 const STEP: Duration = Duration::from_millis(100);
@@ -109,13 +111,13 @@ fn labels(bench: &Bench, at: usize) -> Value {
 }
 
 /// With all that the leaf of a volume has which the host has deleted, and was to retain.
-fn write_leaf(bench: &Bench, at: usize) {
+fn write_leaf(bench: &Bench, member: usize, at: usize) {
     let (name, labels) = (format!("written-{at}"), labels(bench, at));
     let mut volume = fixture::volume(&name, &labels);
     volume["metadata"]["annotations"] = json!({"kosmos.csi.io/policy-before": "Delete"});
     volume["spec"]["storageClassName"] = json!("");
     volume["spec"]["claimRef"] = json!({"kind": "PersistentVolumeClaim", "namespace": SHOP, "name": name});
-    bench.members[0].create(VOLUMES, volume).unwrap();
+    bench.members[member].create(VOLUMES, volume).unwrap();
     let notes = json!({"kosmos.csi.io/name": format!("pvc-{at}")});
     let claim = json!({
         "metadata": {"name": name, "namespace": SHOP, "labels": labels, "annotations": notes,
@@ -123,7 +125,7 @@ fn write_leaf(bench: &Bench, at: usize) {
         "spec": {"accessModes": ["ReadWriteOnce"], "storageClassName": "", "volumeName": name,
             "resources": {"requests": {"storage": "1Gi"}}},
     });
-    bench.members[0].create(CLAIMS, claim).unwrap();
+    bench.members[member].create(CLAIMS, claim).unwrap();
 }
 
 /// As one that nobody wants any more, of a volume that is not there.
@@ -145,7 +147,7 @@ fn member_has_the_hosts_volumes_listed_no_more_often_for_many_leaves_than_for_fe
         virtual_time::run(1, async {
             let (bench, asked) = refusing(refused).await;
             for at in 0..WRITTEN {
-                write_leaf(&bench, at);
+                write_leaf(&bench, 0, at);
             }
             sleep(Duration::from_secs(10)).await;
             let (looks, lists) = (asked.looks(), asked.lists());
@@ -160,6 +162,35 @@ fn member_has_the_hosts_volumes_listed_no_more_often_for_many_leaves_than_for_fe
             assert_eq!(bound.count(), WRITTEN, "there is something to be done with each");
         });
     }
+}
+
+/// As where somebody clears volumes of a host that has very many, in all its members.
+#[test]
+fn leaves_of_many_members_that_are_let_go_together_share_the_lists_of_the_hosts_volumes() {
+    const MEMBERS: usize = 20;
+    const OF_EACH: usize = 3;
+    const SLOW: Duration = Duration::from_secs(1);
+    virtual_time::run(1, async {
+        let bench = Bench::serving(MEMBERS, &fixture::steady(STEP)).await;
+        sleep(STEP * 50).await;
+        let begun = Arc::<Mutex<Vec<Instant>>>::default();
+        let times = Arc::clone(&begun);
+        bench.guard.set_fate(move |_, at, request| {
+            if (at, request.verb, request.resource.as_str()) != (0, Verb::List, VOLUMES) {
+                return Action::Pass;
+            }
+            lock(&times).push(Instant::now());
+            Action::Delay(SLOW)
+        });
+        for at in 0..MEMBERS * OF_EACH {
+            write_leaf(&bench, at % MEMBERS, at);
+        }
+        let are_gone = || bench.members.iter().all(|member| member.list(CLAIMS).is_empty());
+        until(&bench, Duration::from_mins(2), "all are let go", are_gone).await;
+        let begun = lock(&begun).clone();
+        assert!((1..=OF_EACH * 5).contains(&begun.len()), "{} lists of all volumes", begun.len());
+        assert!(begun.windows(2).all(|two| two[1] - two[0] >= SLOW), "beside each other: {begun:?}");
+    });
 }
 
 #[test]

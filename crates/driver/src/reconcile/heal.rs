@@ -199,7 +199,7 @@ async fn wanted(reconciler: &Reconciler, repair: &Repair<'_>) -> Result<LiveWish
         [known] if repair.row().is_moving() => known,
         [known] if known.wish() != Wish::Nothing => known,
         [] if shared::is_led_to_otherwise(reconciler, repair) => return Ok(nothing),
-        [] if outlives_host(&repair.row()) && !reconciler.handles.have(&reconciler.host, &repair.handle).await? => {
+        [] if outlives_host(&repair.row()) && !reconciler.handles.have(&reconciler.host, &repair.id).await? => {
             return Ok(LiveWish { wish: Wish::Keep, user: None });
         }
         _ => return Ok(nothing),

@@ -53,7 +53,7 @@ pub(super) async fn is_led_to(reconciler: &Reconciler, repair: &Repair<'_>) -> R
     let leads_there = |id: &VolumeId| {
         *id == repair.id || is_its_member(id) && id.names(repair.hash()) && id.place().is_none_or(is_there)
     };
-    Ok(!host::volume::all_leading(&reconciler.host, leads_there).await?.is_empty())
+    reconciler.handles.have_now(&reconciler.host, repair.hash(), leads_there).await
 }
 
 /// What a volume of the host wants. Its leaf is not let go from under another one.

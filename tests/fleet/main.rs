@@ -16,7 +16,8 @@ use std::{
 };
 
 use cluster::Dial;
-use tokio::time::sleep;
+use simulate::faults::{Action, Verb};
+use tokio::time::{Instant, sleep};
 use world::{ATTACHMENTS, World, story};
 
 const IDLE: Duration = Duration::from_mins(1);
@@ -81,6 +82,36 @@ fn what_is_done_for_one_member_and_for_one_event_does_not_grow_with_the_members(
     ] {
         assert!(many < few * MORE + SHARE, "{what}: {few:?} among {}, {many:?} among {most}", most / 10);
     }
+}
+
+/// Whoever takes over has all of them open already.
+#[test]
+fn members_are_listed_a_few_at_a_time() {
+    const MEMBERS: u32 = 80;
+    const AT_ONCE: usize = 32;
+    /// A member takes so long to tell its pods.
+    const SLOW: Duration = Duration::from_millis(500);
+    story(async {
+        let world = World::new(MEMBERS).await;
+        let listed = Arc::<Mutex<Vec<Instant>>>::default();
+        for member in world.clusters().skip(1) {
+            let times = Arc::clone(&listed);
+            member.faults().set(move |asked| {
+                if (asked.verb, asked.resource.as_str()) != (Verb::List, "pods") {
+                    return Action::Pass;
+                }
+                times.lock().unwrap().push(Instant::now());
+                Action::Delay(SLOW)
+            });
+        }
+        world.start();
+        world.all_run().await;
+        let listed = listed.lock().unwrap().clone();
+        assert_eq!(listed.len(), MEMBERS as usize, "each was listed once");
+        assert!(listed[AT_ONCE - 1] - listed[0] < SLOW, "the first wait for each other");
+        let crowd = listed.windows(AT_ONCE + 1).find(|times| times[AT_ONCE] - times[0] < SLOW);
+        assert!(crowd.is_none(), "{crowd:?}");
+    });
 }
 
 /// Of those who build a way: how many are at it, how many were at the same time, and whether one has waited for another in vain.

@@ -26,7 +26,7 @@ use tokio::{sync::watch, time::sleep};
 
 use host::Host;
 use leaf::ownership::{HOST, MANAGED_BY};
-use member::{Member, MemberTasks, Registry, registry::names, renewal};
+use member::{Member, MemberTasks, Openings, Registry, registry::names, renewal};
 use member_agent::MemberAgent;
 use node::Nodes;
 pub use node::{CORDONED, NodeMode};
@@ -101,6 +101,7 @@ impl Agent {
     async fn follow_members(&self, view: &Arc<HostCache>) {
         let mut works = MemberTasks::default();
         let mut nodes = Nodes::new(self.host.clone(), Arc::clone(view));
+        let listings = Openings::default();
         // Once for all members: each would look through all of them.
         let known_as = watch::Sender::default();
         let begin = |member: Arc<Member>| {
@@ -109,6 +110,7 @@ impl Agent {
                 view: Arc::clone(view),
                 known_as: known_as.subscribe(),
                 settings: self.settings.clone(),
+                listings: listings.clone(),
                 member: member.name.clone(),
             };
             async move { Box::pin(agent.serve(&member)).await }

@@ -21,7 +21,7 @@ use super::{
 };
 use cluster::{Versions, newest, with_causes};
 use host::Host;
-use member::{Member, registry::KnownAs};
+use member::{Member, Opening, Openings, registry::KnownAs};
 
 /// Between two looks at the virtual nodes where nothing is new.
 const TICK: Duration = Duration::from_secs(1);
@@ -42,15 +42,31 @@ const SHORTEST_PAGE: u32 = 5;
 struct Listing {
     page: u32,
     is_done: bool,
+    /// Its place among the members that are listed at the same time.
+    opening: Option<Opening>,
 }
 
 impl Listing {
+    fn new() -> Self {
+        Self { page: PAGE, is_done: false, opening: None }
+    }
+
+    /// To its end, with its place for as long as that is kept.
+    async fn go_on<T>(&mut self, listed: impl Future<Output = T>) -> T {
+        let listed = match self.opening.take() {
+            Some(mut opening) => opening.go_on(listed).await,
+            None => listed.await,
+        };
+        self.is_done = true;
+        listed
+    }
+
     /// Shorter from now on, where it came to no end because a page was more than a member may say at a time.
     fn ended(&mut self, too_much: bool) {
         if too_much && !self.is_done {
             self.page = (self.page / 10).max(SHORTEST_PAGE);
         }
-        self.is_done = false;
+        (self.is_done, self.opening) = (false, None);
     }
 }
 
@@ -59,6 +75,8 @@ pub(super) struct MemberAgent {
     pub(super) view: Arc<HostCache>,
     pub(super) known_as: KnownMembers,
     pub(super) settings: Settings,
+    /// Whoever takes over, and whoever was cut off, would list all members at the same moment: none would answer in time.
+    pub(super) listings: Openings,
     pub(super) member: String,
 }
 
@@ -88,10 +106,11 @@ impl MemberAgent {
     pub(super) async fn serve(&self, member: &Member) {
         let mut nodes = Nodes::new(self.host.clone(), Arc::clone(&self.view));
         let (mut told, kept) = (RelayedEvents::default(), Lasting::new());
-        let mut listing = Listing { page: PAGE, is_done: false };
+        let mut listing = Listing::new();
         loop {
             if let Ok(leaf) = member.leaf() {
                 let client = leaf.client.clone();
+                listing.opening = Some(self.listings.begin().await);
                 let too_much = tokio::select! {
                     reason = self.work(member, &client, &mut nodes, &mut told, &kept, &mut listing) => Some(reason),
                     () = closed(member, &client) => None,
@@ -177,8 +196,7 @@ impl MemberAgent {
         there: &MemberCache,
         listing: &mut Listing,
     ) {
-        let version = self.listed(client, nodes, there).await;
-        listing.is_done = true;
+        let version = listing.go_on(self.listed(client, nodes, there)).await;
         let kubelet_api = self.settings.kubelet_api.as_ref();
         // One that was told since: whose alias a member is, and whether clustertree is there, decides whether it has a node at all.
         let mut known_as = self.known_as.clone();

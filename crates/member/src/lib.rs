@@ -28,6 +28,7 @@ use cluster::{Connection, metrics::MemberNow, with_causes};
 pub use cluster::{Writes, traces};
 use domain::error::{Error, Result};
 use leaf::MemberClient;
+pub use openings::{Opening, Openings};
 use placement::{Candidate, Offer, Standing};
 use policy::Policy;
 pub use registry::Registry;

@@ -21,7 +21,7 @@ const APART: Duration = Duration::from_millis(100);
 
 /// The places, of all members of a process.
 #[derive(Clone, Debug)]
-pub(super) struct Openings {
+pub struct Openings {
     opened: Arc<Semaphore>,
     /// As many, of their own: who was open does not wait for all that are not yet.
     asked_again: Arc<Semaphore>,
@@ -36,7 +36,7 @@ impl Default for Openings {
 
 impl Openings {
     /// Waits for a place to open a member.
-    pub(super) async fn begin(&self) -> Opening {
+    pub async fn begin(&self) -> Opening {
         Opening::begin(&self.opened, HELD).await
     }
 
@@ -52,7 +52,7 @@ fn by_chance() -> Duration {
 
 /// One that is being opened, and its place as long as it has one.
 #[derive(Debug)]
-pub(super) struct Opening {
+pub struct Opening {
     place: Option<OwnedSemaphorePermit>,
     until: Instant,
 }
@@ -84,7 +84,7 @@ impl Opening {
     }
 
     /// Does a part of it, to its end: the place may be given back before.
-    pub(super) async fn go_on<T>(&mut self, part: impl Future<Output = T>) -> T {
+    pub async fn go_on<T>(&mut self, part: impl Future<Output = T>) -> T {
         let mut part = pin!(part);
         tokio::select! {
             biased;

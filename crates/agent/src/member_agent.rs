@@ -14,7 +14,7 @@ use super::{
     Settings,
     cache::keep,
     member_pod::MemberPod,
-    node::{self, MemberState, Nodes},
+    node::{self, MemberNodes, MemberState, Nodes},
     object,
     pod::{Allowances, Endings, Holds, Pods, RelayedEvents, Tellings, Turns, Uncompared, relay_events, trim_pod},
     view::{HostCache, KnownMembers, MemberCache},
@@ -206,7 +206,7 @@ impl MemberAgent {
         loop {
             let (KnownAs { aliases, beside_clustertree }, longer_names) = self.names(&known_as.borrow());
             let state = MemberState {
-                nodes: there.nodes.all(),
+                nodes: MemberNodes::new(there.nodes.all()),
                 foreign_pods: LazyLock::new(Box::new(move || {
                     there.pods.all_kept().into_iter().filter(is_foreign).collect()
                 })),

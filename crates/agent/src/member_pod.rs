@@ -2,7 +2,7 @@
 //! asks for there. Of one with our labels, all of it as text, and beside that what is asked of many at once. Pure.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, HashMap},
     sync::{Arc, LazyLock},
 };
 
@@ -25,7 +25,29 @@ const LONGEST_RESOURCE: usize = 253 + 1 + 63;
 pub(super) type Amounts = BTreeMap<String, u128>;
 
 /// Those of a member that are gone through where somebody asks for them.
-pub(super) type PodsOnDemand<'a> = LazyLock<Vec<Arc<MemberPod>>, Box<dyn FnOnce() -> Vec<Arc<MemberPod>> + Send + 'a>>;
+pub(super) type PodsOnDemand<'a> = LazyLock<PodsByNode, Box<dyn FnOnce() -> PodsByNode + Send + 'a>>;
+
+#[derive(Debug)]
+pub(super) struct PodsByNode(HashMap<String, Vec<Arc<MemberPod>>>);
+
+impl PodsByNode {
+    pub(super) fn of(&self, node: &str) -> impl Iterator<Item = &MemberPod> {
+        self.0.get(node).into_iter().flatten().map(|pod| &**pod)
+    }
+}
+
+impl FromIterator<Arc<MemberPod>> for PodsByNode {
+    fn from_iter<I: IntoIterator<Item = Arc<MemberPod>>>(pods: I) -> Self {
+        let mut by_node = HashMap::<String, Vec<Arc<MemberPod>>>::new();
+        for pod in pods {
+            match by_node.get_mut(pod.node()) {
+                Some(there) => there.push(pod),
+                None => drop(by_node.insert(pod.node().to_owned(), vec![pod])),
+            }
+        }
+        Self(by_node)
+    }
+}
 
 #[derive(Debug)]
 pub(super) struct MemberPod {

@@ -4,6 +4,7 @@
 mod away;
 mod features;
 mod heartbeat;
+mod member_state;
 mod plan;
 mod room;
 mod settled;
@@ -23,7 +24,6 @@ use tokio::time::Instant;
 
 use super::{
     KubeletAddress,
-    member_pod::PodsOnDemand,
     object::{self, Place, items, read, text, whole},
     view::HostCache,
     virtual_node::{VirtualNodeId, is_of_clustertree, virtual_node_of},
@@ -37,6 +37,8 @@ use host::{
     events::{About, News},
 };
 use member::Registry;
+use member_state::name_of;
+pub(super) use member_state::{MemberNodes, MemberState};
 pub use plan::CORDONED;
 pub(super) use plan::patch_of;
 use plan::{Leave, NodeStep};
@@ -64,23 +66,6 @@ pub enum NodeMode {
 
 /// Why one stays that is to go: of a Node that is gone the host detaches everything.
 const IN_USE: &str = "the Node stays while volumes are in use there (status.volumesInUse): delete it once all that ran there has ended for good";
-
-/// What a member has, as its watches tell it.
-#[derive(Debug)]
-pub(super) struct MemberState<'a> {
-    pub(super) nodes: Vec<Arc<Value>>,
-    /// Those that are no copies of this host's.
-    pub(super) foreign_pods: PodsOnDemand<'a>,
-    pub(super) version: String,
-    /// Its other names: clustertree may know it by one of them.
-    pub(super) aliases: Vec<String>,
-    /// Members whose names begin with its own and a hyphen.
-    pub(super) longer_names: Vec<String>,
-    /// Kosmos knows it, and clustertree keeps its nodes or will: whoever makes one runs its pods, so both must not.
-    pub(super) clustertree: bool,
-    /// The Secret that names it, where one does.
-    pub(super) secret: Option<String>,
-}
 
 /// The work on virtual nodes. What it remembers saves requests and nothing else.
 #[derive(Debug)]
@@ -135,13 +120,12 @@ impl Nodes {
             let name = virtual_node.name();
             told(&name, self.keep(virtual_node, &name, state, kubelet_api).await);
         }
+        let stay: BTreeSet<&VirtualNodeId> = virtual_nodes.iter().collect();
         for node in self.view.nodes.of(member) {
-            let Some(virtual_node) =
-                virtual_node_of(&node).filter(|virtual_node| !virtual_nodes.contains(virtual_node))
-            else {
+            let Some(virtual_node) = virtual_node_of(&node).filter(|virtual_node| !stay.contains(virtual_node)) else {
                 continue;
             };
-            let message = plan::departed(&virtual_node, ours, !nodes_of(&virtual_node, state).is_empty());
+            let message = plan::departed(&virtual_node, ours, !state.nodes.of(&virtual_node).is_empty());
             self.retire(&node, Health { ready: false, reason: "Departed", message }).await;
         }
     }
@@ -202,12 +186,13 @@ impl Nodes {
         {
             return found.clone();
         }
-        let nodes = nodes_of(virtual_node, state);
+        let nodes = state.nodes.of(virtual_node);
         let open: Vec<&Value> = nodes.iter().copied().filter(|node| is_open(node)).collect();
+        let on_them = open.iter().flat_map(|node| state.foreign_pods.of(name_of(node)));
         let architecture = nodes.iter().map(|node| text(node, "/status/nodeInfo/architecture"));
         let architecture = architecture.filter(|known| is_label(known, LONGEST_LABEL));
         let found = ObservedStatus {
-            room: room::left(&open, state.foreign_pods.iter().map(|pod| &**pod)),
+            room: room::left(&open, on_them),
             version: state.version.clone(),
             architecture: architecture.min().unwrap_or("amd64").to_owned(),
             kubelet_api: kubelet_api.map(|kubelet_api| kubelet_api.of(name, &self.view)),
@@ -354,7 +339,7 @@ fn virtual_nodes(member: &str, mode: NodeMode, state: &MemberState<'_>) -> Vec<V
     match mode {
         NodeMode::Member => vec![virtual_node(None)],
         NodeMode::Node => {
-            let names: BTreeSet<&str> = state.nodes.iter().map(|node| text(node, "/metadata/name")).collect();
+            let names: BTreeSet<&str> = state.nodes.names().collect();
             let all = names.into_iter().map(|name| virtual_node(Some(name.to_owned())));
             // What is no name of a node would be refused by the host again and again.
             all.filter(|virtual_node| NodeId::parse(&virtual_node.id()).is_some()).collect()
@@ -362,13 +347,8 @@ fn virtual_nodes(member: &str, mode: NodeMode, state: &MemberState<'_>) -> Vec<V
     }
 }
 
-fn nodes_of<'a>(virtual_node: &VirtualNodeId, state: &'a MemberState<'_>) -> Vec<&'a Value> {
-    let all = state.nodes.iter().map(|node| &**node);
-    all.filter(|node| virtual_node.node.as_deref().is_none_or(|name| name == text(node, "/metadata/name"))).collect()
-}
-
 fn health(virtual_node: &VirtualNodeId, state: &MemberState<'_>) -> Health {
-    let ready = nodes_of(virtual_node, state).into_iter().any(object::is_ready);
+    let ready = state.nodes.of(virtual_node).into_iter().any(object::is_ready);
     let member = &virtual_node.member;
     let (reason, message) = match (ready, &virtual_node.node) {
         (true, _) => ("MemberReady", format!("member {member} answers")),

@@ -247,7 +247,7 @@ impl RegistryLoop {
             members.remove(name);
         }
         let mut building = Vec::new();
-        for (name, definition) in &wanted {
+        for (name, definition) in news(&known, &wanted) {
             let (before, member) = (known.get(name), members.get(name));
             let same = |before: &MemberDefinition| {
                 before.kubeconfig == definition.kubeconfig && before.source == definition.source
@@ -344,6 +344,14 @@ impl Ways {
     }
 }
 
+/// Those of which something else is said than before. To read a kubeconfig takes a while, and of a thousand members one has changed.
+fn news<'a>(
+    known: &MemberDefinitions,
+    wanted: &'a MemberDefinitions,
+) -> impl Iterator<Item = (&'a String, &'a MemberDefinition)> {
+    wanted.iter().filter(|(name, definition)| known.get(*name) != Some(*definition))
+}
+
 /// All sources together; where two name one member, the earlier source counts. Whether clustertree is there as well counts
 /// from any.
 pub fn merge(sources: &[Option<MemberDefinitions>]) -> MemberDefinitions {
@@ -361,4 +369,27 @@ pub fn merge(sources: &[Option<MemberDefinitions>]) -> MemberDefinitions {
         }
     }
     merged
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{kubeconfig::KubeconfigSource, policy::Policy};
+
+    #[test]
+    fn of_a_thousand_members_those_alone_are_looked_at_of_which_something_else_is_said() {
+        let (source, policy) = (KubeconfigSource::Object, Policy::default());
+        let definition = |name: &str| {
+            let (kubeconfig, origin) = (name.to_owned(), name.to_owned());
+            MemberDefinition { kubeconfig, source, policy: policy.clone(), clustertree: false, secret: None, origin }
+        };
+        let names = (0..1000).map(|at| format!("m{at}"));
+        let known: MemberDefinitions = names.map(|name| (name.clone(), definition(&name))).collect();
+        let mut wanted = known.clone();
+        wanted.get_mut("m7").unwrap().policy.cordoned = true;
+        wanted.remove("m8");
+        wanted.insert("new".to_owned(), definition("new"));
+        assert_eq!(news(&known, &wanted).map(|(name, _)| name).collect::<Vec<_>>(), ["m7", "new"]);
+        assert_eq!(news(&wanted, &wanted).count(), 0);
+    }
 }

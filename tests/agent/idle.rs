@@ -126,3 +126,38 @@ fn pod_that_waits_for_an_object_is_looked_at_no_more_often_where_volumes_of_othe
         assert!((7..=9).contains(&looks), "{looks} looks in two minutes");
     });
 }
+
+/// Each of the others would cost a request to both clusters at each look.
+#[test]
+fn pod_that_waits_for_one_object_of_many_has_that_one_alone_asked_for() {
+    story(1, async {
+        let world = standing(1).await;
+        let names: Vec<String> = (0..50).map(|number| format!("settings-{number}")).collect();
+        let make = |name: &str| {
+            let map = json!({"metadata": {"namespace": SHOP, "name": name}, "data": {"a": "1"}});
+            world.host.create("configmaps", map).unwrap();
+        };
+        for name in &names {
+            make(name);
+        }
+        let all = names.iter().map(String::as_str).chain(["the-last"]);
+        let env: Vec<Value> = all.map(|name| json!({"configMapRef": {"name": name}})).collect();
+        let spec = json!({"nodeName": NODE, "containers": [{"name": "c", "image": "i:1", "envFrom": env}]});
+        world.host.create("pods", json!({"metadata": {"namespace": SHOP, "name": "web"}, "spec": spec})).unwrap();
+        until("it says why", || world.says("web", "WaitsForObject", "ConfigMap the-last does not exist in the host"))
+            .await;
+        sleep(Duration::from_secs(5)).await;
+        for cluster in [&world.host, &world.member] {
+            cluster.faults().record(true);
+        }
+        sleep(Duration::from_mins(2)).await;
+        let reads =
+            |asked: &Asked| asked.verb == Verb::Get && asked.resource == "configmaps" && asked.namespace == SHOP;
+        let looks = count(&world.host, |asked| reads(asked) && asked.name == "the-last");
+        assert!((7..=9).contains(&looks), "{looks} looks in two minutes");
+        assert_eq!((count(&world.host, reads), count(&world.member, reads)), (looks, 0), "others are asked for");
+        make("the-last");
+        until("it runs", || world.phase("web") == "Running").await;
+        assert!(names.iter().all(|name| world.member.get("configmaps", SHOP, name).is_some()));
+    });
+}

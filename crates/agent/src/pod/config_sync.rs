@@ -15,7 +15,7 @@ use super::{
         object::{self, Objects, items, mark, parsed, read, short, text, way_out},
         open_namespaces::OPEN,
     },
-    Pods,
+    COPIED, Pods,
     account_tokens::{self, RENEW_AT},
     missing,
     names::{
@@ -88,7 +88,7 @@ impl Pods<'_> {
             return Ok(Err(PodRejection::new("SecretsNotGiven", message)));
         }
         let (mut kept, mut awaited) = (Synced { secrets: open, ..Synced::default() }, Vec::new());
-        for (name, need) in in_copy(pod, open, &self.host.id.0) {
+        for (name, need) in in_turn(pod, in_copy(pod, open, &self.host.id.0), &self.host.id.0) {
             let synced = match refused_name((name.0, &name.1), &self.host.id.0) {
                 Some(why) => Err(why),
                 None if name.0 == Kind::Secret && !open => Ok(false),
@@ -254,6 +254,15 @@ fn in_copy(pod: &Value, open: bool, host: &str) -> BTreeMap<Name, Need> {
     let mut named = named(&rewritten(pod, open, host));
     named.remove(&(Kind::Secret, token_secret(text(pod, "/metadata/uid"))));
     named
+}
+
+/// First what the pod says that it waits for: as long as that is not there, nothing is asked about all else.
+fn in_turn(pod: &Value, named: BTreeMap<Name, Need>, host: &str) -> impl Iterator<Item = (Name, Need)> {
+    let says = |why: &PodRejection| {
+        items(pod, "/status/conditions").any(|one| one["type"] == COPIED && one["message"] == why.message)
+    };
+    let (awaited, others): (Vec<_>, Vec<_>) = named.into_iter().partition(|(name, _)| says(&is_not_there(name, host)));
+    awaited.into_iter().chain(others)
 }
 
 fn is_not_there((kind, name): &Name, host: &str) -> PodRejection {

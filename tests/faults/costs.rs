@@ -13,16 +13,18 @@ use simulate::{
     faults::{Action, Verb},
     text,
 };
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout};
 use tonic::Code;
 
 use crate::{
     ask::ask,
     attach::double::ATTACHMENTS,
     bench::{Bench, SHOP, lock},
+    caller::Script,
     codes::prepare,
     fixture,
-    reclaim::until,
+    reclaim::{CLAIM, provisioned, until},
+    shared::release,
     virtual_time,
 };
 
@@ -162,6 +164,28 @@ fn member_has_the_hosts_volumes_listed_no_more_often_for_many_leaves_than_for_fe
             assert_eq!(bound.count(), WRITTEN, "there is something to be done with each");
         });
     }
+}
+
+/// As where its storage took longer than the caller waits.
+#[test]
+fn removal_that_is_asked_for_again_reads_one_volume_of_the_host_and_lists_none() {
+    virtual_time::run(1, async {
+        // Which the driver never sends.
+        let (bench, asked) = refusing(Verb::DeleteCollection).await;
+        let caller = provisioned(&bench, Script::new(CLAIM)).await;
+        release(&bench, &caller).await;
+        let handle = caller.handle().unwrap();
+        let removed = async {
+            while caller.delete(handle).await.is_err() {
+                sleep(STEP).await;
+            }
+        };
+        timeout(Duration::from_mins(1), removed).await.unwrap();
+        let (looks, lists) = (asked.looks(), asked.lists());
+        caller.delete(handle).await.unwrap();
+        let asked = (asked.looks() - looks, asked.lists() - lists);
+        assert_eq!(asked, (1, 0), "looks and lists: {}", bench.guard.trace().join("\n"));
+    });
 }
 
 /// As where somebody clears volumes of a host that has very many, in all its members.

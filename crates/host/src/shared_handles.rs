@@ -17,7 +17,7 @@ use tokio::{
 use super::{
     Host,
     replacement::REPLACES,
-    volume::{self, GivenOutDigest, HostVolume},
+    volume::{self, GivenOutDigest, HostVolume, LiveVolume},
     volumes::{HostVolumes, member_of},
 };
 use cluster::trimmed::{Reads, Trimmed};
@@ -105,6 +105,15 @@ impl SharedHandles {
         let says = new.says(id, &handle);
         *listed = Some(new);
         Ok(says)
+    }
+
+    /// The volume with this handle, read just now. None where the watch knows none, or several, and where the one that it knows is another by now:
+    /// then all volumes of the host have to be looked through.
+    pub async fn only(&self, host: &Host, handle: &str) -> Result<Option<LiveVolume>> {
+        let known = self.volumes.with(handle);
+        let [one] = known.as_slice() else { return Ok(None) };
+        let live = volume::read(host, &one.name).await?;
+        Ok(live.filter(|live| *live.volume.handle == *handle))
     }
 
     /// What the watch tells, a moment later at the latest.

@@ -112,7 +112,8 @@ async fn delete_unseen(
         Some(place) => leaf::claim::read(leaf, place).await?,
         None => None,
     };
-    let given_out = host::volume::leaf_of(&provisioner.host, &id.to_string()).await?;
+    let on_record = find::on_record(provisioner, id).await?;
+    let given_out = on_record.given_out.as_ref();
     if let (Some(place), Some(claim)) = (&place, &claim) {
         let is_given_out = |given: &GivenOut| ownership::is_or_was(&claim.metadata, &given.claim_uid);
         match judge(&claim.metadata, &leaf.host, Meant::Handle(id)) {
@@ -124,7 +125,7 @@ async fn delete_unseen(
             Identity::Consents if volume.is_none() => {
                 return imported::delete(provisioner, leaf, id, &ClaimRow::new(claim), deadline).await;
             }
-            identity if given_out.as_ref().is_some_and(is_given_out) => {
+            identity if given_out.is_some_and(is_given_out) => {
                 return Err(match identity {
                     Identity::OtherHost(_) => {
                         of_another_host(leaf, place, &ownership::whose(&claim.metadata, &leaf.host))
@@ -138,12 +139,12 @@ async fn delete_unseen(
     match volume {
         Some((hash, place, row)) => {
             let holder = claim.as_ref().and_then(|claim| claim.metadata.uid.as_deref());
-            check_volume_alone(leaf, given_out.as_ref(), &row, holder)?;
+            check_volume_alone(leaf, given_out, &row, holder)?;
             let mut seen = LastSeen::default();
             seen.note(&row);
             remove_seen(provisioner, leaf, hash, &place, order, deadline, seen).await
         }
-        None => nothing_outlives(provisioner, leaf, id, order, given_out.as_ref()).await,
+        None => nothing_outlives(provisioner, leaf, id, order, &on_record).await,
     }
 }
 
@@ -293,10 +294,10 @@ async fn nothing_outlives(
     leaf: &MemberClient,
     id: &VolumeId,
     order: &Order,
-    given_out: Option<&GivenOut>,
+    on_record: &find::OnRecord,
 ) -> Result<()> {
-    find::is_not_elsewhere(provisioner, id).await?;
-    let Some(given_out) = given_out.filter(|given_out| !given_out.volume.is_empty()) else { return Ok(()) };
+    find::is_not_elsewhere(provisioner, id, on_record).await?;
+    let Some(given_out) = on_record.with_volume() else { return Ok(()) };
     let Some(volume) = leaf::volume::read(leaf, &given_out.volume).await? else { return Ok(()) };
     if !leaf::volume::is_of(leaf, id, &given_out.claim_uid, &volume) {
         return Ok(());

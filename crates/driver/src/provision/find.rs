@@ -142,8 +142,36 @@ pub(super) async fn member_of(provisioner: &Provisioner, handle: &str) -> Result
     }
 }
 
+/// What the host says of the volume with a handle.
+pub(super) struct OnRecord {
+    pub(super) given_out: Option<GivenOut>,
+    /// Its name is the one of which the handle's digits are made, so that no other volume has moved away from there.
+    has_its_name: bool,
+}
+
+impl OnRecord {
+    /// The leaf that was given out, where its volume was told.
+    pub(super) fn with_volume(&self) -> Option<&GivenOut> {
+        self.given_out.as_ref().filter(|told| !told.volume.is_empty())
+    }
+}
+
+/// Read just now: that one volume, where the watch knows which it is. Else all volumes of the host are, and of very many that are removed each
+/// call that comes again would list all.
+pub(super) async fn on_record(provisioner: &Provisioner, id: &VolumeId) -> Result<OnRecord> {
+    let (host, handle) = (&provisioner.host, id.to_string());
+    if let Some(live) = provisioner.shared_handles.only(host, &handle).await? {
+        let has_its_name = id.names(VolumeHash::new(&host.id, &live.volume.name));
+        return Ok(OnRecord { given_out: live.given_out, has_its_name });
+    }
+    Ok(OnRecord { given_out: host::volume::leaf_of(host, &handle).await?, has_its_name: false })
+}
+
 /// A volume that has moved has another handle now. Who is told that the former one is gone deletes the host's volume by its name.
-pub(super) async fn is_not_elsewhere(provisioner: &Provisioner, id: &VolumeId) -> Result<()> {
+pub(super) async fn is_not_elsewhere(provisioner: &Provisioner, id: &VolumeId, on_record: &OnRecord) -> Result<()> {
+    if on_record.has_its_name {
+        return Ok(());
+    }
     match host::volume::other_handle_of(&provisioner.host, id).await? {
         None => Ok(()),
         Some(other) => Err(Error::InProgress(format!("volume {id} has moved, and its handle is {other} now"))),

@@ -13,9 +13,11 @@ use super::{
     cache::Cached,
     object::{Place, is_leaving, is_over, is_ready, items, mark, text, unpacked},
 };
-use domain::volume::{DRIVER, quantity};
+use domain::volume::{DRIVER, VolumeId, quantity};
 use leaf::ownership::COPY_OF;
 
+/// On a copy: the handles of the host's volumes that it mounts, by leaf claims.
+pub(super) const MOUNTS: &str = "kosmos.csi.io/mounts";
 /// Resources of a node, or a pod, that Kubernetes knows, and as many that somebody has added.
 const MOST_RESOURCES: usize = 64;
 /// Of the name of one: a DNS name, and a word after it.
@@ -74,19 +76,19 @@ struct Ours {
     copy_of: Box<str>,
     in_trouble: bool,
     restarts: u64,
-    has_claims: bool,
+    /// Leaves, by handle, or by place where it does not say the handle.
+    mounts: Box<[Box<str>]>,
     text: Box<str>,
 }
 
 impl Ours {
     fn of(pod: &Value) -> Self {
-        let is_claim = |volume: &Value| !text(volume, "/persistentVolumeClaim/claimName").is_empty();
         Self {
             host: mark(pod, "labels", HOST).into(),
             copy_of: mark(pod, "annotations", COPY_OF).into(),
             in_trouble: in_trouble(pod),
             restarts: restarts(pod),
-            has_claims: items(pod, "/spec/volumes").any(is_claim),
+            mounts: mounts(pod),
             text: pod.to_string().into(),
         }
     }
@@ -165,8 +167,9 @@ impl MemberPod {
         self.ours.as_ref().map_or(0, |ours| ours.restarts)
     }
 
-    pub(super) fn has_claims(&self) -> bool {
-        self.ours.as_ref().is_some_and(|ours| ours.has_claims)
+    /// The leaves that it mounts.
+    pub(super) fn mounts(&self) -> impl Iterator<Item = &str> {
+        self.ours.iter().flat_map(|ours| ours.mounts.iter()).map(|leaf| &**leaf)
     }
 }
 
@@ -186,10 +189,21 @@ impl Cached for MemberPod {
         let asked = self.asked.iter().map(|(resource, _)| size_of::<(Box<str>, u128)>() + resource.len());
         let ours = self.ours.iter().map(|ours| {
             let texts = [&ours.host, &ours.copy_of, &ours.text];
-            size_of::<Ours>() + texts.iter().map(|text| text.len()).sum::<usize>()
+            let mounts = ours.mounts.iter().map(|leaf| size_of::<Box<str>>() + leaf.len());
+            size_of::<Ours>() + texts.iter().map(|text| text.len()).chain(mounts).sum::<usize>()
         });
         size_of::<Self>() + self.node.len() + asked.chain(ours).sum::<usize>()
     }
+}
+
+fn mounts(copy: &Value) -> Box<[Box<str>]> {
+    let handles: BTreeMap<String, String> = serde_json::from_str(mark(copy, "annotations", MOUNTS)).unwrap_or_default();
+    let claims = items(copy, "/spec/volumes").map(|volume| text(volume, "/persistentVolumeClaim/claimName"));
+    let place = |claim: &str| format!("{}/{claim}", text(copy, "/metadata/namespace"));
+    // A place that is said there would be one in any namespace; half of the hash in a handle only who has the volume knows.
+    let handle = |claim: &str| handles.get(claim).filter(|handle| VolumeId::parse(handle).is_some()).cloned();
+    let leaf = |claim: &str| handle(claim).unwrap_or_else(|| place(claim)).into_boxed_str();
+    claims.filter(|claim| !claim.is_empty()).map(leaf).collect()
 }
 
 fn in_trouble(copy: &Value) -> bool {
@@ -307,7 +321,7 @@ mod tests {
         assert_eq!((stranger.node(), stranger.runs(), stranger.is_over()), ("a", true, false));
         assert_eq!(asked_of(&stranger), ["cpu 250", "memory 268435456000", "pods 1000"]);
         assert!(!stranger.is_ours() && stranger.host_of_copy().is_none() && stranger.copy_of().is_none());
-        assert!(!stranger.in_trouble() && !stranger.has_claims());
+        assert!(!stranger.in_trouble() && stranger.mounts().next().is_none());
         assert_eq!(*read(&stranger), json!({"metadata": {"namespace": "x", "name": "p"}}));
         assert!(stranger.weight() < 300, "{} bytes", stranger.weight());
     }
@@ -331,7 +345,7 @@ mod tests {
         let whole = pod(&json!({MANAGED_BY: DRIVER, HOST: "h"}));
         let ours = Arc::new(MemberPod::pack(whole.clone()));
         assert_eq!((ours.host_of_copy().as_deref(), ours.copy_of()), (Some("h"), Some("u")));
-        assert!(ours.is_of_host("h") && !ours.is_of_host("other") && ours.has_claims());
+        assert!(ours.is_of_host("h") && !ours.is_of_host("other") && ours.mounts().eq(["x/data"]));
         assert_eq!(*read(&ours), whole);
         let (packed, tree, text) = (ours.weight(), whole.weight(), whole.to_string().len());
         assert!(packed < text + 400 && packed < tree, "{packed} bytes of {text}, {tree} as a tree");

@@ -7,10 +7,10 @@ use serde_json::{Value, json};
 use super::{
     super::{
         HOST, MANAGED_BY,
+        member_pod::MOUNTS,
         object::{items, text},
     },
     given::{GIVEN, given, marks},
-    in_use::MOUNTS,
     names::{Given, list_mut, tokens},
     step::COPY_OF,
 };

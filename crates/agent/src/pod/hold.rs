@@ -17,8 +17,6 @@ use tokio::{
 
 use super::{
     super::{
-        cache::Cached,
-        member_pod::MemberPod,
         node::patch_of,
         object::{self, Place, is_leaving, is_over, read, text, whole},
         virtual_node::virtual_node_of,
@@ -229,13 +227,12 @@ async fn look(pods: &Pods<'_>) -> kube::Result<Duration> {
 }
 
 fn mounted_there(pods: &Pods<'_>) -> Mounted {
-    let copies = pods.there.kept_of(&pods.host.id.0).into_iter();
-    let use_volumes = copies.filter(|(_, copy)| copy.has_claims() && !copy.is_over());
+    let copies = pods.there.kept_of(&pods.host.id.0).into_iter().filter(|(_, copy)| copy.mounts().next().is_some());
     let node_of = |place: &Place, uid: &str| {
         let pod = pods.view.pods.kept(place).filter(|pod| pod.uid() == uid)?;
         Some(pod.node().unwrap_or_default())
     };
-    mounted(use_volumes.map(|(place, copy)| MemberPod::read(&copy, &place)), &pods.host.id.0, node_of)
+    mounted(copies, &pods.host.id.0, node_of)
 }
 
 /// Once a watch has told of a copy, the copy itself says what it mounts, and the hold ends. Where no watch has, the member is asked: no copy, no

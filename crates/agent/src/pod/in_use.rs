@@ -1,20 +1,18 @@
 //! Which volumes a virtual node says are in use (`status.volumesInUse`), as a kubelet says it of those that it has mounted. Pure.
 
 use std::{
-    collections::{BTreeMap, BTreeSet, HashSet},
-    ops::Deref,
+    collections::{BTreeSet, HashSet},
+    sync::Arc,
 };
 
 use serde_json::Value;
 
-use super::{
-    super::object::{Place, is_over, items, mark, text},
-    step::copy_of,
+use super::super::{
+    member_pod::MemberPod,
+    object::{Place, items, text},
 };
 use domain::volume::{DRIVER, VolumeId};
 
-/// On a copy: the handles of the host's volumes that it mounts, by leaf claims.
-pub(super) const MOUNTS: &str = "kosmos.csi.io/mounts";
 /// Kubernetes calls a volume by this, its storage driver, `^` and its handle.
 const OF_CSI: &str = "kubernetes.io/csi/";
 
@@ -50,29 +48,20 @@ pub(super) fn has_any(node: &Value) -> bool {
     !said(node).is_empty() || attached(node).any(|name| handle_of(name).is_some())
 }
 
-/// `node_of`: the node of the host's pod at this place that has this UID.
+/// By what stands beside the text of each copy: whenever one of them changes, all are gone through. `node_of`: the node of the host's pod at this
+/// place that has this UID.
 pub(super) fn mounted(
-    copies: impl Iterator<Item: Deref<Target = Value>>,
+    copies: impl Iterator<Item = (Place, Arc<MemberPod>)>,
     host: &str,
     node_of: impl Fn(&Place, &str) -> Option<String>,
 ) -> Mounted {
     let mut mounted = Mounted::new();
-    for copy in copies.filter(|copy| !is_over(copy)) {
-        let Some(uid) = copy_of(&copy, host) else { continue };
-        let node = node_of(&Place::of(&copy), uid);
-        mounted.extend(leaves(&copy).into_iter().map(|leaf| (leaf, node.clone())));
+    for (place, copy) in copies.filter(|(_, copy)| copy.is_of_host(host) && !copy.is_over()) {
+        let Some(uid) = copy.copy_of() else { continue };
+        let node = node_of(&place, uid);
+        mounted.extend(copy.mounts().map(|leaf| (leaf.to_owned(), node.clone())));
     }
     mounted
-}
-
-fn leaves(copy: &Value) -> Vec<String> {
-    let handles: BTreeMap<String, String> = serde_json::from_str(mark(copy, "annotations", MOUNTS)).unwrap_or_default();
-    let claims = items(copy, "/spec/volumes").map(|volume| text(volume, "/persistentVolumeClaim/claimName"));
-    let place = |claim: &str| format!("{}/{claim}", text(copy, "/metadata/namespace"));
-    // A place that is said there would be one in any namespace; half of the hash in a handle only who has the volume knows.
-    let handle = |claim: &str| handles.get(claim).filter(|handle| VolumeId::parse(handle).is_some()).cloned();
-    let leaf = |claim: &str| handle(claim).unwrap_or_else(|| place(claim));
-    claims.filter(|claim| !claim.is_empty()).map(leaf).collect()
 }
 
 /// What a node is to say: of what is attached to it, and of what it says already, what a copy mounts; and what is about to be mounted.
@@ -93,13 +82,13 @@ fn is_mounted(handle: &str, node: &str, mounted: &Mounted) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::{Arc, Weak};
+    use std::sync::Weak;
 
     use serde_json::json;
 
     use super::{
         super::{
-            super::{HOST, MANAGED_BY},
+            super::{HOST, MANAGED_BY, member_pod::MOUNTS},
             step::COPY_OF,
         },
         *,
@@ -125,10 +114,14 @@ mod tests {
         })
     }
 
+    fn kept(copy: &Value) -> (Place, Arc<MemberPod>) {
+        (Place::of(copy), Arc::new(MemberPod::of(copy)))
+    }
+
     /// What the node is to say, where the host has the pod `u` alone, on the node `kosmos-m-a`.
     fn says(node: &Value, copy: &Value) -> Vec<String> {
         let of_host = |_: &Place, uid: &str| (uid == "u").then(|| "kosmos-m-a".to_owned());
-        let mounted = mounted(std::iter::once(copy), "h", of_host);
+        let mounted = mounted(std::iter::once(kept(copy)), "h", of_host);
         wanted(node, &mounted, BTreeSet::new()).into_iter().collect()
     }
 
@@ -195,8 +188,8 @@ mod tests {
         let mut last = Weak::new();
         let copies = (0..3).map(|_| {
             assert!(last.upgrade().is_none(), "the one before is still there");
-            let one = Arc::new(copy("u", "Running", "data", ""));
-            last = Arc::downgrade(&one);
+            let one = kept(&copy("u", "Running", "data", ""));
+            last = Arc::downgrade(&one.1);
             one
         });
         assert_eq!(mounted(copies, "h", |_, _| None).len(), 1);

@@ -70,8 +70,10 @@ fn spec(pod: &Value) -> Value {
 mod tests {
     use super::{
         super::{
-            super::{HOST, member_pod::MemberPod},
-            in_use::MOUNTS,
+            super::{
+                HOST,
+                member_pod::{MOUNTS, MemberPod},
+            },
             step::COPY_OF,
         },
         *,

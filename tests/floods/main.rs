@@ -15,15 +15,19 @@ use std::{
     time::Duration,
 };
 
-use cluster::{Answers, Connection, Dial, Transport, connect, metrics::Metrics};
+use cluster::{Answers, Connection, Dial, Transport, connect, metrics::Metrics, unmanaged::Unmanaged};
 use domain::volume::HostId;
 use futures::stream;
 use http::{Request, Response, Uri};
 use http_body_util::{BodyExt, StreamBody};
 use hyper::body::{Bytes, Frame};
-use k8s_openapi::serde_json::{Value, from_value, json};
+use k8s_openapi::{
+    api::core::v1::Pod,
+    serde_json::{Value, from_value, json},
+};
 use kube::{
-    Config,
+    Api, Config,
+    api::{ApiResource, DynamicObject, ListParams},
     client::{Body, DynBody},
 };
 use leaf::MemberClient;
@@ -217,6 +221,27 @@ fn answer_that_never_ends_is_not_read_to_its_end() {
             assert!(answer.is_err());
         }
         assert!(line.breaker.open().is_some_and(|reason| reason.contains("64 MiB")));
+        let taken = resident().saturating_sub(before);
+        assert!(taken < ALLOWED, "{} MiB were taken", taken >> 20);
+    });
+}
+
+/// As whoever may make pods in one namespace there may make thirty, of which etcd takes each.
+#[test]
+fn list_of_pods_with_values_without_number_is_not_decoded() {
+    alone(async {
+        let before = resident();
+        let args = vec!["a"; 500_000];
+        let pod = json!({"metadata": {"name": "p"}, "spec": {"containers": [{"name": "c", "args": args}]}}).to_string();
+        let line = member(Arc::new(move |_| {
+            let (first, pod) = (r#"{"metadata":{"resourceVersion":"1"},"items":["#.to_owned(), pod.clone());
+            let pods = (0..30).map(move |number| format!("{}{pod}", if number == 0 { "" } else { "," }));
+            said(std::iter::once(first).chain(pods).chain(std::iter::once("]}".to_owned())))
+        }));
+        let pods = Api::<Unmanaged<DynamicObject>>::all_with(line.client.clone(), &ApiResource::erase::<Pod>(&()));
+        let listed = pods.list(&ListParams::default()).await.map(|list| list.items.len());
+        assert!(listed.is_err(), "{listed:?} were decoded");
+        assert!(line.breaker.open().is_some_and(|reason| reason.contains("more than 4000000 values")));
         let taken = resident().saturating_sub(before);
         assert!(taken < ALLOWED, "{} MiB were taken", taken >> 20);
     });

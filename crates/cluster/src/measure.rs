@@ -23,6 +23,11 @@ use super::{
 const LINE: usize = 10 << 20;
 /// All other answers of one cluster that are being read.
 const TOGETHER: usize = 64 << 20;
+/// Values and names in them. As text one may have four bytes (`"a",`), and decoded it takes sixty and more: whoever may make pods in a member
+/// has thirty of them, of which etcd takes each, be a gibibyte. Five such pods are fewer than this: it is how few are listed at a time.
+const VALUES: usize = 4_000_000;
+/// In bytes: in shorter answers nobody counts them. Most are shorter.
+const UNCOUNTED: usize = 64 << 10;
 /// The same where it is only asked who it is.
 const IDENTITY: usize = 4 << 20;
 
@@ -51,6 +56,7 @@ pub enum Reading {
 pub(super) struct Measure {
     cluster: Arc<str>,
     together: Arc<AtomicUsize>,
+    values: Arc<AtomicUsize>,
     breaker: Option<Breaker>,
     answers: Answers,
     most: usize,
@@ -59,7 +65,8 @@ pub(super) struct Measure {
 impl Measure {
     pub(super) fn new(cluster: &str, answers: Answers, breaker: Option<Breaker>) -> Self {
         let most = if breaker.is_some() { TOGETHER } else { IDENTITY };
-        Self { cluster: cluster.into(), together: Arc::default(), breaker, answers, most }
+        let (together, values) = (Arc::default(), Arc::default());
+        Self { cluster: cluster.into(), together, values, breaker, answers, most }
     }
 
     /// The same of what says nothing of the cluster: too much of it breaks that answer off alone.
@@ -70,7 +77,8 @@ impl Measure {
 
     pub(super) fn of<B>(&self, body: B, read: Reading) -> Measured<B> {
         let read = if self.answers == Answers::OfAnySize { Reading::InPieces } else { read };
-        Measured { body: Box::pin(body), read, held: 0, beginning: Vec::new(), measure: self.clone() }
+        let (body, values) = (Box::pin(body), Values::default());
+        Measured { body, read, held: 0, values, beginning: Vec::new(), measure: self.clone() }
     }
 }
 
@@ -80,21 +88,47 @@ pub(super) struct Measured<B> {
     read: Reading,
     /// Of it, how much somebody holds in memory.
     held: usize,
-    /// Of the line that is coming.
+    /// Those in that.
+    values: Values,
+    /// Of the line that is coming, or of an answer all that is not counted.
     beginning: Vec<u8>,
     measure: Measure,
 }
 
+/// Counts the values and the names of an answer as it comes, as far as it is looked through.
+#[derive(Debug, Default)]
+struct Values {
+    count: usize,
+    in_text: bool,
+    escaped: bool,
+    /// The last sign was a bracket.
+    opened: bool,
+}
+
+impl Values {
+    fn count(&mut self, json: &[u8]) {
+        for byte in json {
+            if self.in_text {
+                self.in_text = self.escaped || *byte != b'"';
+                self.escaped = !self.escaped && *byte == b'\\';
+            } else if !byte.is_ascii_whitespace() {
+                let is_first = self.opened && !matches!(byte, b']' | b'}');
+                self.count += usize::from(is_first || matches!(byte, b',' | b':'));
+                self.opened = matches!(byte, b'[' | b'{');
+                self.in_text = *byte == b'"';
+            }
+        }
+    }
+}
+
 impl<B> Measured<B> {
     fn admit(&mut self, piece: &[u8]) -> Result<(), String> {
-        match self.read {
+        let reason = match self.read {
             Reading::InPieces => return Ok(()),
-            Reading::Whole => {
-                self.held += piece.len();
-                if self.measure.together.fetch_add(piece.len(), Ordering::Relaxed) + piece.len() <= self.measure.most {
-                    return Ok(());
-                }
-            }
+            Reading::Whole => match self.hold(piece) {
+                Some(reason) => reason,
+                None => return Ok(()),
+            },
             Reading::ByLine => {
                 let mut lines = piece.rsplit(|byte| *byte == b'\n');
                 let last = lines.next().map_or(0, <[u8]>::len);
@@ -118,16 +152,32 @@ impl<B> Measured<B> {
                     object,
                     "an object of the cluster is larger than the driver reads: remove the object there, or make it smaller"
                 );
+                format!("a line of a watch is longer than {} MiB", LINE >> 20)
             }
-        }
-        let reason = match self.read {
-            Reading::ByLine => format!("a line of a watch is longer than {} MiB", LINE >> 20),
-            _ => format!("what it answers at one time is more than {} MiB", self.measure.most >> 20),
         };
         if let Some(breaker) = &self.measure.breaker {
             breaker.said_too_much(&reason);
         }
         Err(reason)
+    }
+
+    /// Why it is too much, where it is.
+    fn hold(&mut self, piece: &[u8]) -> Option<String> {
+        let before = self.values.count;
+        if self.held + piece.len() <= UNCOUNTED {
+            self.beginning.extend_from_slice(piece);
+        } else {
+            self.values.count(&std::mem::take(&mut self.beginning));
+            self.values.count(piece);
+        }
+        self.held += piece.len();
+        let (measure, more) = (&self.measure, self.values.count - before);
+        let bytes = measure.together.fetch_add(piece.len(), Ordering::Relaxed) + piece.len();
+        let values = measure.values.fetch_add(more, Ordering::Relaxed) + more;
+        if bytes > measure.most {
+            return Some(format!("what it answers at one time is more than {} MiB", measure.most >> 20));
+        }
+        (values > VALUES).then(|| format!("what it answers at one time has more than {VALUES} values"))
     }
 
     /// Of a line, what tells which object it is about.
@@ -141,6 +191,7 @@ impl<B> Drop for Measured<B> {
     fn drop(&mut self) {
         if self.read == Reading::Whole {
             self.measure.together.fetch_sub(self.held, Ordering::Relaxed);
+            self.measure.values.fetch_sub(self.values.count, Ordering::Relaxed);
         }
     }
 }
@@ -200,6 +251,42 @@ mod tests {
         assert_eq!(read(&measure, &half, Reading::Whole).await, Ok(half.len()));
         let twice = half.repeat(2);
         assert_eq!(read(&Measure::new("m", Answers::OfAnySize, None), &twice, Reading::Whole).await, Ok(twice.len()));
+    }
+
+    #[tokio::test]
+    async fn answers_of_a_cluster_are_read_up_to_a_number_of_values_that_they_share() {
+        let measure = Measure::new("m", Answers::Bounded, Some(Breaker::default()));
+        let half = r#""",0,"#.repeat(VALUES / 4 + 1);
+        assert!(half.len() * 2 < TOGETHER, "it would be too long");
+        assert_eq!(read(&measure, &half, Reading::Whole).await, Ok(half.len()));
+        let mut slow = measure.of(Full::new(Bytes::from(half.clone())), Reading::Whole);
+        assert!(slow.frame().await.is_some_and(|frame| frame.is_ok()), "the one before is done");
+        let short = "0,".repeat(UNCOUNTED / 2);
+        assert_eq!(read(&measure, &short, Reading::Whole).await, Ok(short.len()));
+        let told = read(&measure, &half, Reading::Whole).await.unwrap_err();
+        assert!(told.contains("more than 4000000 values"), "{told}");
+        assert_eq!(measure.breaker.as_ref().and_then(Breaker::open), Some(told));
+        assert_eq!(read(&measure, &half, Reading::InPieces).await, Ok(half.len()));
+        drop(slow);
+        assert_eq!(read(&measure, &half, Reading::Whole).await, Ok(half.len()));
+    }
+
+    /// Whoever writes signs into a text has no member closed by them.
+    #[test]
+    fn values_and_names_are_counted_wherever_what_comes_is_cut_and_signs_within_texts_are_not() {
+        for (json, count) in [
+            ("[]", 0),
+            ("[ [], {} , \"\", 1]", 4),
+            (r#"{"a":{"b":[null]},"c":"d"}"#, 7),
+            (r#"[",:[{", "\"[,", "\\", 1]"#, 4),
+        ] {
+            for at in 0..json.len() {
+                let mut values = Values::default();
+                values.count(&json.as_bytes()[..at]);
+                values.count(&json.as_bytes()[at..]);
+                assert_eq!(values.count, count, "{json}, cut at {at}");
+            }
+        }
     }
 
     #[tokio::test]

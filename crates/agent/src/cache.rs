@@ -1,5 +1,7 @@
 //! What watches have told: objects by place, and by what else they are looked for.
 
+mod one_by_one;
+
 use std::{
     collections::{BTreeSet, HashMap},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -15,6 +17,7 @@ use tokio::sync::watch;
 
 use super::object::{Object, Objects, Place, whole};
 use cluster::{Relist, pauses, with_causes};
+pub(super) use one_by_one::keep_one_by_one;
 
 /// What one member's pods, or its nodes, may take of memory: its administrator decides what it says, and one process serves
 /// all members.

@@ -16,7 +16,7 @@ use tokio::{
 
 use super::{
     LABEL, LABEL_VALUE, PREFIX,
-    cache::{Cached, Change, ObjectCache, keep},
+    cache::{Cached, Change, ObjectCache, keep, keep_one_by_one},
     host_pod::{HostPod, KeptPod},
     inbox::Inbox,
     member_pod::MemberPod,
@@ -290,13 +290,13 @@ impl Drop for Subscription<'_> {
 
 pub(super) async fn watch_host(client: &Client, view: &HostCache) {
     let virtual_nodes = watcher::Config::default().labels(&format!("{LABEL}={LABEL_VALUE}"));
-    let bound = watcher::Config::default().fields("spec.nodeName!=");
+    let (pods, bound) = (object::all_pods(client), "spec.nodeName!=");
     let everything = watcher::Config::default;
     tokio::join!(
         keep(object::nodes(client), virtual_nodes, &view.nodes, |_| true, |change| view.node_changed(change)),
         keep(object::csi_nodes(client), everything(), &view.csi_nodes, of_virtual_node, |change| view
             .csi_node_changed(change)),
-        keep(object::all_pods(client), bound, &view.pods, on_virtual_node, |change| view.pod_changed(change)),
+        keep_one_by_one(client, &pods, bound, &view.pods, on_virtual_node, |change| view.pod_changed(change)),
         keep(object::attachments(client), everything(), &view.attachments, of_driver, |change| view
             .attachment_changed(change)),
     );

@@ -11,13 +11,17 @@ mod leaves;
 mod resident;
 
 use std::{
-    sync::{Arc, Mutex, PoisonError},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
     time::Duration,
 };
 
 use cluster::{Answers, Connection, Dial, Transport, connect, metrics::Metrics, unmanaged::Unmanaged};
-use domain::volume::HostId;
+use domain::volume::{Claim, HostId};
 use futures::stream;
+use host::Host;
 use http::{Request, Response, Uri};
 use http_body_util::{BodyExt, StreamBody};
 use hyper::body::{Bytes, Frame};
@@ -60,6 +64,10 @@ type Answer = Arc<dyn Fn(&Uri) -> (u16, Texts) + Send + Sync>;
 
 /// A way to a member that says what it likes.
 fn member(answer: Answer) -> Connection {
+    cluster(answer, Answers::Bounded)
+}
+
+fn cluster(answer: Answer, answers: Answers) -> Connection {
     let dial = move |_: &Uri| -> Transport {
         let answer = Arc::clone(&answer);
         let serve = move |request: Request<Body>| {
@@ -71,7 +79,7 @@ fn member(answer: Answer) -> Connection {
         service_fn(serve).boxed()
     };
     let config = Config::new("https://m".parse().unwrap());
-    connect("m", config, Answers::Bounded, &Dial::Within(Arc::new(dial)), &Metrics::new()).unwrap()
+    connect("m", config, answers, &Dial::Within(Arc::new(dial)), &Metrics::new()).unwrap()
 }
 
 fn endless(text: &str) -> impl Iterator<Item = String> + use<> {
@@ -244,6 +252,38 @@ fn list_of_pods_with_values_without_number_is_not_decoded() {
         assert!(line.breaker.open().is_some_and(|reason| reason.contains("more than 4000000 values")));
         let taken = resident().saturating_sub(before);
         assert!(taken < ALLOWED, "{} MiB were taken", taken >> 20);
+    });
+}
+
+/// A tenant of the host makes them as long as he likes.
+#[test]
+fn pods_of_a_namespace_are_read_one_by_one_to_find_the_one_that_uses_a_claim() {
+    alone(async {
+        let pod = |claim: &str| {
+            let volumes = json!([{"name": "v", "persistentVolumeClaim": {"claimName": claim}}]);
+            let container = json!({"name": "c", "args": ["x".repeat(4 << 20)]});
+            json!({"metadata": {"name": claim}, "spec": {"containers": [container], "volumes": volumes}}).to_string()
+        };
+        let (others, last, most) = (pod("other") + ",", pod("data") + "]}", Arc::new(AtomicU64::new(0)));
+        let (before, seen) = (resident(), Arc::clone(&most));
+        let answer = move |uri: &Uri| -> (u16, Texts) {
+            if !uri.path().ends_with("/pods") {
+                return said(std::iter::once(json!({"metadata": {"name": "a", "uid": host().0}}).to_string()));
+            }
+            let (first, others, seen) = (r#"{"metadata":{},"items":["#.to_owned(), others.clone(), Arc::clone(&seen));
+            let others = (0..50).map(move |_| {
+                seen.fetch_max(resident(), Ordering::Relaxed);
+                others.clone()
+            });
+            said(std::iter::once(first).chain(others).chain(std::iter::once(last.clone())))
+        };
+        let line = cluster(Arc::new(answer), Answers::OfAnySize);
+        let there = Host::connect(line.client.clone(), "kosmos-csi".to_owned()).await.unwrap();
+        let claim = Claim { namespace: "shop".to_owned(), name: "data".to_owned() };
+        let user = host::pod::of(&there, &claim).await.unwrap().unwrap();
+        assert_eq!((user.claims, user.spec.containers[0].args.as_ref()), (vec!["data".to_owned()], None));
+        let taken = most.load(Ordering::Relaxed).saturating_sub(before);
+        assert!(taken < 128 << 20, "{} MiB of 200 were taken", taken >> 20);
     });
 }
 

@@ -1,12 +1,14 @@
 //! The host pod a claim waits for.
 
 use futures::{Stream, TryStreamExt};
-use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod, PodSpec};
-use kube::{Api, ResourceExt, api::ListParams};
+use k8s_openapi::api::core::v1::{Container, PersistentVolumeClaim, Pod, PodSpec};
+use kube::{Api, Resource, ResourceExt, api::ListParams, core::Request};
 
 use super::{Host, unread};
 use cluster::{
     events,
+    items::Items,
+    read_list,
     trimmed::{Reads, Trimmed},
 };
 use domain::{
@@ -33,7 +35,7 @@ impl Reads for OfPods {
 /// Whatever is said of one, all others of its namespace are read.
 type SeenPod = Trimmed<Pod, OfPods>;
 
-/// A pod that mounts a claim, and all the claims it mounts.
+/// A pod that mounts a claim, and all the claims it mounts. What its containers run is left out.
 #[derive(Clone, Debug)]
 pub struct HostPod {
     pub spec: PodSpec,
@@ -118,10 +120,40 @@ pub async fn placed(host: &Host, namespace: &str, name: &str) -> Result<Option<P
 
 /// The pod that uses the claim: the one that still waits for a node, where several do.
 pub async fn of(host: &Host, claim: &Claim) -> Result<Option<HostPod>> {
-    let pods = Api::<SeenPod>::namespaced(host.client.clone(), &claim.namespace);
-    let doing = format!("list pods in {}", claim.namespace);
-    let pods = pods.list(&ListParams::default()).await.map_err(|error| unread(&doing, &error))?;
-    Ok(choose(pods.items.into_iter().map(SeenPod::into_object).collect(), &claim.name))
+    Ok(choose(users_of(host, claim).await?, &claim.name))
+}
+
+/// The pods that mount the claim, without what they run. All of the namespace are looked at one by one, as they come: whoever writes some of them
+/// decides how long they are.
+async fn users_of(host: &Host, claim: &Claim) -> Result<Vec<Pod>> {
+    let doing = |error: &kube::Error| unread(&format!("list pods in {}", claim.namespace), error);
+    let request = Request::new(Pod::url_path(&(), Some(&claim.namespace))).list(&ListParams::default());
+    let request = request.map_err(|error| doing(&kube::Error::BuildRequest(error)))?;
+    let mut users = Vec::new();
+    let mut take = |pod: Pod| {
+        if claims_of(&pod).contains(&claim.name) {
+            users.push(without_what_runs(pod));
+        }
+    };
+    let listed = read_list(&host.client, request, Items::of_list(), |items, piece| -> kube::Result<()> {
+        items.feed(piece, &mut |item| {
+            let pod = serde_json::from_slice::<SeenPod>(item).map_err(kube::Error::SerdeError);
+            pod.map(|pod| take(pod.into_object()))
+        })
+    });
+    listed.await.map_err(|error| doing(&error))?;
+    Ok(users)
+}
+
+/// What its containers ask for says which node it can have, and nothing else of them does.
+fn without_what_runs(mut pod: Pod) -> Pod {
+    let spec = pod.spec.get_or_insert_default();
+    spec.ephemeral_containers = None;
+    for container in spec.init_containers.iter_mut().flatten().chain(&mut spec.containers) {
+        let Container { name, resources, restart_policy, .. } = std::mem::take(container);
+        *container = Container { name, resources, restart_policy, ..Container::default() };
+    }
+    pod
 }
 
 fn choose(pods: Vec<Pod>, claim: &str) -> Option<HostPod> {
@@ -139,13 +171,9 @@ fn choose(pods: Vec<Pod>, claim: &str) -> Option<HostPod> {
 
 /// Whether a pod on this node that has not ended mounts a claim.
 pub async fn has_user(host: &Host, claim: &Claim, node: &str) -> Result<bool> {
-    let pods = Api::<SeenPod>::namespaced(host.client.clone(), &claim.namespace).list(&ListParams::default()).await;
-    let pods = pods.map_err(|error| unread(&format!("list pods in {}", claim.namespace), &error))?;
-    Ok(pods.items.iter().any(|pod| {
-        !has_ended(pod)
-            && pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref()) == Some(node)
-            && claims_of(pod).contains(&claim.name)
-    }))
+    let users = users_of(host, claim).await?;
+    let is_there = |pod: &Pod| pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref()) == Some(node);
+    Ok(users.iter().any(|pod| !has_ended(pod) && is_there(pod)))
 }
 
 /// Its containers have, and are not started again.
@@ -168,7 +196,7 @@ pub fn claims_of(pod: &Pod) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use k8s_openapi::serde_json::{from_value, json};
+    use k8s_openapi::serde_json::{from_value, json, to_value};
 
     use super::*;
 
@@ -201,5 +229,19 @@ mod tests {
         let chosen = choose(pods, "data").unwrap();
         assert_eq!(chosen.claims, ["data", "new-b"]);
         assert!(choose(Vec::new(), "data").is_none());
+    }
+
+    #[test]
+    fn of_containers_what_they_ask_for_is_kept_and_nothing_that_they_run() {
+        let sidecar = json!({"name": "s", "restartPolicy": "Always", "resources": {"requests": {"cpu": "1"}}});
+        let mut long = sidecar.clone();
+        for (field, value) in
+            [("image", json!("i")), ("args", json!(["a"])), ("command", json!(["b"])), ("env", json!([{"name": "c"}]))]
+        {
+            long[field] = value;
+        }
+        let spec = json!({"containers": [long], "initContainers": [long], "ephemeralContainers": [{"name": "d"}]});
+        let pod = without_what_runs(from_value(json!({"metadata": {"name": "p"}, "spec": spec})).unwrap());
+        assert_eq!(to_value(pod.spec).unwrap(), json!({"containers": [sidecar], "initContainers": [sidecar]}));
     }
 }

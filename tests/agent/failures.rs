@@ -131,6 +131,38 @@ fn pods_of_one_namespace_that_take_long_keep_no_other_one_waiting() {
     });
 }
 
+/// As a tenant of the host may make them: while there is work on one, it takes a hundred times what others take.
+#[test]
+fn long_pods_are_copied_one_after_the_other_and_keep_no_other_one_waiting() {
+    const TAKES: Duration = Duration::from_secs(2);
+    story(1, async {
+        let (world, times) = (with_pod().await, Arc::new(Mutex::new(Vec::new())));
+        let asked_at = Arc::clone(&times);
+        world.member.faults().set(move |asked| {
+            if !makes_pod(asked) || !asked.name.starts_with("long-") {
+                return Action::Pass;
+            }
+            lock(&asked_at).push(Instant::now());
+            Action::Delay(TAKES)
+        });
+        let names: Vec<String> = (0..4).map(|number| format!("long-{number}")).collect();
+        for name in &names {
+            let container = json!({"name": "c", "image": "i:1", "args": vec!["a"; 100_000]});
+            let spec = json!({"nodeName": NODE, "containers": [container]});
+            world.host.create("pods", json!({"metadata": {"namespace": SHOP, "name": name}, "spec": spec})).unwrap();
+        }
+        until("one is asked for", || !lock(&times).is_empty()).await;
+        let began = Instant::now();
+        world.run_pod("other", None);
+        until("another one runs", || world.phase("other") == "Running").await;
+        assert!(began.elapsed() < TAKES * 2, "{:?}", began.elapsed());
+        until("all run", || names.iter().all(|name| world.phase(name) == "Running")).await;
+        let times = lock(&times).clone();
+        let are_apart = times.windows(2).all(|pair| pair[1].duration_since(pair[0]) >= TAKES);
+        assert!(times.len() == 4 && are_apart, "{times:?}");
+    });
+}
+
 #[test]
 fn namespace_that_may_not_be_made_in_a_member_is_told_of_the_pod() {
     story(1, async {

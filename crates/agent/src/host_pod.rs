@@ -13,6 +13,9 @@ use super::{
 /// Why a pod has no copy yet: nothing but that a volume is attached, or that a copy of another pod lets it go.
 const WAITS_FOR_VOLUME: &str = "WaitsForVolume";
 
+/// In bytes, of the text of a pod that is long. Decoded, it may take more than ten times that.
+const LONG: usize = 256 << 10;
+
 /// The condition by which a pod tells of its copy, or why it has none. It outlives this process.
 pub(super) const COPIED: &str = "kosmos.csi.io/Copied";
 
@@ -61,6 +64,10 @@ impl HostPod {
 
     pub(super) fn is_over(&self) -> bool {
         self.is_over
+    }
+
+    pub(super) fn is_long(&self) -> bool {
+        self.text.len() > LONG
     }
 
     /// Whether what is attached to its node concerns it: it has claims, and says that it waits for a volume, or nothing yet.

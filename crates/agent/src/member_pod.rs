@@ -22,6 +22,8 @@ pub(super) const MOUNTS: &str = "kosmos.csi.io/mounts";
 const MOST_RESOURCES: usize = 64;
 /// Of the name of one: a DNS name, and a word after it.
 const LONGEST_RESOURCE: usize = 253 + 1 + 63;
+/// On what is kept of one with our labels: whole, it takes much memory.
+pub(super) const LONG: &str = "isLong";
 
 /// Thousandths, by the resource's name.
 pub(super) type Amounts = BTreeMap<String, u128>;
@@ -78,6 +80,7 @@ struct Ours {
     restarts: u64,
     /// Leaves, by handle, or by place where it does not say the handle.
     mounts: Box<[Box<str>]>,
+    is_long: bool,
     text: Box<str>,
 }
 
@@ -89,6 +92,7 @@ impl Ours {
             in_trouble: in_trouble(pod),
             restarts: restarts(pod),
             mounts: mounts(pod),
+            is_long: pod[LONG] == true,
             text: pod.to_string().into(),
         }
     }
@@ -170,6 +174,10 @@ impl MemberPod {
     /// The leaves that it mounts.
     pub(super) fn mounts(&self) -> impl Iterator<Item = &str> {
         self.ours.iter().flat_map(|ours| ours.mounts.iter()).map(|leaf| &**leaf)
+    }
+
+    pub(super) fn is_long(&self) -> bool {
+        self.ours.as_ref().is_some_and(|ours| ours.is_long)
     }
 }
 

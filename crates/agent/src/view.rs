@@ -10,7 +10,7 @@ use std::{
 use kube::{Client, runtime::watcher};
 use serde_json::Value;
 use tokio::{
-    sync::{Notify, watch},
+    sync::{Notify, Semaphore, watch},
     time::Instant,
 };
 
@@ -42,6 +42,8 @@ pub(super) struct HostCache {
     pub(super) attachments: ObjectCache,
     subscribers: Mutex<Subscribers>,
     pub(super) open_namespaces: OpenNamespaces,
+    /// For the work on a long pod, in whichever member.
+    pub(super) long_pods: Semaphore,
     /// When the work on each member was last seen to go on.
     heartbeats: Mutex<HashMap<String, Instant>>,
 }
@@ -112,6 +114,7 @@ impl Default for HostCache {
             attachments: ObjectCache::by(node_of),
             subscribers: Mutex::default(),
             open_namespaces: OpenNamespaces::default(),
+            long_pods: Semaphore::new(1),
             heartbeats: Mutex::default(),
         }
     }

@@ -77,7 +77,7 @@ pub(super) use step::COPY_OF;
 use step::{PodStep, step};
 pub(super) use told::RelayedEvents;
 pub(super) use trim::trim as trim_pod;
-use work_queue::{Next, Tries, WorkQueue, pause};
+use work_queue::{Next, Tries, WorkQueue, in_turn, pause};
 
 /// Pods that are worked on at a time, of which those of one namespace are half at most.
 const AT_ONCE: usize = 32;
@@ -121,7 +121,7 @@ impl Pods<'_> {
                 while under_way.len() < AT_ONCE
                     && let Some((place, tries)) = queue.take(Instant::now())
                 {
-                    under_way.push(async move { (self.attend(&place, tries).await, place) });
+                    under_way.push(async move { (in_turn(self, &place, self.attend(&place, tries)).await, place) });
                 }
                 let due = queue.due().unwrap_or_else(|| Instant::now() + MUCH_LATER);
                 tokio::select! {

@@ -6,7 +6,8 @@ use serde_json::{Map, Value, json};
 use super::{
     super::{
         MANAGED_BY,
-        member_pod::asked,
+        cache::Cached,
+        member_pod::{LONG, asked},
         object::{items, mark, text},
     },
     given::{self, GIVEN},
@@ -15,13 +16,20 @@ use super::{
 use domain::volume::DRIVER;
 use leaf::ownership::OURS;
 
+/// In bytes of memory, of one that takes much: a text of some hundred KiB may have as much decoded.
+const MUCH: usize = 4 << 20;
+
 const METADATA: [&str; 6] =
     ["namespace", "name", "uid", "generation", "deletionTimestamp", "deletionGracePeriodSeconds"];
 
 /// Of a stranger's pod less is kept anyway.
 pub(crate) fn trim(pod: &mut Value) -> bool {
     if mark(pod, "labels", MANAGED_BY) == DRIVER {
+        let is_long = pod.weight() > MUCH;
         *pod = json!({"metadata": metadata(&pod["metadata"]), "spec": spec(pod), "status": pod["status"]});
+        if is_long {
+            pod[LONG] = json!(true);
+        }
     }
     true
 }
@@ -106,6 +114,7 @@ mod tests {
     fn of_a_copy_what_is_gone_by_is_kept_and_nothing_that_its_owner_writes_at_any_length() {
         let (whole, mut kept) = (copy(), copy());
         assert!(trim(&mut kept) && kept.to_string().len() < 6000, "{} bytes", kept.to_string().len());
+        assert!(MemberPod::of(&kept).is_long(), "what there is of it is read again whole");
         let ours = json!({COPY_OF: "u", MOUNTS: "{}"});
         assert_eq!((&kept["metadata"]["annotations"], &kept["status"]), (&ours, &whole["status"]));
         assert_eq!(kept["metadata"]["labels"], json!({MANAGED_BY: DRIVER, HOST: "h"}));
@@ -135,6 +144,7 @@ mod tests {
         copy["metadata"]["labels"][MANAGED_BY] = json!(DRIVER);
         copy["metadata"]["annotations"] = json!({COPY_OF: "u", GIVEN: given::given(&pod)});
         assert!(trim(&mut copy) && copy.to_string().len() < 6000, "{} bytes", copy.to_string().len());
+        assert!(!MemberPod::of(&copy).is_long());
         let cpu = MemberPod::of(&copy).asked().find(|(name, _)| *name == "cpu").map(|(_, amount)| amount);
         assert_eq!(cpu, Some(2000));
         assert!(!given::is_due(&pod, &copy));

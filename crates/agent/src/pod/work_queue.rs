@@ -8,7 +8,7 @@ use std::{
 
 use tokio::time::Instant;
 
-use super::{super::object::Place, AGAIN, AT_ONCE, MUCH_LATER, PATIENCE};
+use super::{super::object::Place, AGAIN, AT_ONCE, MUCH_LATER, PATIENCE, Pods};
 
 /// Looks at a pod that waits, after which the pause between them doubles.
 const STEADY: u32 = 30;
@@ -17,6 +17,23 @@ const STEADY: u32 = 30;
 /// is not to keep host and member busy.
 pub(super) fn pause(looks: u32) -> Duration {
     MUCH_LATER.min(AGAIN * 2_u32.saturating_pow(looks / STEADY))
+}
+
+/// Carries out the work on a pod. A long one takes ten times its text and more, and several forms of it are there at the same time: so there is
+/// work on one of these alone, and whoever makes very many of them takes no memory from all others.
+pub(super) fn in_turn<'a, T>(
+    pods: &'a Pods<'_>,
+    place: &'a Place,
+    work: impl Future<Output = T> + 'a,
+) -> impl Future<Output = T> + 'a {
+    let work = Box::pin(work);
+    async move {
+        let is_long = pods.view.pods.kept(place).is_some_and(|pod| pod.is_long())
+            || pods.there.kept(place).is_some_and(|copy| copy.is_long());
+        // Nobody closes it.
+        let _turn = if is_long { pods.view.long_pods.acquire().await.ok() } else { None };
+        work.await
+    }
 }
 
 /// When a pod is to be looked at again, if nothing is heard of it.

@@ -427,6 +427,35 @@ fn secret_goes_also_where_the_mark_of_its_namespace_is_another_hosts() {
     });
 }
 
+/// As where a webhook there takes half a minute; nobody waits for the answer any more.
+#[test]
+fn secret_that_comes_late_to_a_member_goes_though_its_pod_has_gone_and_its_namespace_gives_none() {
+    story(1, async {
+        let world = standing(1).await;
+        give_secrets(&world, "true");
+        let has_come = || world.member.get("secrets", SHOP, "keys").is_some();
+        let is_asked = Arc::new(Mutex::new(false));
+        let seen = Arc::clone(&is_asked);
+        world.member.faults().set(move |asked| {
+            if asked.verb != Verb::Create || asked.resource != "secrets" {
+                return Action::Pass;
+            }
+            *lock(&seen) = true;
+            Action::Late(Duration::from_secs(40))
+        });
+        run_with_secret(&world);
+        until("it is asked for", || *lock(&is_asked)).await;
+        world.host.delete("pods", SHOP, "web").unwrap();
+        give_secrets(&world, "false");
+        until("the pod is gone", || world.pod("web").is_none()).await;
+        assert!(!has_come(), "it comes later");
+        until("it has come", has_come).await;
+        until("it is gone again", || !has_come()).await;
+        let mark = format!("kosmos-csi.secrets.{}", world.host_id());
+        until("the mark too", || world.member.get("configmaps", SHOP, &mark).is_none()).await;
+    });
+}
+
 /// The host's namespace gives nothing any more, the copy is gone, and no process remembers anything.
 #[test]
 fn new_agent_finds_secrets_in_a_namespace_that_another_host_has_marked_as_well() {

@@ -36,6 +36,8 @@ use domain::volume::DRIVER;
 const LOOK: Duration = Duration::from_secs(30);
 /// How long nothing has to name an object before it is removed: a pod may be about to.
 const UNUSED: Duration = Duration::from_mins(2);
+/// The same of a mark: a Secret that was asked for may come yet, though nobody waits for the answer any more. An API server ends what takes longer.
+const AWAITED: Duration = Duration::from_secs(55);
 
 /// How often Secrets are looked for also where no mark says that there are any, and no copy names one: somebody may have removed the mark.
 /// Else each member would be asked about each namespace of the host that gives Secrets.
@@ -168,7 +170,8 @@ impl Pods<'_> {
         } else {
             self.is_open_now(&thing.1.namespace, &mut look.asked).await?
         };
-        let is_idle = gives == Some(true) && (self.is_mark(thing) || look.is_idle(thing));
+        let after = if self.is_mark(thing) { AWAITED } else { UNUSED };
+        let is_idle = gives == Some(true) && look.is_idle(thing, after);
         match (gives, look.wanted.get(thing)) {
             (Some(false), _) => {
                 self.remove(thing, object, "members are given no Secrets of its namespace in the host any more")
@@ -361,12 +364,12 @@ impl Look<'_> {
         *kind == Kind::ConfigMap || self.open.contains(&place.namespace)
     }
 
-    fn is_idle(&mut self, thing: &SyncedObject) -> bool {
+    fn is_idle(&mut self, thing: &SyncedObject, after: Duration) -> bool {
         if self.wanted.contains_key(thing) || self.named_by_copies.contains(thing) {
             return false;
         }
         let since = self.unused.entry(thing.clone()).or_insert_with(Instant::now);
-        since.elapsed() > UNUSED
+        since.elapsed() > after
     }
 
     /// What copies are to have, and somebody in the member has removed.

@@ -245,6 +245,7 @@ fn volume_that_was_published_unseen_is_not_removed() {
         bench.serves().await;
         sleep(STEP).await;
         on_leaf(&bench, "data", |claim| claim["metadata"]["annotations"]["kosmos.csi.io/published"] = published);
+        release(&bench, &caller).await;
         let (code, message) = refused(delete(&bench, &caller).await);
         assert!(code == Code::FailedPrecondition && message.contains("virtual/m0"), "{code:?} {message}");
         assert!(leaf()["metadata"]["deletionTimestamp"].is_null());

@@ -17,7 +17,7 @@ use crate::{
     late::{LATE, stays},
     people::{delete_leaf_claim, hold},
     reclaim::{CLAIM, SETTLED, bench, ends_well, leaf, policy, provisioned, until, wrong},
-    shared::release,
+    shared::{led_by_another, release},
     taken::kept,
     virtual_time,
 };
@@ -185,6 +185,38 @@ fn who_asks_for_a_removal_is_believed_from_then_on_and_not_from_when_it_begins()
         assert!(claim["metadata"]["finalizers"].to_string().contains("kosmos.csi.io/protect"), "{claim}");
         assert_eq!(bench.guard.wrong(), Vec::<String>::new());
     });
+}
+
+/// Sidecar and driver have stood still together since the sidecar looked at the host, as they do when their machine is frozen. The member
+/// lets nobody keep the data.
+#[test]
+fn removal_that_comes_when_the_volume_is_wanted_again_long_since_is_not_carried_out() {
+    let minds = [Mind::Retains, Mind::UsesAgain].into_iter();
+    for (mind, is_leader) in minds.flat_map(|mind| [true, false].map(|is_leader| (mind, is_leader))) {
+        virtual_time::run(1, async {
+            let bench = if is_leader { bench().await } else { led_by_another().await };
+            let caller = provisioned(&bench, Script::new(CLAIM)).await;
+            release(&bench, &caller).await;
+            bench.guard.set_fate(|_, at, asked| {
+                let keeps = at == 1 && asked.verb == Verb::Patch && asked.resource == "persistentvolumes";
+                if keeps { Action::Answer { code: 403, reason: "Forbidden" } } else { Action::Pass }
+            });
+            let mut administrator = caller.clone();
+            administrator.set_policy("Retain");
+            if mind == Mind::UsesAgain {
+                administrator.claim_again("again");
+                administrator.set_policy("Delete");
+            }
+            sleep(QUIET).await;
+            let refused = caller.delete(caller.handle().unwrap()).await.unwrap_err();
+            assert_eq!(refused.code(), Code::Aborted, "{mind:?}, {is_leader}: {refused}");
+            assert!(refused.message().contains("is retained or in use again"), "{mind:?}, {is_leader}: {refused}");
+            let claim = leaf(&bench, CLAIM).unwrap();
+            assert!(claim["metadata"]["deletionTimestamp"].is_null(), "{mind:?}, {is_leader}: {claim}");
+            assert_eq!(bench.storages[0].volumes().len(), 1);
+            assert_eq!(bench.guard.wrong(), Vec::<String>::new());
+        });
+    }
 }
 
 /// The host's controller has much to do, and says still that its claim has gone.

@@ -128,7 +128,7 @@ fn data_that_the_member_lets_nobody_keep_is_not_called_kept_and_both_volumes_say
 }
 
 /// Who asks the driver to remove does not reach the replica that does the work in the background.
-async fn led_by_another() -> Arc<Bench> {
+pub async fn led_by_another() -> Arc<Bench> {
     let bench = Bench::new(1, 1, &fixture::steady(Duration::from_millis(100))).await;
     bench.start_second("second");
     sleep(Duration::from_secs(5)).await;

@@ -42,6 +42,8 @@ pub struct SharedHandles {
 pub struct WithHandle {
     /// Several volumes may have its leaf.
     pub shared: bool,
+    /// One is not to go, by a list that was begun after it was asked.
+    pub wanted: bool,
     /// The leaf that was given out with it: of a volume that a move has made at least.
     pub leaf: Option<GivenOutDigest>,
 }
@@ -51,19 +53,35 @@ pub struct WithHandle {
 struct Listed {
     began: Instant,
     halves: HashSet<u64>,
+    /// Of those that are not to go.
+    wanted: HashSet<u64>,
     /// Which leaf was given out with each volume that a move has made.
     moved: HashMap<Box<str>, GivenOutDigest>,
 }
 
+/// What is gone by of one volume.
+struct ListedVolume {
+    handle: Box<str>,
+    is_to_go: bool,
+    /// Where a move has made it.
+    leaf: Option<GivenOutDigest>,
+}
+
 impl Listed {
-    /// The handle of each volume, and of which leaf it is where a move has made it.
-    fn new(began: Instant, all: Vec<(Box<str>, Option<GivenOutDigest>)>) -> Self {
-        let moved = all.iter().filter_map(|(handle, leaf)| Some((handle.clone(), (*leaf)?))).collect();
-        Self { began, halves: shared(all.into_iter().map(|(handle, _)| handle)), moved }
+    fn new(began: Instant, all: Vec<ListedVolume>) -> Self {
+        let moved = all.iter().filter_map(|one| Some((one.handle.clone(), one.leaf?))).collect();
+        let stay = all.iter().filter(|one| !one.is_to_go);
+        let wanted = stay.filter_map(|one| Some(half_of(&VolumeId::parse(&one.handle)?))).collect();
+        Self { began, halves: shared(all.into_iter().map(|one| one.handle)), wanted, moved }
     }
 
     fn says(&self, id: &VolumeId, handle: &str) -> WithHandle {
-        WithHandle { shared: self.halves.contains(&half_of(id)), leaf: self.moved.get(handle).copied() }
+        let half = half_of(id);
+        WithHandle {
+            shared: self.halves.contains(&half),
+            wanted: self.wanted.contains(&half),
+            leaf: self.moved.get(handle).copied(),
+        }
     }
 }
 
@@ -140,23 +158,24 @@ impl SharedHandles {
             _ if !self.volumes.whole() => None,
             // Looked for in all members: once, and not at each news.
             [known] if known.wish() == Wish::Nothing && self.volumes.count_like(id) > 1 => {
-                Some(WithHandle { shared: true, leaf: None })
+                Some(WithHandle { shared: true, ..WithHandle::default() })
             }
             [known] if known.wish() == Wish::Nothing => {
-                self.volumes.heard_lately().then_some(WithHandle { shared: false, leaf: known.leaf })
+                self.volumes.heard_lately().then_some(WithHandle { leaf: known.leaf, ..WithHandle::default() })
             }
             [] | [_] => None,
-            _ => Some(WithHandle { shared: true, leaf: None }),
+            _ => Some(WithHandle { shared: true, ..WithHandle::default() }),
         }
     }
 }
 
-/// Of each volume what is gone by.
-async fn each(host: &Host) -> Result<Vec<(Box<str>, Option<GivenOutDigest>)>> {
+async fn each(host: &Host) -> Result<Vec<ListedVolume>> {
     let volumes: Api<Trimmed<PersistentVolume, OfMoves>> = Api::all(host.client.clone());
     let known = |volume: PersistentVolume| {
         let is_moved = volume.annotations().contains_key(REPLACES);
-        HostVolume::new(&volume).map(|known| (known.handle, known.leaf.filter(|_| is_moved)))
+        let known = HostVolume::new(&volume)?;
+        let is_to_go = known.is_to_be_reclaimed();
+        Some(ListedVolume { handle: known.handle, is_to_go, leaf: known.leaf.filter(|_| is_moved) })
     };
     volume::all_of(&volumes, known).await
 }
@@ -205,9 +224,20 @@ mod tests {
         let leaf = HostVolume::new(&volume).unwrap().leaf;
         assert!(leaf.is_some());
         let [moved, other] = ["m/n/a/0000000000000001", "m/n/b/0000000000000002"];
-        let listed = Listed::new(Instant::now(), vec![(moved.into(), leaf), (other.into(), None)]);
+        let of = |handle: &str, leaf| ListedVolume { handle: handle.into(), is_to_go: true, leaf };
+        let listed = Listed::new(Instant::now(), vec![of(moved, leaf), of(other, None)]);
         let says = |handle: &str| listed.says(&VolumeId::parse(handle).unwrap(), handle);
-        assert_eq!(says(moved), WithHandle { shared: false, leaf });
+        assert_eq!(says(moved), WithHandle { leaf, ..WithHandle::default() });
         assert_eq!(says(other), WithHandle::default());
+    }
+
+    #[test]
+    fn leaf_is_wanted_where_a_volume_is_not_to_go_whichever_handle_of_the_leaf_that_has() {
+        let of = |handle: &str, is_to_go| ListedVolume { handle: handle.into(), is_to_go, leaf: None };
+        let [goes, stays] = ["m/n/a/0000000000000001", "m/n/b/0000000000000002"];
+        let listed = Listed::new(Instant::now(), vec![of(goes, true), of(stays, false)]);
+        let is_wanted = |handle: &str| listed.says(&VolumeId::parse(handle).unwrap(), handle).wanted;
+        let unlisted = "m/n/c/0000000000000003";
+        assert_eq!([goes, stays, "alias/n/b/0000000000000002", unlisted].map(is_wanted), [false, true, true, false]);
     }
 }

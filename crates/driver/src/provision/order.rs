@@ -70,13 +70,14 @@ impl Order {
     }
 
     /// Whoever asked has looked at one volume of the host with the handle, and not at others, nor at the leaf: where a move has made that volume,
-    /// another leaf than its own may be at the place. One that was never given out has none.
+    /// another leaf than its own may be at the place. He has looked long before that where he, or this driver, has stood still since, and what is
+    /// listed now says otherwise. One that was never given out has none.
     async fn is_to_be_looked_at(&self, provisioner: &Provisioner, row: &Row) -> Result<bool> {
         if !self.given_out {
             return Ok(false);
         }
         let there = provisioner.shared_handles.with(&provisioner.host, &self.id, self.asked).await?;
-        Ok(there.shared || row.claim.as_ref().is_some_and(|claim| is_another(there.leaf, claim)))
+        Ok(there.shared || there.wanted || row.claim.as_ref().is_some_and(|claim| is_another(there.leaf, claim)))
     }
 
     /// Whether its leaf is or was there, or nothing is said of where that is.

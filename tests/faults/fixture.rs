@@ -214,6 +214,13 @@ impl Planted {
         self.put(bench, at, CONTENTS, content(&name, &leaf["metadata"]["labels"]));
     }
 
+    /// A leaf snapshot as a backup tool restores it into another namespace: by its own name, labels and annotations and all.
+    pub fn restore_snapshot(&mut self, bench: &Bench, at: usize, leaf: &Value) {
+        let mut restored = snapshot(ELSEWHERE, text(leaf, "/metadata/name"), &leaf["metadata"]["labels"]);
+        restored["metadata"]["annotations"] = leaf["metadata"]["annotations"].clone();
+        self.put(bench, at, SNAPSHOTS, restored);
+    }
+
     /// Whoever made the copies does as the driver's message tells, and removes them.
     pub fn remove_copies(&mut self, bench: &Bench) {
         self.0.retain(|(at, kind, object)| {

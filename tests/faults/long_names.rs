@@ -259,6 +259,41 @@ async fn cut(kind: Kind, class: &'static str) -> (Arc<Bench>, Snapshotter) {
     (bench, photo)
 }
 
+/// Nothing but its namespace tells the copy from it, which no handle of its volume says.
+#[test]
+fn snapshot_is_found_and_removed_beside_a_copy_in_another_namespace_and_the_copy_stays() {
+    for is_given_out in [true, false] {
+        virtual_time::run(1, async {
+            let (bench, mut photo) = cut(Kind::Snapshot, USUAL).await;
+            let mut planted = Planted::everywhere(&bench);
+            if is_given_out {
+                assert!(photo.make().await, "{}", bench.guard.trace().join("\n"));
+            }
+            sleep(SOON).await;
+            let own = || {
+                let all = bench.members[0].list(SNAPSHOTS).into_iter();
+                let is_leaf = |one: &Arc<Value>| text(one, "/metadata/name").starts_with("s-");
+                all.filter(is_leaf).find(|one| text(one, "/metadata/namespace") == SHOP)
+            };
+            planted.restore_snapshot(&bench, 0, &own().unwrap());
+            sleep(SOON).await;
+            photo.look().await;
+            photo.discard();
+            if is_given_out {
+                photo.remove().await;
+            } else {
+                // The sidecar was at work, and calls until it is told that nothing is left.
+                while photo.ask().await.is_err_and(|status| status.code() != Code::NotFound) {
+                    sleep(SOON).await;
+                }
+                assert!(!photo.make().await, "{}", bench.guard.trace().join("\n"));
+            }
+            assert!(own().is_none(), "{}", bench.guard.trace().join("\n"));
+            assert_eq!([bench.guard.wrong(), planted.touched(&bench)].concat(), Vec::<String>::new(), "{is_given_out}");
+        });
+    }
+}
+
 fn leaves(kind: Kind) -> &'static str {
     if kind == Kind::Group { GROUPS } else { SNAPSHOTS }
 }

@@ -350,7 +350,7 @@ fn id_of(member: &str, hash: VolumeHash, alias: Option<&Alias>, place: &LeafPlac
     VolumeId::new(member, namespace, claim, hash)
 }
 
-fn created(metadata: &ObjectMeta) -> i64 {
+pub(crate) fn created(metadata: &ObjectMeta) -> i64 {
     metadata.creation_timestamp.as_ref().map(|time| time.0.as_second()).unwrap_or_default()
 }
 

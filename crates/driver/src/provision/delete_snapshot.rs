@@ -70,7 +70,7 @@ pub(super) async fn remove_snapshot(
     place: &LeafPlace,
     deadline: &Deadline,
 ) -> Result<()> {
-    let there = || leaf.snapshots.row(hash).filter(|row| row.place == *place);
+    let there = || leaf.snapshots.row_at(hash, place);
     let mut next = there();
     if next.is_none() {
         next = unseen(leaf, hash, place).await?;
@@ -115,7 +115,8 @@ async fn remove_one(leaf: &MemberClient, mut row: SnapshotRow, deadline: &Deadli
     loop {
         content = row.content.clone().or(content);
         if row.terminating {
-            let gone = |pause| leaf.snapshots.until(pause, |rows| !rows.row(hash).as_ref().is_some_and(is_it));
+            let gone =
+                |pause| leaf.snapshots.until(pause, |rows| !rows.row_at(hash, &place).as_ref().is_some_and(is_it));
             if !wait_for(deadline, gone, async || late(leaf, &place)).await? {
                 look_again(leaf, &row).await?;
             }
@@ -123,7 +124,7 @@ async fn remove_one(leaf: &MemberClient, mut row: SnapshotRow, deadline: &Deadli
             marked |= follow_host(leaf, &Content::name_of(content.as_deref(), &uid), &row, deadline).await?;
             leaf::snapshot::delete(leaf, &row).await?;
         }
-        match leaf.snapshots.row(hash).filter(is_it) {
+        match leaf.snapshots.row_at(hash, &place).filter(is_it) {
             Some(now) => row = now,
             None => break,
         }

@@ -6,7 +6,7 @@ use super::kinds::VolumeSnapshot;
 use crate::{
     limits::Extent,
     ownership::{self, GROUP, HOLDER, SOURCE, VOLUME},
-    row::version,
+    row::{created, version},
 };
 use domain::volume::{
     HostId, LeafPlace, VolumeHash, VolumeId, quantity,
@@ -36,6 +36,8 @@ pub struct SnapshotRow {
     pub terminating: bool,
     /// When it was cut, in seconds.
     pub cut: Option<i64>,
+    /// When it was made, in seconds.
+    pub(super) created: i64,
     pub trouble: Option<Box<str>>,
     /// Its content carries our labels, as far as this process knows.
     pub(super) marked: bool,
@@ -77,11 +79,17 @@ impl SnapshotRow {
             ready: status.is_some_and(|status| status.ready_to_use == Some(true)),
             terminating: snapshot.metadata.deletion_timestamp.is_some(),
             cut: status.and_then(|status| status.creation_time.as_ref()).map(|time| time.0.as_second()),
+            created: created(&snapshot.metadata),
             trouble: trouble.map(Into::into),
             marked: false,
             version: version(snapshot),
             place,
         })
+    }
+
+    /// What is older has the lesser one.
+    pub(super) fn age(&self) -> (i64, &str) {
+        (self.created, &self.uid)
     }
 
     pub fn id(&self, member: &str) -> VolumeId {

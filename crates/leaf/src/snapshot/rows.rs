@@ -14,16 +14,20 @@ use tokio::{
 use super::{kinds::VolumeSnapshot, row::SnapshotRow};
 use crate::{limits::Extent, notices};
 use cluster::Relist;
-use domain::volume::{HostId, VolumeHash, VolumeId};
+use domain::volume::{HostId, LeafPlace, VolumeHash, VolumeId};
 
 /// How many removed snapshots are remembered.
 const REMEMBERED: usize = 64;
 
+/// Its hash, and the UID of one that has it.
+type Key = (VolumeHash, Box<str>);
+
 #[derive(Debug, Default)]
 struct Table {
-    rows: BTreeMap<VolumeHash, SnapshotRow>,
+    /// Of one hash there may be several: where the handle of its volume says no namespace, a copy in another one says all that it says.
+    rows: BTreeMap<Key, SnapshotRow>,
     extent: Extent,
-    relist: Relist<VolumeHash>,
+    relist: Relist<Key>,
     synced: bool,
     removed: VecDeque<Removed>,
     /// How many have gone in all, and how many of them before the list that is there or under way.
@@ -41,26 +45,46 @@ struct Removed {
 }
 
 impl Table {
-    fn extent_of(&self, hash: VolumeHash) -> Extent {
-        self.rows.get(&hash).map(SnapshotRow::extent).unwrap_or_default()
+    fn take(&mut self, mut new: SnapshotRow) {
+        let key: Key = (new.hash, new.uid.clone());
+        let relisted = self.relist.awaits(&key);
+        self.relist.tell(&key);
+        let former = self.of(new.hash).filter(|row| row.place == new.place && row.uid != new.uid);
+        let former: Vec<Key> = former.map(|row| (row.hash, row.uid.clone())).collect();
+        for key in &former {
+            self.lose(key);
+        }
+        match self.rows.get(&key) {
+            // News from before what is known; that it was listed counts all the same.
+            Some(known) if !relisted && known.version > new.version => return,
+            Some(known) => new.marked = known.marked,
+            None => {}
+        }
+        let after = new.extent();
+        let before = self.rows.insert(key, new).map(|known| known.extent()).unwrap_or_default();
+        self.extent.change(before, after);
     }
 
-    fn take(&mut self, mut new: SnapshotRow) {
-        let hash = new.hash;
-        let relisted = self.relist.awaits(&hash);
-        self.relist.tell(&hash);
-        let before = self.extent_of(hash);
-        match self.rows.get_mut(&hash) {
-            // News from before what is known; that it was listed counts all the same.
-            Some(known) if known.uid == new.uid && !relisted && known.version > new.version => {}
-            Some(known) => {
-                new.marked = known.marked && known.uid == new.uid;
-                *known = new;
-            }
-            None => drop(self.rows.insert(hash, new)),
+    fn lose(&mut self, key: &Key) {
+        if let Some(row) = self.rows.remove(key) {
+            self.extent.change(row.extent(), Extent::default());
         }
-        let after = self.extent_of(hash);
-        self.extent.change(before, after);
+    }
+
+    fn of(&self, hash: VolumeHash) -> impl Iterator<Item = &SnapshotRow> {
+        let first: Key = (hash, Box::default());
+        self.rows.range(first..).map(|(_, row)| row).take_while(move |row| row.hash == hash)
+    }
+
+    /// One of its name was there before it, in another namespace.
+    fn is_copy(&self, row: &SnapshotRow) -> bool {
+        self.of(row.hash).any(|other| other.place.claim == row.place.claim && other.age() < row.age())
+    }
+
+    /// Of those that are no copies the latest: what was cut again in a group has another name.
+    fn own(&self, hash: VolumeHash) -> Option<&SnapshotRow> {
+        let own = self.of(hash).filter(|row| !self.is_copy(row));
+        own.max_by(|one, other| one.age().cmp(&other.age()))
     }
 
     /// Forgets all but how many have gone: who reads meanwhile has counted them.
@@ -118,19 +142,27 @@ impl Snapshots {
     }
 
     pub fn row(&self, hash: VolumeHash) -> Option<SnapshotRow> {
-        self.lock().rows.get(&hash).cloned()
+        self.lock().own(hash).cloned()
+    }
+
+    /// The same, whichever is at this place.
+    pub fn row_at(&self, hash: VolumeHash, place: &LeafPlace) -> Option<SnapshotRow> {
+        self.lock().of(hash).find(|row| row.place == *place).cloned()
     }
 
     /// The row a handle stands for. A readable handle also says where the leaf is.
     pub fn find(&self, id: &VolumeId) -> Option<SnapshotRow> {
-        let (table, place) = (self.lock(), id.place());
-        let mut rows = table.rows.range(id.hashes()).map(|(_, row)| row);
-        rows.find(|row| place.as_ref().is_none_or(|place| *place == row.place)).cloned()
+        let (table, hashes) = (self.lock(), id.hashes());
+        let Some(place) = id.place() else { return table.own(*hashes.start()).cloned() };
+        let first: Key = (*hashes.start(), Box::default());
+        let mut rows = table.rows.range(first..).map(|(_, row)| row).take_while(|row| row.hash <= *hashes.end());
+        rows.find(|row| row.place == place).cloned()
     }
 
-    /// All that a condition holds for.
+    /// All that a condition holds for, without the copies that people have made of them.
     pub fn all(&self, wanted: impl Fn(&SnapshotRow) -> bool) -> Vec<SnapshotRow> {
-        self.lock().rows.values().filter(|row| wanted(row)).cloned().collect()
+        let table = self.lock();
+        table.rows.values().filter(|row| wanted(row) && !table.is_copy(row)).cloned().collect()
     }
 
     /// Takes in a snapshot as it is now; its row, where it is ours and has not gone.
@@ -160,26 +192,27 @@ impl Snapshots {
     fn take(&self, snapshot: &VolumeSnapshot, removals: u64) -> Option<SnapshotRow> {
         let new = SnapshotRow::new(snapshot, &self.host)?;
         self.write(|table| {
-            let (hash, uid) = (new.hash, new.uid.clone());
-            table.removed.retain(|removed| removed.uid != uid || removed.number >= removals);
-            if !table.removed.iter().any(|removed| removed.uid == uid && new.version <= removed.as_of) {
+            let key: Key = (new.hash, new.uid.clone());
+            table.removed.retain(|removed| removed.uid != key.1 || removed.number >= removals);
+            if !table.removed.iter().any(|removed| removed.uid == key.1 && new.version <= removed.as_of) {
                 table.take(new);
             }
-            table.rows.get(&hash).filter(|row| row.uid == uid).cloned()
+            table.rows.get(&key).cloned()
         })
     }
 
     /// Its content carries our labels.
     pub fn mark(&self, hash: VolumeHash, uid: &str) {
         self.write(|table| {
-            if let Some(row) = table.rows.get_mut(&hash).filter(|row| *row.uid == *uid) {
+            let key: Key = (hash, uid.into());
+            if let Some(row) = table.rows.get_mut(&key) {
                 row.marked = true;
             }
         });
     }
 
     pub fn is_marked(&self, hash: VolumeHash) -> bool {
-        self.lock().rows.get(&hash).is_some_and(|row| row.marked)
+        self.lock().own(hash).is_some_and(|row| row.marked)
     }
 
     /// It has gone, as was proved.
@@ -201,11 +234,7 @@ impl Snapshots {
             if table.removed.len() > REMEMBERED {
                 table.removed.pop_front();
             }
-            if table.rows.get(&hash).is_some_and(|row| *row.uid == *uid) {
-                let before = table.extent_of(hash);
-                table.rows.remove(&hash);
-                table.extent.change(before, Extent::default());
-            }
+            table.lose(&(hash, uid.into()));
         });
     }
 
@@ -219,8 +248,8 @@ impl Snapshots {
 
     pub(super) fn complete(&self) {
         self.write(|table| {
-            for hash in table.relist.end(table.rows.keys()) {
-                table.rows.remove(&hash);
+            for key in table.relist.end(table.rows.keys()) {
+                table.rows.remove(&key);
             }
             table.extent = Extent::default();
             table.rows.values().for_each(|row| table.extent.change(Extent::default(), row.extent()));

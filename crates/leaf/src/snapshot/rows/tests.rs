@@ -107,6 +107,37 @@ fn copies_with_the_labels_of_a_snapshot_are_not_ours() {
     assert!(Snapshots::new(HostId("other".to_owned())).put(&leaf("a", 1)).is_none());
 }
 
+/// Of one that is restored into another namespace, labels and annotations and all.
+#[test]
+fn oldest_of_one_name_is_ours_where_the_handle_of_its_volume_says_no_namespace() {
+    let source = format!("m///{}", VolumeHash::new(&host(), "data"));
+    let made = |namespace: &str, uid: &str, time: &str| {
+        let mut one = leaf("a", 1);
+        one.metadata.namespace = Some(namespace.to_owned());
+        one.metadata.uid = Some(uid.to_owned());
+        one.metadata.creation_timestamp = Some(serde_json::from_value(json!(time)).unwrap());
+        let notes = one.metadata.annotations.get_or_insert_default();
+        notes.insert("kosmos.csi.io/source".to_owned(), source.clone());
+        one
+    };
+    let (ours, copy) = (made("shop", "b", "2026-01-01T00:00:01Z"), made("backup", "a", "2026-01-01T00:00:02Z"));
+    let at = |namespace: &str| VolumeId::new("m", namespace, &leaf_name(hash("a")), hash("a"));
+    let uid = |row: Option<SnapshotRow>| row.map(|row| row.uid.to_string());
+    for order in [[&ours, &copy], [&copy, &ours]] {
+        let rows = Snapshots::new(host());
+        for one in order {
+            assert!(rows.put(one).is_some());
+        }
+        assert_eq!(uid(rows.row(hash("a"))).as_deref(), Some("b"));
+        assert_eq!(rows.all(|_| true).len(), 1);
+        for (namespace, there) in [("shop", "b"), ("backup", "a")] {
+            assert_eq!(uid(rows.find(&at(namespace))).as_deref(), Some(there));
+        }
+        rows.drop_row(hash("a"), "b");
+        assert!(rows.find(&at("shop")).is_none() && rows.find(&at("backup")).is_some());
+    }
+}
+
 #[test]
 fn mark_stays_with_the_same_snapshot_only() {
     let rows = Snapshots::new(host());

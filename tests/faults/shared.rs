@@ -14,7 +14,7 @@ use tokio::{sync::watch, task::JoinSet, time::sleep};
 use tonic::Code;
 
 use crate::{
-    bench::{Bench, SHOP, lock},
+    bench::{Bench, DRIVER_NAMESPACE, SHOP, lock},
     caller::{Caller, Script, claim_again},
     fixture,
     people::delete_leaf_claim,
@@ -211,6 +211,33 @@ fn removal_for_one_volume_waits_for_the_other_one_also_where_that_calls_its_memb
             removal_waits_for_the_twin(&bench, &caller).await;
             let claim = leaf(&bench, CLAIM).unwrap();
             assert!(claim["metadata"]["deletionTimestamp"].is_null(), "{is_leader}: {claim}");
+            assert_eq!(bench.guard.wrong(), Vec::<String>::new());
+        });
+    }
+}
+
+/// By another way to it, which leads nowhere now; or somebody has taken that away.
+#[test]
+fn removal_for_one_volume_waits_for_the_other_one_also_where_nobody_can_tell_now_which_member_that_means() {
+    let cases = [true, false].into_iter().flat_map(|is_leader| [true, false].map(|has_left| (is_leader, has_left)));
+    for (is_leader, has_left) in cases {
+        virtual_time::run(1, async {
+            let bench = if is_leader { bench().await } else { led_by_another().await };
+            has_alias(&bench).await;
+            let caller = provisioned(&bench, Script::new(CLAIM)).await;
+            make_twin_called(&bench, &caller, &caller.handle().unwrap().replacen("m0/", "alias/", 1));
+            let is_bound = || phase(bench.host.get(VOLUMES, "", TWIN)) == "Bound";
+            until(&bench, SETTLED, "the other one has its claim", is_bound).await;
+            if has_left {
+                bench.host.delete("secrets", DRIVER_NAMESPACE, "alias").unwrap();
+            } else {
+                let garble = |secret: &mut Value| secret["data"]["kubeconfig"] = json!("bm90aGluZw==");
+                bench.host.change("secrets", DRIVER_NAMESPACE, "alias", garble).unwrap();
+            }
+            sleep(Duration::from_secs(5)).await;
+            removal_waits_for_the_twin(&bench, &caller).await;
+            let claim = leaf(&bench, CLAIM).unwrap();
+            assert!(claim["metadata"]["deletionTimestamp"].is_null(), "{is_leader}, {has_left}: {claim}");
             assert_eq!(bench.guard.wrong(), Vec::<String>::new());
         });
     }

@@ -47,6 +47,12 @@ pub fn serving(members: &BTreeMap<String, Arc<Member>>, name: &str) -> String {
     members.get(name).and_then(|member| member.alias_of()).unwrap_or_else(|| name.to_owned())
 }
 
+/// Whether a name in a handle may mean this member. Another name of it is on no record, and may not answer now, or have left.
+pub fn may_mean(members: &BTreeMap<String, Arc<Member>>, name: &str, member: &str) -> bool {
+    let is_known = |known: &Arc<Member>| known.alias_of().is_some() || known.cluster_uid().is_some();
+    serving(members, name) == member || !members.get(name).is_some_and(is_known)
+}
+
 /// Whether clustertree copies pods into this member, under whichever of its names.
 fn is_beside_clustertree(members: &BTreeMap<String, Arc<Member>>, name: &str) -> bool {
     let of_it = |(known, member): (&String, &Arc<Member>)| {
@@ -352,8 +358,7 @@ fn news<'a>(
     wanted.iter().filter(|(name, definition)| known.get(*name) != Some(*definition))
 }
 
-/// All sources together; where two name one member, the earlier source counts. Whether clustertree is there as well counts
-/// from any.
+/// All sources together; where two name one member, the earlier source counts. That clustertree is there counts from any.
 pub fn merge(sources: &[Option<MemberDefinitions>]) -> MemberDefinitions {
     let mut merged = MemberDefinitions::new();
     for (name, definition) in sources.iter().flatten().flatten() {

@@ -11,7 +11,7 @@ use domain::{
 };
 use host::{events::News, volume::HostVolume};
 use leaf::{MemberClient, imported::ImportedVolume, row::ClaimRow};
-use member::registry::serving;
+use member::registry::{may_mean, serving};
 
 /// Between two looks: no watch tells of claims without our labels.
 const PAUSE: Duration = Duration::from_millis(500);
@@ -49,12 +49,7 @@ pub(super) async fn delete(
     claim: &ClaimRow,
     deadline: &Deadline,
 ) -> Result<()> {
-    let members = provisioner.members.all()?;
-    // Whichever name of the member it says: that may have served once, and its volume have pods still.
-    let leads_there =
-        |user: &VolumeId| serving(&members, &user.member) == leaf.member && user.place().as_ref() == Some(&claim.place);
-    // Live, as all that leads to a removal.
-    let users = host::volume::all_leading(&provisioner.host, leads_there).await?;
+    let users = users(provisioner, leaf, claim).await?;
     if id.member != leaf.member {
         // Nobody has used it by that one.
         let why = format!("the handle calls that member {}, which is another name of it", id.member);
@@ -84,6 +79,28 @@ pub(super) async fn delete(
         (Fate::Remove, None) => {}
     }
     Ok(())
+}
+
+/// The volumes of the host that lead to a claim, whichever name of its member they say: that may have served once, and its volume have pods
+/// still. Live, as all that leads to a removal.
+async fn users(provisioner: &Provisioner, leaf: &MemberClient, claim: &ClaimRow) -> Result<Vec<HostVolume>> {
+    let members = provisioner.members.all()?;
+    let may_lead_there =
+        |user: &VolumeId| user.place().as_ref() == Some(&claim.place) && may_mean(&members, &user.member, &leaf.member);
+    let mut users = Vec::new();
+    for user in host::volume::all_leading(&provisioner.host, may_lead_there).await? {
+        let name = VolumeId::parse(&user.handle).map(|id| id.member).unwrap_or_default();
+        if serving(&members, &name) == leaf.member || is_on_no_record(provisioner, &name).await? {
+            users.push(user);
+        }
+    }
+    Ok(users)
+}
+
+/// Other clusters have claims of that name as well. Of those the names are on record, or were.
+async fn is_on_no_record(provisioner: &Provisioner, name: &str) -> Result<bool> {
+    let known = host::pins::known_members(&provisioner.host).await?;
+    Ok(!known.is_some_and(|known| known.contains(name)) && !host::pins::is_forgotten(&provisioner.host, name).await?)
 }
 
 /// Waits until claim and volume are gone. False: the volume is to stay after all.

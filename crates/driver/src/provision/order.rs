@@ -16,7 +16,7 @@ use leaf::{
     ownership::MadeFor,
     row::{ClaimRow, Row},
 };
-use member::registry::serving;
+use member::registry::may_mean;
 
 /// Whoever asks for a removal has just looked at the host, and is believed for so long.
 const BELIEVED: Duration = Duration::from_secs(2);
@@ -109,7 +109,7 @@ impl Order {
         let members = provisioner.members.all()?;
         // Under another name of its member, or by the hash alone, people write other handles for the same leaf.
         let leads_there = |id: &VolumeId| {
-            let is_same = || serving(&members, &id.member) == leaf.member && id.names(hash);
+            let is_same = || may_mean(&members, &id.member, &leaf.member) && id.names(hash);
             *id == self.id || is_same() && self.may_be_at(row, id.place().as_ref())
         };
         let volumes = host::volume::all_leading(&provisioner.host, leads_there).await?;

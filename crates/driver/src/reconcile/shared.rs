@@ -20,7 +20,7 @@ use leaf::{
     row::{ClaimRow, Row, VolumeRow},
     saved::Saved,
 };
-use member::registry::serving;
+use member::registry::may_mean;
 
 /// So many of them are named.
 const NAMED: usize = 3;
@@ -40,7 +40,8 @@ pub(super) fn is_led_to_otherwise(reconciler: &Reconciler, repair: &Repair<'_>) 
         let id = VolumeId::parse(handle).filter(|id| id.names(repair.hash()) && handle != repair.handle());
         id.is_some_and(|id| id.place().is_none_or(is_there))
     };
-    let mut names = members.keys().filter(|name| serving(&members, name) == repair.leaf().member);
+    let names = reconciler.volumes.members();
+    let mut names = names.iter().filter(|name| may_mean(&members, name, &repair.leaf().member));
     names.any(|name| reconciler.volumes.handles_for(name, repair.hash()).iter().any(|handle| leads_there(handle)))
 }
 
@@ -49,7 +50,7 @@ pub(super) async fn is_led_to(reconciler: &Reconciler, repair: &Repair<'_>) -> R
     let (members, row, own) = (reconciler.members.all()?, repair.row(), repair.id.place());
     let of_claim = row.claim.as_ref().map(|claim| &claim.place);
     let is_there = |place: LeafPlace| [own.as_ref(), of_claim].contains(&Some(&place));
-    let is_its_member = |id: &VolumeId| serving(&members, &id.member) == repair.leaf().member;
+    let is_its_member = |id: &VolumeId| may_mean(&members, &id.member, &repair.leaf().member);
     let leads_there = |id: &VolumeId| {
         *id == repair.id || is_its_member(id) && id.names(repair.hash()) && id.place().is_none_or(is_there)
     };

@@ -10,7 +10,7 @@ use domain::{
     volume::{VolumeHash, VolumeId, published::Attachment},
 };
 use leaf::{MemberClient, attachment::LeafAttachment};
-use member::registry::serving;
+use member::registry::may_mean;
 
 pub(super) async fn withdraw(reconciler: &Reconciler, leaf: &MemberClient, waiting: &mut Waiting) {
     let all = match leaf::attachment::ours(leaf).await {
@@ -67,7 +67,7 @@ async fn is_wanted(
     }
     let members = reconciler.members.all()?;
     // Under another name of its member, or by the hash alone, people write other handles for the same leaf.
-    let is_same = |id: &VolumeId| serving(&members, &id.member) == leaf.member && id.names(hash);
+    let is_same = |id: &VolumeId| may_mean(&members, &id.member, &leaf.member) && id.names(hash);
     let leads_there = |id: &VolumeId| id.to_string() == one.handle || is_same(id);
     let volumes = host::volume::all_leading(&reconciler.host, leads_there).await?;
     Ok(volumes.iter().any(|volume| !volume.is_to_be_reclaimed()))

@@ -8,6 +8,7 @@ mod denied;
 mod everything;
 mod forgotten;
 mod gone;
+mod grown;
 mod hands;
 mod killed;
 mod late;

@@ -24,7 +24,7 @@ pub(super) async fn take(job: &mut RunningMove, step: Moving, looked: &mut Looke
         Moving::CloseSource => {
             if looked.seen.phase == Phase::Closing {
                 looked.has_same_attributes()?;
-                if let Some(why) = looked.awaited_clones().await? {
+                if let Some(why) = looked.awaited_work().await? {
                     places::lets_others_copy(job, true, false);
                     return Ok(Went::Waits(why));
                 }

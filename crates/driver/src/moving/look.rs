@@ -27,7 +27,7 @@ use leaf::{
         pods_with,
     },
     ownership::PUBLISHED,
-    row::VolumeRow,
+    row::{ClaimRow, VolumeRow},
 };
 use member::Member;
 
@@ -111,6 +111,12 @@ impl Half {
         })
     }
 
+    /// Its copy has the size of before.
+    fn is_growing(&self) -> bool {
+        let claim = self.sight.home.as_ref().map(ClaimRow::new);
+        claim.is_some_and(|claim| claim.life.requested > claim.capacity())
+    }
+
     /// They would neither be made nor let the claim go once that is on its way out.
     async fn clones(&self) -> Result<Vec<String>> {
         match &self.sight.home {
@@ -163,9 +169,12 @@ impl Looked {
         [self.seen.source, self.seen.copy].into_iter().any(|leaf| leaf.is_none_or(is_at_work))
     }
 
-    /// Clones that the member of the source makes of it are waited for while its pods go on.
-    pub(super) async fn awaited_clones(&mut self) -> Result<Option<String>> {
+    /// What the member of the source is doing with it is waited for while its pods go on.
+    pub(super) async fn awaited_work(&mut self) -> Result<Option<String>> {
         let half = self.source.as_ref().map_err(Clone::clone)?;
+        if half.is_growing() {
+            return Ok(Some(self.awaited("the volume is being enlarged")));
+        }
         let clones = half.clones().await?;
         if clones.is_empty() {
             return Ok(None);

@@ -42,10 +42,11 @@ pub async fn expand(
     if found.imported {
         return as_it_is(&found, required, limit);
     }
-    found.claim.stands_still(&found.member.name)?;
     let (mut asked, mut written) = (0, false);
     loop {
         let claim = current(&found)?;
+        // A move may have closed it since the last look, and its copy has the size of before.
+        claim.stands_still(&found.member.name)?;
         let step = expansion(required, limit, claim.size());
         if let Some(grown) = grown(step, &claim, required) {
             if !written {

@@ -35,7 +35,6 @@ pub async fn modify(
             ))),
         };
     }
-    found.claim.stands_still(&found.member.name)?;
     Modification { leaf: found.leaf()?, hash: found.hash, place: &found.claim.place, target }.make(deadline).await
 }
 
@@ -52,6 +51,8 @@ impl Modification<'_> {
         let (mut asked, mut written, mut is_known) = (0, false, false);
         loop {
             let claim = self.row().ok_or_else(|| self.gone())?;
+            // A move may have closed it since the last look, and its copy has the class of before.
+            claim.stands_still(&self.leaf.member)?;
             let step = change(self.target, &claim.life.attributes);
             match step {
                 Change::Done if written => return Ok(()),

@@ -1,0 +1,84 @@
+//! A volume that somebody is enlarging, or giving another class, when it is to be closed: its copy has what it had when that was made.
+
+use std::{
+    sync::atomic::{AtomicBool, Ordering},
+    time::Duration,
+};
+
+use serde_json::{Value, json};
+use simulate::{faults::Action, storage::Work, text};
+use tokio::time::sleep;
+use tonic::Code;
+
+use super::{CLAIM, CLAIMS, STEP, Story, at_the_end};
+use crate::{
+    ask::{Target, ask},
+    bench::SHOP,
+    caller::Script,
+    fixture,
+    late::patches,
+    virtual_time,
+};
+
+/// Longer than a move takes that waits for nothing.
+const GROWS: Duration = Duration::from_mins(2);
+const CLOSED: &str = "shop/none/01234567-89ab-cdef-0123-456789abcdef/source";
+
+fn script() -> Script {
+    Script { places: vec![0], ..Script::new(CLAIM) }
+}
+
+/// Of the volume's own member, about the volume.
+fn target(story: &Story) -> Target {
+    let volume = text(&story.host_volume(), "/spec/csi/volumeHandle").to_owned();
+    Target { volume, class: fixture::NOW.to_owned(), ..Target::default() }
+}
+
+/// Its user would hear that the copy is too small once all was copied.
+#[test]
+fn volume_that_is_being_enlarged_is_not_closed_to_its_pods() {
+    virtual_time::run(1, async {
+        let mut storage = fixture::steady(STEP);
+        storage.resizing = Work::takes(GROWS..=GROWS);
+        let story = Story::in_members(2, &storage, script()).await;
+        story.asks(1, &json!({}));
+        story.comes_to("Preparing").await;
+        let (code, why) = ask(&story.bench, "ControllerExpandVolume", &target(&story)).await;
+        assert_eq!(code, Code::Aborted, "{why}");
+        story.comes_to("Closing").await;
+        sleep(GROWS / 2).await;
+        assert_eq!(story.phase(), "Closing", "{}\n{}", story.status(), story.trace());
+        assert!(story.status().contains("the volume is being enlarged"), "{}", story.status());
+        story.comes_to("Succeeded").await;
+        assert_eq!(at_the_end(&story, &[true]).await, [""; 0]);
+    });
+}
+
+/// What was asked for at that moment finds another version of the leaf claim, and is not asked for again.
+#[test]
+fn volume_that_was_closed_a_moment_ago_is_neither_enlarged_nor_given_another_class() {
+    for (rpc, field) in [
+        ("ControllerExpandVolume", "/spec/resources/requests/storage"),
+        ("ControllerModifyVolume", "/spec/volumeAttributesClassName"),
+    ] {
+        virtual_time::run(1, async {
+            let story = Story::new(script()).await;
+            let (member, is_closed) = (story.bench.members[0].clone(), AtomicBool::new(false));
+            let spec = || story.bench.members[0].get(CLAIMS, SHOP, CLAIM).unwrap()["spec"].clone();
+            let before = spec();
+            story.bench.guard.set_fate(move |_, at, asked| {
+                if at == 1 && patches(asked, field) && !is_closed.swap(true, Ordering::Relaxed) {
+                    let close = |claim: &mut Value| {
+                        claim["metadata"]["annotations"]["kosmos.csi.io/move"] = json!(CLOSED);
+                    };
+                    member.change(CLAIMS, SHOP, CLAIM, close).unwrap();
+                }
+                Action::Pass
+            });
+            let (code, why) = ask(&story.bench, rpc, &target(&story)).await;
+            assert_eq!(code, Code::Aborted, "{rpc}: {why}");
+            assert!(why.contains("is being moved to another member by VolumeMove shop/none"), "{rpc}: {why}");
+            assert_eq!(spec(), before, "{rpc}: {}", story.trace());
+        });
+    }
+}

@@ -1,10 +1,16 @@
 //! Claims in the yard that came late, forged ones, and leaves that another move has left there.
 
-use std::time::Duration;
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 
 use domain::volume::{HostId, VolumeHash};
 use serde_json::{Value, json};
-use simulate::text;
+use simulate::{faults::Action, text};
 use tokio::time::{Instant, sleep, timeout};
 
 use super::{
@@ -14,11 +20,15 @@ use super::{
 use crate::{
     bench::{SHOP, lock},
     caller::Script,
-    fixture, virtual_time,
+    fixture,
+    late::{LATE, creates},
+    virtual_time,
 };
 
 const GONE: &str = "shop/none/01234567-89ab-cdef-0123-456789abcdef";
 const FORGED: &str = "forged";
+/// Which move has a leaf.
+const SAYS: &str = "/metadata/annotations/kosmos.csi.io~1move";
 
 impl Story {
     fn leaf(&self) -> Value {
@@ -295,6 +305,45 @@ fn copy_that_is_said_to_be_of_another_move_stays_while_its_own_is_under_way() {
         sleep(SURE).await;
         assert_eq!(story.phase(), "Ready", "{}", story.trace());
         story.bench.host.change(MOVES, SHOP, "to", |of| of["spec"]["approved"] = json!(true)).unwrap();
+        assert_eq!(at_the_end(&story, &[true]).await, [""; 0]);
+    });
+}
+
+/// Which was called off meanwhile, and the next one has the same name and was begun by then.
+#[test]
+fn volume_that_a_move_has_closed_late_is_moved_by_the_next_one() {
+    virtual_time::run(1, async {
+        let story = story().await;
+        let [is_sent, is_held] = [false; 2].map(|no| Arc::new(AtomicBool::new(no)));
+        let (sent, held) = (Arc::clone(&is_sent), Arc::clone(&is_held));
+        story.bench.guard.set_fate(move |_, at, asked| {
+            let closes = at == 1 && text(&asked.body, SAYS).ends_with("/source");
+            let starts = at == 2 && creates(asked, "pods");
+            match () {
+                () if closes && !sent.swap(true, Ordering::Relaxed) => Action::Late(LATE),
+                () if starts && held.load(Ordering::Relaxed) => Action::Answer { code: 403, reason: "Forbidden" },
+                () => Action::Pass,
+            }
+        });
+        let end = Instant::now() + MOVED;
+        story.asks(1, &json!({}));
+        while !is_sent.load(Ordering::Relaxed) && Instant::now() < end {
+            sleep(STEP).await;
+        }
+        // The next one comes no further until that has arrived.
+        is_held.store(true, Ordering::Relaxed);
+        story.bench.host.delete(MOVES, SHOP, "to").unwrap();
+        while story.bench.host.get(MOVES, SHOP, "to").is_some() && Instant::now() < end {
+            sleep(STEP).await;
+        }
+        story.asks(1, &json!({}));
+        while text(&story.leaf(), SAYS).is_empty() && Instant::now() < end {
+            sleep(STEP).await;
+        }
+        let seen = (story.phase(), text(&story.leaf(), SAYS).ends_with("/source"));
+        assert_eq!(seen, ("Preparing".to_owned(), true), "{}\n{}", story.status(), story.trace());
+        is_held.store(false, Ordering::Relaxed);
+        story.comes_to("Succeeded").await;
         assert_eq!(at_the_end(&story, &[true]).await, [""; 0]);
     });
 }

@@ -10,18 +10,21 @@ use super::{
 };
 use domain::{
     error::{Error, Result},
-    volume::moving::{Moving, Outcome, Part, Phase},
+    volume::moving::{MoveMark, Moving, Outcome, Part, Phase},
 };
 use host::moves::{self, StatusChange};
 use leaf::{
     moving::{Moved, Written, ends::State},
-    row::VolumeRow,
+    row::{ClaimRow, VolumeRow},
 };
 
 pub(super) async fn take(job: &mut RunningMove, step: Moving, looked: &mut Looked) -> Result<Went> {
     match step {
         // Its pods go on until then.
         Moving::CloseSource => {
+            if let Some(late) = closed_late(job, looked).await? {
+                return change(job, Moving::OpenSource, looked, Part::Source, &late).await;
+            }
             if looked.seen.phase == Phase::Closing {
                 looked.has_same_attributes()?;
                 if let Some(why) = looked.awaited_work().await? {
@@ -68,8 +71,10 @@ pub(super) async fn take(job: &mut RunningMove, step: Moving, looked: &mut Looke
             job.tell_of_phase(phase, looked).await;
             Ok(went)
         }
-        step if step.changes(Part::Copy) => change(job, step, looked, Part::Copy).await,
-        _ => change(job, step, looked, Part::Source).await,
+        step => {
+            let part = if step.changes(Part::Copy) { Part::Copy } else { Part::Source };
+            change(job, step, looked, part, &moves::mark(&job.of, part)).await
+        }
     }
 }
 
@@ -97,14 +102,25 @@ async fn note_verified(job: &mut RunningMove, looked: &Looked) -> Result<Went> {
     Ok(went)
 }
 
-async fn change(job: &RunningMove, step: Moving, looked: &mut Looked, part: Part) -> Result<Went> {
+/// By which move the source was closed that is in the host no more: it was called off, and that write arrived late. Nobody else would open it
+/// while this one is under way.
+async fn closed_late(job: &RunningMove, looked: &Looked) -> Result<Option<MoveMark>> {
+    let half = looked.source.as_ref().map_err(Clone::clone)?;
+    let mark = half.sight.home.as_ref().and_then(|claim| ClaimRow::new(claim).moving);
+    match mark.filter(|mark| Some(&mark.uid) != job.of.metadata.uid.as_ref()) {
+        Some(other) if !moves::is_under_way(&job.movers.host, &other).await? => Ok(Some(*other)),
+        _ => Ok(None),
+    }
+}
+
+/// `of`: what the leaf says, or is to say.
+async fn change(job: &RunningMove, step: Moving, looked: &mut Looked, part: Part, of: &MoveMark) -> Result<Went> {
     let half = if part == Part::Copy { &mut looked.copy } else { &mut looked.source };
     let half = half.as_mut().map_err(|error| error.clone())?;
     let handle = looked.status.to.as_ref().map(|to| to.handle.as_str()).unwrap_or_default();
     let home = half.side.home();
-    let of = moves::mark(&job.of, Part::Source);
     let leaf = half.member.leaf()?;
-    let moved = Moved { leaf, hash: looked.hash, sight: &half.sight, home: &home, of: &of, handle };
+    let moved = Moved { leaf, hash: looked.hash, sight: &half.sight, home: &home, of, handle };
     let written = moved.write(step).await?;
     if step == Moving::RemoveCopy {
         // What keeps it from coming home is in nobody's way any more, and nobody looks there again.

@@ -7,6 +7,7 @@ pub mod kept;
 pub mod line;
 mod sight;
 mod source;
+mod stray;
 mod write;
 
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim, Pod};

@@ -1,4 +1,4 @@
-//! Claims in the yard that came late, forged ones, and leaves that another move has left there.
+//! What of a move comes late, as claims in the yard, and forged ones, and leaves that another move has left there.
 
 use std::{
     sync::{
@@ -16,6 +16,7 @@ use tokio::time::{Instant, sleep, timeout};
 use super::{
     CLAIM, CLAIMS, DATA, ENDED, MOVED, MOVES, STEP, Story, VOLUMES, YARD, at_the_end,
     forgotten::{SURE, remove_by_force},
+    play::Mood,
 };
 use crate::{
     bench::{SHOP, lock},
@@ -305,6 +306,41 @@ fn copy_that_is_said_to_be_of_another_move_stays_while_its_own_is_under_way() {
         sleep(SURE).await;
         assert_eq!(story.phase(), "Ready", "{}", story.trace());
         story.bench.host.change(MOVES, SHOP, "to", |of| of["spec"]["approved"] = json!(true)).unwrap();
+        assert_eq!(at_the_end(&story, &[true]).await, [""; 0]);
+    });
+}
+
+/// By a move that was called off, and arrives when the next one has lent the source: its volume has another claim by then.
+#[test]
+fn claim_that_is_recreated_late_where_the_source_was_goes_and_the_volume_moves() {
+    virtual_time::run(1, async {
+        let story = story().await;
+        story.play.is(Mood::Linger);
+        story.asks(1, &json!({}));
+        story.comes_to("Copying").await;
+        let is_sent = Arc::new(AtomicBool::new(false));
+        let sent = Arc::clone(&is_sent);
+        story.bench.guard.set_fate(move |_, at, asked| {
+            let recreates = at == 1 && creates(asked, CLAIMS) && asked.namespace == SHOP;
+            if recreates && !sent.swap(true, Ordering::Relaxed) { Action::Late(LATE * 2) } else { Action::Pass }
+        });
+        let end = Instant::now() + MOVED * 2;
+        story.bench.host.delete(MOVES, SHOP, "to").unwrap();
+        while story.bench.host.get(MOVES, SHOP, "to").is_some() && Instant::now() < end {
+            sleep(STEP).await;
+        }
+        assert!(is_sent.load(Ordering::Relaxed), "{}", story.trace());
+        story.asks(1, &json!({}));
+        story.comes_to("Copying").await;
+        let is_there = || story.bench.members[0].get(CLAIMS, SHOP, CLAIM).is_some();
+        for expected in [false, true, false] {
+            while is_there() != expected && Instant::now() < end {
+                sleep(STEP).await;
+            }
+            assert_eq!(is_there(), expected, "{}\n{}", story.status(), story.trace());
+        }
+        story.play.is(Mood::Well);
+        story.comes_to("Succeeded").await;
         assert_eq!(at_the_end(&story, &[true]).await, [""; 0]);
     });
 }

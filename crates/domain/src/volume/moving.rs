@@ -72,6 +72,7 @@ pub fn next(seen: &Seen) -> Moving {
         (Phase::Isolating, Some(source)) => isolated(source),
         (Phase::Copying, Some(source)) => copied(seen.verified, source, copy),
         (Phase::Placing, Some(source)) => placed(source, copy),
+        (_, Some(source)) if source.stray && source.yard => Moving::RemoveSourceStray,
         (_, Some(source)) => ready(seen, source, copy),
     }
 }
@@ -160,6 +161,7 @@ fn copied(verified: bool, source: &SeenLeaf, copy: &SeenLeaf) -> Moving {
         _ if source.is_back() => waited_for_again(source),
         // A pod keeps a claim that somebody deletes, also once it has ended: it is recreated only then.
         _ if source.has_end() && (source.leaving || !source.yard) => Moving::RemoveEnds,
+        _ if source.stray => Moving::RemoveSourceStray,
         // No volume is bound to it, as to one that was restored from a backup: the movers' claim has it.
         _ if source.yard && source.home => Moving::Await(HOME_IS_TAKEN),
         _ if !source.is_with_movers() => Moving::Await("the source is not in namespace kosmos-csi-movers"),

@@ -1,12 +1,13 @@
 //! One leaf of a volume that is moved, read just now: its claims at home and in the yard, and its volume.
 
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
-use kube::{
-    Api, ResourceExt,
-    api::{ListParams, ObjectMeta},
-};
+use kube::{Api, ResourceExt, api::ListParams};
 
-use super::{Changed, former_yard, yard};
+use super::{
+    Changed, former_yard,
+    stray::{Stray, waits_for},
+    yard,
+};
 use crate::{
     MemberClient,
     identity::is_leaf_of,
@@ -15,7 +16,7 @@ use crate::{
     saved::{Saved, bound_to, policy_of},
 };
 use domain::{
-    error::{Error, Result},
+    error::Result,
     volume::{
         LeafPlace, VolumeHash,
         moving::{Mark, MoveMark, Moving, Part, SeenLeaf, SeenVolume, YARD},
@@ -35,7 +36,7 @@ pub struct Sight {
     /// Its claim in the yard.
     pub yard: Option<PersistentVolumeClaim>,
     pub volume: Option<PersistentVolume>,
-    /// A claim in the yard that was made late, and is no leaf's.
+    /// A claim that was made late, and is no leaf's.
     pub stray: Option<Stray>,
     /// What says that a leaf of another move is in the yard, where one is.
     pub taken_by: Option<String>,
@@ -53,36 +54,6 @@ pub struct Leaving {
     pub is_used: bool,
     /// The finalizers of others.
     pub finalizers: Vec<String>,
-}
-
-#[derive(Clone, Debug)]
-pub struct Stray {
-    pub(super) claim: PersistentVolumeClaim,
-    /// The one that is bound to it.
-    pub(super) volume: Option<PersistentVolume>,
-}
-
-impl Stray {
-    /// What goes with it: itself, and a volume that was provisioned for it. One that was there before is somebody's data, as of a
-    /// source that is kept.
-    pub(super) fn removable(&self, member: &str) -> Result<Sight> {
-        let made = |metadata: &ObjectMeta| metadata.creation_timestamp.as_ref().map(|made| made.0);
-        let is_new = |volume: &PersistentVolume| {
-            let is_kept = volume.labels().contains_key(ownership::MOVED) || ownership::was_found(&volume.metadata);
-            made(&volume.metadata) >= made(&self.claim.metadata) && !is_kept
-        };
-        let yard = Some(self.claim.clone());
-        match &self.volume {
-            Some(volume) if is_new(volume) => Ok(Sight { yard, volume: Some(volume.clone()), ..Sight::default() }),
-            Some(volume) if policy_of(volume) != "Retain" => Err(Error::Refused(format!(
-                "member {member}: claim {YARD}/{} came late, and is bound to volume {}, which was there before it and would go with \
-                 it: give that volume the policy Retain there",
-                self.claim.name_any(),
-                volume.name_any()
-            ))),
-            _ => Ok(Sight { yard, ..Sight::default() }),
-        }
-    }
 }
 
 /// The claims of a leaf in this member that are of one move, and those that are in its way.
@@ -172,8 +143,14 @@ impl Claims {
             // A leaf may have lost its mark before it was lent.
             (Some(of), None) => of.part != Part::Copy,
         };
-        let is_leaf = holds(&claim).is_some_and(|volume| place_told(volume).is_some());
-        match (is_leaf, is_own) {
+        let leaf = holds(&claim).filter(|volume| place_told(volume).is_some());
+        let is_lent = |volume: &&PersistentVolume| is_own && !volume.annotations().contains_key(ownership::HEALING);
+        let none = match leaf.filter(is_lent).filter(|_| of.is_some_and(|of| of.part != Part::Copy)) {
+            // It was recreated late: nothing is recreated for the volume now, which has its claim.
+            Some(volume) => none.with_stray(|home| waits_for(home, &volume.name_any())),
+            None => none,
+        };
+        match (leaf.is_some(), is_own) {
             (true, false) => Self { taken_by: Some(whose(&claim)), ..none },
             (false, _) if is_elsewhere => Self { stray: Some(claim), ..none },
             // What a claim elsewhere says is nothing beside that.
@@ -181,6 +158,11 @@ impl Claims {
             (_, true) => Self { yard: Some(claim), ..none },
             (false, false) => Self { stray: Some(claim), ..none },
         }
+    }
+
+    /// The one at home is none of a leaf, where this is so.
+    fn with_stray(self, is_stray: impl Fn(&PersistentVolumeClaim) -> bool) -> Self {
+        if self.home.as_ref().is_some_and(is_stray) { Self { stray: self.home, home: None, ..self } } else { self }
     }
 }
 
@@ -256,6 +238,11 @@ fn is_bound(volume: &PersistentVolume, claim: &PersistentVolumeClaim) -> bool {
 }
 
 impl Sight {
+    /// What is to be removed of one that came late.
+    pub(super) fn of_stray(stray: &Stray, volume: Option<PersistentVolume>) -> Self {
+        Self { yard: Some(stray.claim.clone()), volume, ..Self::default() }
+    }
+
     /// With an object of it as it is now.
     #[must_use]
     pub fn with(mut self, changed: Changed) -> Self {

@@ -85,16 +85,23 @@ pub(super) async fn remove_yard_claim(
     hash: VolumeHash,
 ) -> Result<()> {
     let row = ClaimRow::new(claim);
-    if !row.observed().terminating {
-        claim::delete(client, &row, hash).await?;
+    if row.observed().terminating {
+        // What is known at its place may be the leaf, which is elsewhere.
+        return release(client, &row, hash).await;
     }
+    claim::delete(client, &row, hash).await?;
     match client.rows.row_at(hash, &row.place).claim {
-        Some(left) if left.uid == row.uid && left.finalizer.is_some() => {
-            claim::release(client, &left, hash).await.or_else(|error| match error {
-                Error::InProgress(_) => Ok(()),
-                other => Err(other),
-            })
-        }
+        Some(left) if left.uid == row.uid => release(client, &left, hash).await,
         _ => Ok(()),
     }
+}
+
+async fn release(client: &MemberClient, row: &ClaimRow, hash: VolumeHash) -> Result<()> {
+    if row.finalizer.is_none() {
+        return Ok(());
+    }
+    claim::release(client, row, hash).await.or_else(|error| match error {
+        Error::InProgress(_) => Ok(()),
+        other => Err(other),
+    })
 }

@@ -69,7 +69,10 @@ impl Moved<'_> {
             }
             (Moving::RemoveCopy, ..) => return self.remove(sight).await,
             (Moving::RemoveSourceStray | Moving::RemoveCopyStray, ..) => match &sight.stray {
-                Some(stray) => return self.remove(&stray.removable(&leaf.member)?).await,
+                Some(stray) => {
+                    let along = stray.takes_along(&leaf.member)?;
+                    return self.remove(&Sight::of_stray(stray, along)).await;
+                }
                 None => return Ok(Written::Nowhere),
             },
             _ => return Ok(Written::Nowhere),

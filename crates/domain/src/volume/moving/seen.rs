@@ -34,7 +34,8 @@ pub struct SeenLeaf {
     pub whole: bool,
     /// Somebody has deleted its claim in the yard, which is still there.
     pub leaving: bool,
-    /// A claim in the yard that nobody's leaf is bound to, made late for a leaf that is at home or a move that is over.
+    /// A claim that nobody's leaf is bound to, made late: in the yard for a leaf that is at home or a move that is over, or at home for a source
+    /// that is lent.
     pub stray: bool,
     /// Another move has a leaf in the yard.
     pub taken: bool,

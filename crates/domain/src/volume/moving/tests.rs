@@ -278,6 +278,8 @@ fn mover_that_keeps_a_claim_which_somebody_deletes_is_ended() {
         (SeenLeaf { end: End::None, ..gone }, waits),
         // Another claim beside it, to which nothing is bound.
         (SeenLeaf { home: true, whole: false, ..well }, is_restored),
+        // The same, where the driver has made it.
+        (SeenLeaf { stray: true, ..well }, Moving::RemoveSourceStray),
     ] {
         let seen = copying(source, SeenLeaf { end: source.end, ..well });
         assert_eq!(next(&seen), expected, "{seen:?}");

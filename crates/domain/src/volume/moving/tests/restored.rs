@@ -213,4 +213,6 @@ fn claim_that_is_where_that_of_the_source_was_is_named_as_what_keeps_a_move_from
     let placed = SeenLeaf { home: true, yard: false, ..with(PLACED) };
     let ready = Seen { phase: Phase::Ready, verified: true, ..copying(SeenLeaf { home: true, ..LENT }, placed) };
     assert_eq!(next(&ready), Moving::Await(HOME_IS_TAKEN));
+    let came_late = Seen { source: Some(SeenLeaf { stray: true, ..LENT }), ..ready };
+    assert_eq!(next(&came_late), Moving::RemoveSourceStray);
 }

@@ -39,6 +39,7 @@ use std::{
 
 use serde_json::{Value, json};
 use simulate::{
+    Backup,
     faults::{Action, Asked},
     storage::Settings,
     text,
@@ -85,6 +86,8 @@ struct Story {
     bench: Arc<Bench>,
     caller: Caller,
     play: Play,
+    /// Of the host, while its claim waits for its volume.
+    waiting: Backup,
 }
 
 impl Story {
@@ -103,11 +106,12 @@ impl Story {
         bench.start();
         bench.serves().await;
         let mut caller = Caller::new(&bench, script);
+        let waiting = bench.host.backup();
         assert_eq!(caller.provision().await, Ending::Provisioned);
         let play = Play::new(&bench);
         play.write(0, caller.leaf_volume().unwrap(), DATA);
         sleep(Duration::from_secs(10)).await;
-        Self { bench, caller, play }
+        Self { bench, caller, play, waiting }
     }
 
     fn asks(&self, to: usize, spec: &Value) {

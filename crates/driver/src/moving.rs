@@ -16,6 +16,7 @@ mod refused;
 mod sources;
 mod switch;
 mod tell;
+mod unknown;
 
 use std::{
     cmp::Reverse,

@@ -2,17 +2,19 @@
 
 use std::time::Duration;
 
+use serde_json::{Value, json};
 use simulate::text;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
 use super::{
-    CLAIMS, DATA, Story, VOLUMES, YARD, at_the_end,
+    CLAIM, CLAIMS, DATA, MOVED, STEP, Story, VOLUMES, YARD, at_the_end,
+    forgotten::SURE,
     gone::{SEEN, approves, condition, of, told},
     hands::{MOST_A_MINUTE, calls_off},
     killed::story_in,
     play::Mood,
 };
-use crate::{bench::SHOP, host_restored::restore, virtual_time};
+use crate::{bench::SHOP, caller::Ending, host_restored::restore, virtual_time};
 
 /// The claim by which the source is lent.
 fn is_lent(story: &Story) -> bool {
@@ -99,4 +101,41 @@ fn copy_that_is_an_ordinary_leaf_since_the_backup_is_not_said_to_be_gone_and_sta
             assert_eq!((held, story.kept(0)), (vec![DATA.to_owned()], vec![DATA.to_owned()]), "{phase}");
         });
     }
+}
+
+/// From a backup in which the claim waits for its volume, and there is no move that anybody could call off.
+#[test]
+fn source_of_a_move_is_given_back_to_its_claim_where_the_host_knows_neither_volume_nor_move() {
+    for phase in ["Waiting", "Copying", "Ready"] {
+        virtual_time::run(1, async {
+            let mut story = story_in(phase).await;
+            restore(&story.bench, &story.waiting);
+            sleep(SURE).await;
+            let end = Instant::now() + MOVED;
+            while let Err(status) = story.caller.create().await {
+                assert!(Instant::now() < end, "{phase}: {status}\n{}", story.trace());
+                sleep(STEP * 10).await;
+            }
+            assert_eq!(story.caller.provision().await, Ending::Provisioned, "{phase}");
+            sleep(SURE * 2).await;
+            assert_eq!(story.found(), Ok((0, DATA.to_owned())), "{phase}: {}", story.trace());
+            assert_eq!(story.left(), [""; 0], "{phase}: {}", story.trace());
+            assert!(story.bench.members[1].list(VOLUMES).is_empty(), "{phase}: {}", story.trace());
+        });
+    }
+}
+
+/// The host led to its copy for a while, which may have what the source lacks.
+#[test]
+fn source_whose_copy_pods_may_have_had_is_given_back_to_no_claim_that_waits() {
+    virtual_time::run(1, async {
+        let story = story_in("Ready").await;
+        let had = |claim: &mut Value| claim["metadata"]["annotations"]["kosmos.csi.io/had-pv"] = json!("of the copy");
+        story.bench.members[1].change(CLAIMS, SHOP, CLAIM, had).unwrap();
+        restore(&story.bench, &story.waiting);
+        sleep(SURE).await;
+        assert!(story.caller.create().await.is_err(), "{}", story.trace());
+        assert!(is_lent(&story), "{}", story.trace());
+        assert_eq!(story.bench.members[1].list(VOLUMES).len(), 1, "{}", story.trace());
+    });
 }

@@ -37,10 +37,10 @@ const OF_OTHERS: usize = 5;
 type Last = BTreeMap<(String, bool), VolumeHash>;
 
 /// A leaf, and where its claim is now.
-struct Forgotten<'a> {
-    leaf: &'a MemberClient,
-    hash: VolumeHash,
-    place: LeafPlace,
+pub(super) struct Forgotten<'a> {
+    pub(super) leaf: &'a MemberClient,
+    pub(super) hash: VolumeHash,
+    pub(super) place: LeafPlace,
 }
 
 /// Works until it is dropped. What is there at one look and at the next is looked into: a move that has just been made is not in
@@ -183,7 +183,9 @@ impl Forgotten<'_> {
         if let Some(done) = self.at_sight(movers, known, &sight).await? {
             return Ok(done);
         }
-        let Some((live, saved)) = self.host_volume(movers, &sight).await? else { return Ok(false) };
+        let Some((live, saved)) = self.host_volume(movers, &sight).await? else {
+            return self.gives_back(movers, &sight).await;
+        };
         let volume = sight.volume.as_ref().map(VolumeRow::new);
         let has_left = volume.as_ref().is_some_and(|volume| known.has_left(volume, &live));
         let leads_here = match self.leads_here(movers, &live).await {
@@ -349,7 +351,7 @@ fn given_out(live: &LiveVolume) -> Option<&str> {
 }
 
 /// Where nothing says which move it was.
-fn nobody() -> MoveMark {
+pub(super) fn nobody() -> MoveMark {
     MoveMark { namespace: String::new(), name: String::new(), uid: String::new(), part: Part::Source }
 }
 

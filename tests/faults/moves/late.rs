@@ -14,13 +14,15 @@ use simulate::{faults::Action, text};
 use tokio::time::{Instant, sleep, timeout};
 
 use super::{
-    CLAIM, CLAIMS, DATA, ENDED, MOVED, MOVES, STEP, Story, VOLUMES, YARD, at_the_end,
+    CLAIM, CLAIMS, DATA, ENDED, MOMENTS, MOVED, MOVES, SOME, STEP, Story, VOLUMES, YARD, at_the_end, disturbed,
     forgotten::{SURE, remove_by_force},
+    none_is_wrong,
     play::Mood,
 };
 use crate::{
     bench::{SHOP, lock},
     caller::Script,
+    extent::drawn,
     fixture,
     late::{LATE, creates},
     virtual_time,
@@ -308,6 +310,31 @@ fn copy_that_is_said_to_be_of_another_move_stays_while_its_own_is_under_way() {
         story.bench.host.change(MOVES, SHOP, "to", |of| of["spec"]["approved"] = json!(true)).unwrap();
         assert_eq!(at_the_end(&story, &[true]).await, [""; 0]);
     });
+}
+
+/// It is called off and asked for again meanwhile. Refused is one that finds the mark of the other.
+#[test]
+fn writes_of_a_move_that_was_called_off_hinder_the_next_one_in_no_way_though_they_are_late() {
+    none_is_wrong(&virtual_time::each(virtual_time::THREADS, drawn(MOMENTS, SOME), |moment| {
+        disturbed(moment, &[true, false], &async |story: &mut Story| {
+            let late = moment % 7;
+            story.bench.guard.set_fate(move |number, _, asked| {
+                let is_late = asked.verb.writes() && number % 7 == late;
+                if is_late { Action::Late(Duration::from_secs(number % 50)) } else { Action::Pass }
+            });
+            sleep(Duration::from_secs(5)).await;
+            let (host, end) = (&story.bench.host, Instant::now() + MOVED);
+            let _ = host.delete(MOVES, SHOP, "to");
+            while host.get(MOVES, SHOP, "to").is_some() && Instant::now() < end {
+                sleep(STEP).await;
+            }
+            if host.get(MOVES, SHOP, "to").is_none() && story.found().is_ok_and(|(at, _)| at == 0) {
+                story.asks(1, &json!({}));
+            }
+            sleep(Duration::from_mins(1)).await;
+            story.bench.guard.heal();
+        })
+    }));
 }
 
 /// By a move that was called off, and arrives when the next one has lent the source: its volume has another claim by then.

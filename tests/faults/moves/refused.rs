@@ -22,7 +22,7 @@ use crate::{
 const CLASSES: &str = "storageclasses.storage.k8s.io";
 
 /// What speaks against a move, and what is said then.
-const REFUSED: [(&str, &str); 12] = [
+const REFUSED: [(&str, &str); 13] = [
     ("another claim", "is not there"),
     ("a claim elsewhere", "is not the name of a claim"),
     ("what is no name", "is not the name of a claim"),
@@ -34,6 +34,7 @@ const REFUSED: [(&str, &str); 12] = [
     ("its volume was another claim's", "is being moved by VolumeMove elsewhere/before"),
     ("another volume leads to its leaf", "remove PersistentVolume beside first"),
     ("another volume calls its member otherwise", "remove PersistentVolume beside first"),
+    ("another volume calls its member by a name that has left", "remove PersistentVolume beside first"),
     ("a finalizer of somebody's", "finalizer example.com/backup"),
 ];
 
@@ -92,11 +93,15 @@ fn move_that_cannot_be_is_refused_before_anything_is_done_and_says_why() {
                     let undoing = json!({"phase": "Cancelling", "volume": pinned});
                     host.change(MOVES, "elsewhere", "before", |of| of["status"] = undoing.clone()).unwrap();
                 }
-                "another volume leads to its leaf" | "another volume calls its member otherwise" => {
+                "another volume leads to its leaf"
+                | "another volume calls its member otherwise"
+                | "another volume calls its member by a name that has left" => {
                     let mut beside = (*host.get(VOLUMES, "", story.caller.volume()).unwrap()).clone();
                     beside["metadata"] = json!({"name": "beside"});
                     if case == "another volume calls its member otherwise" {
                         has_alias(&story.bench).await;
+                    }
+                    if case != "another volume leads to its leaf" {
                         let handle = text(&beside, "/spec/csi/volumeHandle").replacen("m0/", "alias/", 1);
                         beside["spec"]["csi"]["volumeHandle"] = json!(handle);
                     }

@@ -28,7 +28,7 @@ use leaf::{
     moving::{self as writes, yard},
     row::{ClaimRow, VolumeRow},
 };
-use member::{Member, registry::serving};
+use member::{Member, registry::may_mean};
 
 use super::look::Looked;
 
@@ -92,7 +92,7 @@ async fn plan(job: &RunningMove) -> Result<Plan> {
     let (home, source) = Box::pin(source_at(job, &from, &id, hash)).await?;
     is_given_out(&from, &home, &source, GivenOut::read(&subject.attributes()))?;
     let members = job.movers.members.all()?;
-    let is_from = |name: &str| serving(&members, name) == from.name;
+    let is_from = |name: &str| may_mean(&members, name, &from.name);
     if let Some(other) = host::volume::another_with(host, &volume, &id, is_from).await? {
         return Err(refuse(&format!(
             "shares its data with another volume: remove PersistentVolume {} first",

@@ -40,7 +40,7 @@ const WARNING: &str = ": newest warning";
 /// The lines so far.
 struct Chain {
     listing: Listing,
-    /// Nothing is missing, and nothing warns.
+    /// Nothing is missing, and no move is stalled. The newest warning may be of what has passed since.
     well: bool,
 }
 

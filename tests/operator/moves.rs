@@ -393,6 +393,7 @@ async fn what_moves_have_in_a_former_cluster_of_a_members_name_is_counted_to_nob
     let told = clusters.does("member forget m0").await;
     assert!(told.contains("volume pv-web of member m0, the source of VolumeMove shop/web-to-m1"), "{told}");
     assert!(!told.contains("pv-db") && !told.contains("pv-log"), "{told}");
+    assert!(told.contains("no move is under way") && !told.contains("nothing there"), "{told}");
 }
 
 #[tokio::test(start_paused = true)]

@@ -42,11 +42,11 @@ pub(in crate::run::operator) async fn forget(flags: &Forget, dial: &Dial) -> any
         );
         return Ok(Report::new(why, false));
     }
-    let told = if left.is_empty() {
-        "The host has nothing there.".to_owned()
-    } else {
-        format!("The driver does not know these any more, and their data stays in the member: {left}.")
-    };
     let of_moves = left.of_moves();
+    let told = match (left.is_empty(), of_moves.is_empty()) {
+        (true, true) => "The host has nothing there.".to_owned(),
+        (true, false) => "The host has no volumes and no snapshots there, and no move is under way.".to_owned(),
+        (false, _) => format!("The driver does not know these any more, and their data stays in the member: {left}."),
+    };
     Ok(Report::well(format!("Member {name} is forgotten: the name may mean another cluster now. {told}\n{of_moves}")))
 }

@@ -7,6 +7,8 @@
 mod authority;
 #[path = "edges/driver.rs"]
 mod driver;
+#[path = "edges/files.rs"]
+mod files;
 #[path = "edges/host.rs"]
 mod host;
 
@@ -21,7 +23,7 @@ use std::{
 use authority::AUTHORITY;
 use csi::v1;
 use domain::volume::Parameters;
-use driver::{Driver, begin, comes_to, end_by, get, run, run_into};
+use driver::{Driver, comes_to, get, run, run_into};
 use host::{Host, kubeconfig};
 use nix::sys::{
     signal::Signal,
@@ -304,25 +306,6 @@ fn exit_code_says_whose_fault_it_is_also_where_the_error_cannot_be_written() {
     let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_kosmos-csi"));
     let ended = command.args(["doctor", "--kubeconfig=/missing"]).stderr(full).status().unwrap();
     assert_eq!(ended.code(), Some(MISUSE));
-}
-
-/// An empty one would be taken for what there is, and keeps the next try from writing it.
-#[tokio::test]
-async fn command_that_a_signal_ends_while_it_asks_leaves_no_file() {
-    let folder = folder();
-    let file = folder.path().join("output");
-    let output = format!("--output={}", file.display());
-    for (command, signal) in [(vec!["support-bundle"], Signal::SIGINT), (vec!["host", "backup"], Signal::SIGTERM)] {
-        let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let flag = host::write(folder.path(), &format!("http://{}", silent.local_addr().unwrap()));
-        let running = begin(&[&command[..], &[flag.as_str(), output.as_str()]].concat());
-        let _connection = timeout(PATIENCE, silent.accept()).await.unwrap().unwrap();
-        assert!(file.exists(), "{command:?}");
-        let (code, said) = end_by(signal, running).await;
-        assert_eq!(code, 2, "{command:?}: {said}");
-        assert!(said.starts_with(&format!("error: {signal} ended this command")), "{command:?}: {said}");
-        assert!(!file.exists(), "{command:?}");
-    }
 }
 
 /// The parser would quote the text around the slip, with the token in it.

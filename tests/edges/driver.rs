@@ -55,9 +55,20 @@ pub async fn run_into(file: &str, arguments: &[&str]) -> (i32, String) {
     (ended.status.code().unwrap_or(-1), String::from_utf8_lossy(&ended.stderr).into_owned())
 }
 
-/// A command, running.
+/// A command, running, whatever these tests themselves are told to ignore.
 pub fn begin(arguments: &[&str]) -> Child {
-    command(arguments, Path::new("/")).spawn().unwrap()
+    begin_with("--default-signal=HUP", arguments)
+}
+
+/// The same as `nohup` starts it.
+pub fn begin_without_terminal(arguments: &[&str]) -> Child {
+    begin_with("--ignore-signal=HUP", arguments)
+}
+
+fn begin_with(signals: &str, arguments: &[&str]) -> Child {
+    let mut started = Command::new("env");
+    started.arg(signals).arg(PROGRAM).args(arguments);
+    piped(started, Path::new("/")).spawn().unwrap()
 }
 
 /// Its exit code, and what it says, when a signal ends it.

@@ -279,7 +279,11 @@ async fn command_ends_with_one_sentence_and_a_code_that_says_whose_fault_it_is()
         let (code, printed) = run(&[&command[..], &[nowhere.as_str()]].concat(), &[]).await;
         assert_eq!(code, expected, "{command:?}: {printed}");
         assert!(printed.starts_with("error: host cluster: ") && printed.lines().count() == 1, "{printed}");
+        assert!(printed.contains(&format!("{}: {NOWHERE}: ", nowhere.replace('=', " "))), "{printed}");
     }
+    let path = nowhere.trim_start_matches("--kubeconfig=");
+    let (_, printed) = run(&["status"], &[("KUBECONFIG", path)]).await;
+    assert!(printed.starts_with(&format!("error: host cluster: KUBECONFIG {path}: {NOWHERE}: ")), "{printed}");
     is_misuse(&["member", "list"], &["no --kubeconfig is given"]).await;
     is_misuse(&["doctor", "--kubeconfig=/missing"], &["--kubeconfig", "/missing"]).await;
     is_misuse(&["member", "list", &nowhere, "--context=x"], &["--kubeconfig", "x"]).await;

@@ -15,6 +15,7 @@ use crate::{
     run::{Misuse, kubeconfig::refusal},
 };
 use cluster::{Answers, Dial, metrics::Metrics, with_causes};
+use domain::error::Error;
 use host::{Host, pins};
 use leaf::MemberClient;
 use member::{
@@ -24,18 +25,32 @@ use member::{
 
 /// The host, which has said who it is.
 pub(super) async fn host(access: &HostAccess, dial: &Dial) -> anyhow::Result<Host> {
-    let client = user(&access.user, dial).await?;
+    let (client, way) = line(&access.user, dial).await?;
     let connecting = Host::connect(client, access.members_namespace.clone());
-    Ok(patiently("waiting for the host to answer", connecting).await?)
+    let connected = patiently("waiting for the host to answer", connecting).await;
+    Ok(connected.map_err(|error| match error {
+        Error::HostUnreachable(why) => Error::HostUnreachable(format!("{way}: {why}")),
+        other => other,
+    })?)
 }
 
 /// The host, for whoever has any right in it.
 pub(super) async fn user(access: &UserAccess, dial: &Dial) -> anyhow::Result<Client> {
-    let config = match &access.kubeconfig {
-        Some(path) => file(path, access.context.as_deref(), "--kubeconfig").await?.0,
+    Ok(line(access, dial).await?.0)
+}
+
+/// The same, and by which kubeconfig it is asked, and where.
+async fn line(access: &UserAccess, dial: &Dial) -> Result<(Client, String), Misuse> {
+    let (config, by) = match &access.kubeconfig {
+        Some(path) => {
+            let (config, _) = file(path, access.context.as_deref(), "--kubeconfig").await?;
+            (config, format!("--kubeconfig {}", path.display()))
+        }
         None => own(access.context.as_deref()).await?,
     };
-    Ok(open("(host)", config, dial).map_err(|reason| Misuse(format!("--kubeconfig: {reason}")))?)
+    let way = format!("{by}: {}", config.cluster_url.to_string().trim_end_matches('/'));
+    let client = open("(host)", config, dial).map_err(|reason| Misuse(format!("--kubeconfig: {reason}")))?;
+    Ok((client, way))
 }
 
 /// The host as the agent of virtual nodes has it: with its own Secrets and its own record.
@@ -93,16 +108,26 @@ fn entry(kubeconfig: &Kubeconfig, context: Option<&str>) -> Option<Entry> {
     kubeconfig.clusters.iter().find(|cluster| cluster.name == context.cluster)?.cluster.clone()
 }
 
-/// The kubeconfig that kubectl would use, or a pod's own account.
-async fn own(context: Option<&str>) -> Result<Config, Misuse> {
+/// The kubeconfig that kubectl would use, or a pod's own account; and which it is.
+async fn own(context: Option<&str>) -> Result<(Config, String), Misuse> {
     let options = KubeConfigOptions { context: context.map(str::to_owned), ..KubeConfigOptions::default() };
     let found = match Config::from_kubeconfig(&options).await {
-        Ok(config) => Ok(config),
-        Err(error) if context.is_none() => Config::incluster().map_err(|_| error),
+        Ok(config) => Ok((config, usual())),
+        Err(error) if context.is_none() => {
+            Config::incluster().map(|config| (config, "this pod's account".to_owned())).map_err(|_| error)
+        }
         Err(error) => Err(error),
     };
     let unusable = |error| format!("no --kubeconfig is given, and the usual one cannot be used: {}", refusal(&error));
     found.map_err(|error| Misuse(unusable(error)))
+}
+
+/// Where kubectl looks.
+fn usual() -> String {
+    match std::env::var_os("KUBECONFIG").filter(|paths| !paths.is_empty()) {
+        Some(paths) => format!("KUBECONFIG {}", paths.to_string_lossy()),
+        None => "~/.kube/config".to_owned(),
+    }
 }
 
 pub(super) fn open(cluster: &str, config: Config, dial: &Dial) -> Result<Client, String> {

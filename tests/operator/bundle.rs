@@ -5,11 +5,11 @@ use std::{collections::BTreeMap, fs::File, io::Read, os::unix::fs::MetadataExt};
 use flate2::read::GzDecoder;
 use k8s_openapi::ByteString;
 use serde_json::{Value, json};
-use simulate::Cluster;
+use simulate::{Cluster, storage::definitions};
 use tar::Archive;
 
 use crate::{
-    clusters::{CLAIMS, Clusters, SECRETS, VOLUMES},
+    clusters::{CLAIMS, Clusters, SECRETS, VOLUMES, identity},
     orphans::{host_volume, leaf},
 };
 
@@ -72,7 +72,31 @@ async fn busy() -> Clusters {
     for (namespace, name) in [("kosmos-csi", "controller-1"), ("shop", "of-a-tenant")] {
         pod(host, namespace, name);
     }
+    groups(host);
+    let said = json!({
+        "kosmos.csi.io/forgotten": "m7,m8", "kosmos.csi.io/adopted": "2026-01-01T00:00:00Z",
+        "kosmos.csi.io/cluster": identity(host), "notes": CANARY,
+    });
+    host.change("configmaps", "kosmos-csi", "kosmos-csi-members", |map| map["metadata"]["annotations"] = said).unwrap();
     clusters
+}
+
+/// A group of snapshots, its class and its content, and those of another driver.
+fn groups(host: &Cluster) {
+    let of = |kind: &str| format!("volumegroupsnapshot{kind}.groupsnapshot.storage.k8s.io");
+    definitions::install(host).unwrap();
+    for (name, content, driver) in [("all", "both", "kosmos.csi.io"), ("theirs", "their-both", "x.io")] {
+        let parameters = json!({"leafGroupSnapshotClass": "of-a-member", "secret": CANARY});
+        let class =
+            json!({"metadata": {"name": name}, "driver": driver, "deletionPolicy": "Delete", "parameters": parameters});
+        host.create(&of("classes"), class).unwrap();
+        let spec = json!({"driver": driver, "deletionPolicy": "Delete", "source": {"volumeHandles": []}});
+        host.create(&of("contents"), json!({"metadata": {"name": content}, "spec": spec})).unwrap();
+        let metadata = json!({"name": name, "namespace": "shop", "annotations": {"notes": CANARY}});
+        host.create(&of("s"), json!({"metadata": metadata, "spec": {"source": {}}})).unwrap();
+        let status = json!({"boundVolumeGroupSnapshotContentName": content});
+        host.change(&of("s"), "shop", name, |group| group["status"] = status).unwrap();
+    }
 }
 
 fn claim(host: &Cluster, name: &str, volume: &str) {
@@ -114,6 +138,12 @@ async fn support_bundle_has_what_helps_and_no_credential() {
     assert_eq!(names(&files["host/events.json"]), ["db.1"]);
     assert_eq!(names(&files["host/pods.json"]), ["controller-1"]);
     assert_eq!(names(&files["host/volumeattachments.json"]), ["va"]);
+    assert_eq!(names(&files["host/volumegroupsnapshotclasses.json"]), ["all"]);
+    assert_eq!(names(&files["host/volumegroupsnapshotcontents.json"]), ["both"]);
+    assert_eq!(names(&files["host/volumegroupsnapshots.json"]), ["all"]);
+    let record: Value = serde_json::from_str(&files["host/record.json"]).unwrap();
+    assert_eq!(record["forgotten"], json!(["m7", "m8"]));
+    assert_eq!(record["adopted"], "2026-01-01T00:00:00Z");
     assert_eq!(names(&files["members/m0/persistentvolumeclaims.json"]), ["db"]);
     assert_eq!(names(&files["members/m0/persistentvolumes.json"]), ["pv-db"]);
     assert!(files.keys().all(|path| !path.contains("of-a-tenant")), "{:?}", files.keys());
@@ -129,6 +159,7 @@ async fn support_bundle_has_what_helps_and_no_credential() {
         ("logs/kosmos-csi/controller-1/driver.log", "container=driver&sinceSeconds=7200&tailLines=50000"),
         ("metrics/kosmos-csi/controller-1/admin.txt", "the metrics of"),
         ("host/pods.json", "HTTPS_PROXY"),
+        ("host/volumegroupsnapshotclasses.json", "of-a-member"),
     ] {
         assert!(files[path].contains(said), "{path} has no {said}: {}", files[path]);
     }

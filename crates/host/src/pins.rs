@@ -59,6 +59,12 @@ pub async fn is_forgotten(host: &Host, name: &str) -> Result<bool> {
     Ok(read_pins(host).await?.is_some_and(|map| !is_pinned(&map, name) && forgotten(&map).contains(name)))
 }
 
+/// Every name of which he has said that.
+pub async fn forgotten_members(host: &Host) -> Result<BTreeSet<String>> {
+    let Some(map) = read_pins(host).await? else { return Ok(BTreeSet::new()) };
+    Ok(forgotten(&map).into_iter().filter(|name| !is_pinned(&map, name)).map(str::to_owned).collect())
+}
+
 /// Takes a name out of the record, over the version that said what it means, and notes that nothing of it is awaited any more. False: it is
 /// not in it, and is not noted where it need not have been, or is so already.
 pub async fn forget(host: &Host, name: &str, even_unknown: bool) -> Result<bool> {

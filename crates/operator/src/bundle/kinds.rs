@@ -42,14 +42,16 @@ impl Kind {
     }
 }
 
-/// Of this driver's classes of snapshots and attributes.
-const OF_OTHER_CLASSES: [&str; 2] = ["leafSnapshotClass", "leafVolumeAttributesClass"];
+/// Of this driver's classes of snapshots, of groups of them, and of attributes.
+const OF_OTHER_CLASSES: [&str; 3] = ["leafSnapshotClass", "leafGroupSnapshotClass", "leafVolumeAttributesClass"];
 const STORAGE: &str = "storage.k8s.io";
 const SNAPSHOTS: &str = "snapshot.storage.k8s.io";
+const GROUPS: &str = "groupsnapshot.storage.k8s.io";
 
 const CLASSES: &str = "storageclasses";
 const VOLUMES: &str = "persistentvolumes";
 const SNAPSHOT_CLASSES: &str = "volumesnapshotclasses";
+const GROUP_CLASSES: &str = "volumegroupsnapshotclasses";
 
 const CLAIM: &[&str] = &[
     "spec.accessModes",
@@ -146,7 +148,7 @@ const PLAIN: Kind =
     Kind { group: "", version: "v1", kind: "", plural: "", selector: "", fields: &["spec", "status"], is_ours: every };
 
 /// In this order: what is ours of one kind is known by what was taken of those before it.
-pub const OF_HOST: [Kind; 18] = [
+pub const OF_HOST: [Kind; 21] = [
     Kind {
         group: STORAGE,
         kind: "StorageClass",
@@ -224,6 +226,22 @@ pub const OF_HOST: [Kind; 18] = [
         ..PLAIN
     },
     Kind { group: SNAPSHOTS, kind: "VolumeSnapshot", plural: "volumesnapshots", is_ours: is_our_snapshot, ..PLAIN },
+    Kind {
+        group: GROUPS,
+        kind: "VolumeGroupSnapshotClass",
+        plural: GROUP_CLASSES,
+        fields: &["driver", "deletionPolicy"],
+        is_ours: |_, object| word(object, "/driver") == DRIVER,
+        ..PLAIN
+    },
+    Kind {
+        group: GROUPS,
+        kind: "VolumeGroupSnapshotContent",
+        plural: "volumegroupsnapshotcontents",
+        is_ours: |_, object| word(object, "/spec/driver") == DRIVER,
+        ..PLAIN
+    },
+    Kind { group: GROUPS, kind: "VolumeGroupSnapshot", plural: "volumegroupsnapshots", is_ours: is_our_group, ..PLAIN },
     Kind { group: "kosmos.csi.io", version: "v1alpha1", kind: "VolumeMove", plural: "volumemoves", ..PLAIN },
     Kind {
         kind: "Node",
@@ -299,6 +317,11 @@ fn is_our_node_of_csi(_: &Ours, node: &Value) -> bool {
 fn is_our_snapshot(ours: &Ours, snapshot: &Value) -> bool {
     ours.has("volumesnapshotcontents", word(snapshot, "/status/boundVolumeSnapshotContentName"))
         || ours.has(SNAPSHOT_CLASSES, word(snapshot, "/spec/volumeSnapshotClassName"))
+}
+
+fn is_our_group(ours: &Ours, group: &Value) -> bool {
+    ours.has("volumegroupsnapshotcontents", word(group, "/status/boundVolumeGroupSnapshotContentName"))
+        || ours.has(GROUP_CLASSES, word(group, "/spec/volumeGroupSnapshotClassName"))
 }
 
 fn is_our_node(_: &Ours, node: &Value) -> bool {

@@ -148,8 +148,9 @@ fn missing(missing: &[(String, String)]) -> String {
 
 const HOLDS: &str = "\
 These files hold names of namespaces, claims, pods, nodes and members, addresses of clusters, sizes, times, events and logs. They
-hold no Secret and no ConfigMap, and of objects only those fields that are known to tell no secret: no values of environment
-variables, no parameters and attributes of other drivers, no labels and annotations but those of Kubernetes and of this driver.
+hold no Secret, of ConfigMaps only which members are forgotten and which backup was adopted, and of objects only those fields
+that are known to tell no secret: no values of environment variables, no parameters and attributes of other drivers, no labels
+and annotations but those of Kubernetes and of this driver.
 Credentials of members of eight letters or more, tokens and private keys are taken out of all texts. Look through the files before you hand them on.";
 
 #[cfg(test)]
@@ -170,13 +171,15 @@ mod tests {
         names
     }
 
+    fn object(name: &str, rest: Value) -> Value {
+        let mut object = json!({"metadata": {"name": name, "uid": format!("uid-of-{name}")}});
+        let Value::Object(rest) = rest else { panic!("{name} is no object") };
+        object.as_object_mut().unwrap().extend(rest);
+        object
+    }
+
     #[test]
     fn objects_of_this_driver_and_of_its_volumes_are_taken_and_no_others() {
-        let object = |name: &str, rest: Value| {
-            let mut object = json!({"metadata": {"name": name, "uid": format!("uid-of-{name}")}});
-            object.as_object_mut().unwrap().extend(rest.as_object().unwrap().clone());
-            object
-        };
         let event = |name: &str, uid: &str| ("events", object(name, json!({"involvedObject": {"uid": uid}})));
         let driver = domain::volume::DRIVER;
         let names = taken(&[
@@ -222,6 +225,26 @@ mod tests {
             "volumesnapshots photo",
             "leases external-attacher-leader-kosmos-csi-io",
             "events waits.1",
+        ];
+        assert_eq!(names, expected);
+    }
+
+    #[test]
+    fn groups_of_snapshots_of_this_driver_are_taken_and_no_others() {
+        let driver = domain::volume::DRIVER;
+        let names = taken(&[
+            ("volumegroupsnapshotclasses", object("groups", json!({"driver": driver}))),
+            ("volumegroupsnapshotclasses", object("their-groups", json!({"driver": "ebs.csi.aws.com"}))),
+            ("volumegroupsnapshotcontents", object("both", json!({"spec": {"driver": driver}}))),
+            ("volumegroupsnapshots", object("all", json!({"status": {"boundVolumeGroupSnapshotContentName": "both"}}))),
+            ("volumegroupsnapshots", object("begun", json!({"spec": {"volumeGroupSnapshotClassName": "groups"}}))),
+            ("volumegroupsnapshots", object("theirs", json!({"spec": {"volumeGroupSnapshotClassName": "other"}}))),
+        ]);
+        let expected = [
+            "volumegroupsnapshotclasses groups",
+            "volumegroupsnapshotcontents both",
+            "volumegroupsnapshots all",
+            "volumegroupsnapshots begun",
         ];
         assert_eq!(names, expected);
     }

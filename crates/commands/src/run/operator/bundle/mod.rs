@@ -14,11 +14,12 @@ use std::{
 
 use anyhow::Context;
 use k8s_openapi::{ByteString, jiff::Timestamp};
+use serde_json::json;
 
 use super::{Report, connect, files::output, in_words, print::patiently};
 use crate::args::operator::SupportBundle;
 use cluster::Dial;
-use host::Host;
+use host::{Host, pins};
 use member::source::{Account, MemberDefinitions};
 use operator::bundle::{Bundle, Finished, credentials};
 
@@ -62,10 +63,18 @@ async fn collect(flags: &SupportBundle, host: &Host, dial: &Dial) -> Bundle {
     let namespaces = [&host.namespace, &access.host.pods_namespace, &flags.node_namespace].map(String::as_str);
     let listing = objects::of_host(host, &namespaces, &mut bundle);
     let of_driver = patiently("listing the host's objects", listing).await;
+    bundle.put("host/record.json", record(host).await.map_err(|error| error.to_string()));
     patiently("reading logs and metrics", pods::logs_and_metrics(host, flags.since, &of_driver, &mut bundle)).await;
     let asking = format!("asking {} members for their leaves", named.len());
     patiently(&asking, members::leaves(host, &named, dial, &mut bundle)).await;
     bundle
+}
+
+/// What the record of members says besides which cluster each of them is.
+async fn record(host: &Host) -> domain::error::Result<String> {
+    let (forgotten, adopted) = (pins::forgotten_members(host).await?, pins::adopted(host).await?);
+    let said = json!({"host": host.id.0, "cluster": &*host.cluster, "forgotten": forgotten, "adopted": adopted});
+    Ok(format!("{said:#}\n"))
 }
 
 /// What no text may tell: by what the members are asked, and by what whoever types this asks the host.
@@ -87,7 +96,7 @@ fn own_kubeconfigs(flags: &SupportBundle) -> Vec<PathBuf> {
 
 /// As it is in what programs read.
 fn in_json(secret: &str) -> String {
-    serde_json::json!(secret).to_string().trim_matches('"').to_owned()
+    json!(secret).to_string().trim_matches('"').to_owned()
 }
 
 /// As it is in Secrets.

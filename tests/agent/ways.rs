@@ -90,6 +90,12 @@ fn node_of_a_member_that_has_come_back_is_not_closed_by_the_list_of_before() {
         let seen = Arc::new(Mutex::new(Retiring::default()));
         let watching = Arc::clone(&seen);
         world.host.faults().set(move |asked| lock(&watching).see(asked));
+        let have_been_members = |record: &mut Value| {
+            for number in 0..30 {
+                record["data"][format!("gone{number}")] = json!(format!("uid-{number}"));
+            }
+        };
+        world.host.change("configmaps", NAMESPACE, "kosmos-csi-members", have_been_members).unwrap();
         for number in 0..30 {
             let annotations = json!({"kosmos.csi.io/node-id": format!("virtual/gone{number}")});
             let name = format!("kosmos-gone{number}");

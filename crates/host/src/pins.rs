@@ -48,6 +48,11 @@ pub async fn known_members(host: &Host) -> Result<Option<BTreeSet<String>>> {
     Ok(map.map(|map| map.data.unwrap_or_default().into_keys().collect()))
 }
 
+/// Whether a name was ever a member's, be it forgotten since.
+pub async fn has_known(host: &Host, name: &str) -> Result<bool> {
+    Ok(read_pins(host).await?.is_some_and(|map| is_pinned(&map, name) || forgotten(&map).contains(name)))
+}
+
 /// Which name means which cluster.
 pub async fn pins(host: &Host) -> Result<BTreeMap<String, String>> {
     Ok(read_pins(host).await?.and_then(|map| map.data).unwrap_or_default())

@@ -2,6 +2,7 @@
 //! here it is done, one step at a time, on objects that were just read.
 
 mod away;
+mod departed;
 mod features;
 mod heartbeat;
 mod member_state;
@@ -30,13 +31,13 @@ use super::{
 };
 use away::Away;
 use cluster::with_causes;
+pub(super) use departed::retire_departed;
 use domain::volume::{NodeId, id::is_label};
 pub(super) use heartbeat::keep_alive;
 use host::{
     Host,
     events::{About, News},
 };
-use member::Registry;
 use member_state::name_of;
 pub(super) use member_state::{MemberNodes, MemberState};
 pub use plan::CORDONED;
@@ -312,20 +313,6 @@ impl Nodes {
         let bound = ListParams::default().fields(&format!("spec.nodeName={node}"));
         let pods = object::all_pods(&self.host.client).list(&bound).await?;
         Ok(pods.items.into_iter().map(whole).any(|pod| !is_of_daemon_set(&pod)))
-    }
-}
-
-/// Nodes whose member has left, as the complete list of members says, go as well. That is asked for each: others take a while, and a member
-/// may come back meanwhile.
-pub(super) async fn retire_departed(nodes: &mut Nodes, registry: &Registry) {
-    let has_left = |member: &str| registry.all().is_ok_and(|members| !members.contains_key(member));
-    for node in nodes.view.nodes.all() {
-        let Some(virtual_node) = virtual_node_of(&node).filter(|virtual_node| has_left(&virtual_node.member)) else {
-            continue;
-        };
-        nodes.view.record_heartbeat(&virtual_node.member);
-        let message = format!("member {} has left: the agent has no kubeconfig of it any more", virtual_node.member);
-        nodes.retire(&node, Health { ready: false, reason: "MemberLeft", message }).await;
     }
 }
 

@@ -5,7 +5,7 @@ use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 
 use super::{
-    helm::{CHART, NAMESPACE, helm},
+    helm::{CHART, NAMESPACE, PODS_NAMESPACE, helm},
     release::{PATIENCE, kubeconfig, manifest, running},
     volumes::{self, GROWING, GROWTH, until},
 };
@@ -33,6 +33,7 @@ pub async fn nobody_notices_an_upgrade_and_a_rollback(fleet: &Fleet) -> Result<(
     host.apply(&class.to_string()).await?;
     let before = manifest(host)?;
     let access = [&format!("--namespace={NAMESPACE}"), &kubeconfig(host)];
+    members_do_not_stay_behind(&access.map(String::as_str))?;
     for (number, words) in [
         (1, &["upgrade", "kosmos-csi", CHART, "--reuse-values", "--set=logs.level=info"][..]),
         (2, &["rollback", "kosmos-csi", "1"][..]),
@@ -62,6 +63,16 @@ pub async fn nobody_notices_an_upgrade_and_a_rollback(fleet: &Fleet) -> Result<(
     ensure!(manifest(host)? == before, "rolled back, it is what it was");
     host.kubectl(&["-n", GROWTH, "delete", "pod,pvc", "--all", "--timeout=90s"]).await?;
     host.kubectl(&["delete", "storageclass", CLASS]).await.map(drop)
+}
+
+/// As they would where the agent gets another namespace than the one that has their Secrets.
+fn members_do_not_stay_behind(access: &[&str]) -> Result<()> {
+    let elsewhere = "--set=virtualNode.namespace=elsewhere";
+    let upgrade = ["upgrade", "kosmos-csi", CHART, "--reuse-values", "--dry-run=server", elsewhere];
+    let refused = helm(&[&upgrade[..], access].concat()).err().context("the agent's namespace is changed")?;
+    let refused = format!("{refused:#}");
+    ensure!(refused.contains(&format!("set virtualNode.namespace to {PODS_NAMESPACE}")), "{refused}");
+    Ok(())
 }
 
 /// Of controller, agent and plugin.

@@ -16,6 +16,11 @@ app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 {{- if $registry }}{{ $registry | trimSuffix "/" }}/{{ regexReplaceAll "^(localhost|[^/]*[.:][^/]*)/" .repository "" }}{{ else }}{{ .repository }}{{ end }}
 {{- end }}
 
+{{/* Prints something if a namespace has Secrets of members. */}}
+{{- define "kosmos-csi.hasMembers" -}}
+{{- range (lookup "v1" "Secret" . "").items }}{{ if hasKey (.metadata.labels | default dict) "kosmos.csi.io/member" }}true{{ end }}{{ end }}
+{{- end }}
+
 {{/* An image of ours: the default tag is the version of this chart. With a digest, that counts. */}}
 {{- define "kosmos-csi.image" -}}
 {{ include "kosmos-csi.repository" (dict "root" .root "repository" .image.repository) }}:{{ .image.tag | default .root.Values.image.tag | default .root.Chart.AppVersion }}{{ with .image.digest }}@{{ . }}{{ end }}

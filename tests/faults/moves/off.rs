@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use serde_json::Value;
+use simulate::text;
 use tokio::time::sleep;
 
 use super::{Story, at_the_end, gone::approves, killed::story_in};
@@ -27,6 +29,14 @@ fn volume_that_a_move_has_says_so_while_moves_are_switched_off_and_goes_on_once_
             let told = events(&story.bench);
             let words = "is being moved to another member by VolumeMove shop/to, but moves are switched off";
             assert!(told.contains("LeafStuck") && told.contains(words), "{phase}: {told}\n{}", story.trace());
+            let is_on_claim = |event: &Value| {
+                text(event, "/involvedObject/kind") == "PersistentVolumeClaim"
+                    && text(event, "/message").contains(words)
+            };
+            let claims: Vec<_> =
+                story.bench.host.list("events").into_iter().filter(|event| is_on_claim(event)).collect();
+            assert_eq!(claims.len(), 1, "{phase}: {claims:#?}");
+            assert_eq!(text(&claims[0], "/involvedObject/namespace"), SHOP);
             assert_eq!(story.phase(), phase, "{}", story.trace());
             is_begun_again(&story, Some("mover")).await;
             if phase == "Waiting" {

@@ -6,8 +6,8 @@ use std::time::Duration;
 use tokio::time::sleep;
 
 use super::{Reconciler, repair::repairs};
-use domain::volume::{VolumeHash, moving::MoveMark};
-use host::events::News;
+use domain::volume::{Claim, VolumeHash, moving::MoveMark};
+use host::{events::News, volume::HostVolume};
 use leaf::MemberClient;
 
 /// Between two looks, at what is in memory alone.
@@ -26,7 +26,7 @@ pub(super) async fn tell(reconciler: &Reconciler) {
     }
 }
 
-/// On the volumes of the host that lead to it.
+/// On the volumes of the host that lead to it, and on their claims.
 async fn tell_of(reconciler: &Reconciler, leaf: &MemberClient, hash: VolumeHash) {
     for repair in repairs(reconciler, leaf, hash) {
         let row = repair.row();
@@ -40,7 +40,17 @@ async fn tell_of(reconciler: &Reconciler, leaf: &MemberClient, hash: VolumeHash)
         let News { reason, message, warning } = repair.told("LeafStuck", &claim.place, &what, true);
         for volume in reconciler.volumes.with(repair.handle()) {
             let news = News { reason, message: message.clone(), warning };
-            reconciler.tell_of_leaf(&leaf.member, &volume, &news).await;
+            if reconciler.tell_of_leaf(&leaf.member, &volume, &news).await {
+                tell_claim(reconciler, &volume, &news).await;
+            }
         }
     }
+}
+
+/// Whoever waits for the volume looks at his claim, and may see no volumes.
+async fn tell_claim(reconciler: &Reconciler, volume: &HostVolume, news: &News) {
+    let place = volume.claim.as_deref().and_then(|claim| claim.split_once('/')).filter(|_| !volume.released);
+    let Some((namespace, name)) = place else { return };
+    let claim = Claim { namespace: namespace.to_owned(), name: name.to_owned() };
+    host::events::tell_claim(&reconciler.host, &claim, &volume.claim_uid, news).await;
 }

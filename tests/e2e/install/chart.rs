@@ -231,6 +231,7 @@ fn slip_in_the_values_is_refused_by_its_name() {
         ("storageClasses[0].members={cluster38}", "storageClasses/0"),
         ("node.enabled=true", "node.enabled needs node.members"),
         ("logs.level=warning", "logs/level"),
+        ("logs.level=kosmos_csi", "logs/level"),
         ("sidecars.attacher.enabled=false", "csiDriver.attachRequired needs sidecars.attacher.enabled"),
         (
             "sidecars.provisioner.extraArgs={--volume-name-uuid-length=8}",

@@ -14,7 +14,14 @@ use super::{
     killed::story_in,
     play::Mood,
 };
-use crate::{bench::SHOP, caller::Ending, host_restored::restore, virtual_time};
+use crate::{
+    bench::{DRIVER_NAMESPACE, SHOP},
+    caller::Ending,
+    gone::forget,
+    host_restored::restore,
+    reclaim::events,
+    virtual_time,
+};
 
 /// The claim by which the source is lent.
 fn is_lent(story: &Story) -> bool {
@@ -137,5 +144,34 @@ fn source_whose_copy_pods_may_have_had_is_given_back_to_no_claim_that_waits() {
         assert!(story.caller.create().await.is_err(), "{}", story.trace());
         assert!(is_lent(&story), "{}", story.trace());
         assert_eq!(story.bench.members[1].list(VOLUMES).len(), 1, "{}", story.trace());
+        let told = events(&story.bench);
+        assert!(told.contains("LeafElsewhere: ") && told.contains("the copy with handle m1/"), "{told}");
+    });
+}
+
+/// Which may have a copy that pods have had.
+#[test]
+fn source_is_given_back_to_no_claim_that_waits_before_a_member_that_has_left_is_forgotten() {
+    virtual_time::run(1, async {
+        let mut story = story_in("Ready").await;
+        let record = story.bench.host.get("configmaps", DRIVER_NAMESPACE, "kosmos-csi-members").unwrap();
+        restore(&story.bench, &story.waiting);
+        let has_both = |restored: &mut Value| restored["data"] = record["data"].clone();
+        story.bench.host.change("configmaps", DRIVER_NAMESPACE, "kosmos-csi-members", has_both).unwrap();
+        story.bench.host.delete("secrets", DRIVER_NAMESPACE, "m1").unwrap();
+        sleep(SURE).await;
+        assert!(is_lent(&story), "{}", story.trace());
+        let told = events(&story.bench);
+        assert!(told.contains("LeafElsewhere: ") && told.contains("`kosmos-csi member forget m1`"), "{told}");
+        forget(&story.bench, "m1");
+        sleep(SURE).await;
+        let end = Instant::now() + MOVED;
+        while let Err(status) = story.caller.create().await {
+            assert!(Instant::now() < end, "{status}\n{}", story.trace());
+            sleep(STEP * 10).await;
+        }
+        assert_eq!(story.caller.provision().await, Ending::Provisioned);
+        sleep(SURE).await;
+        assert_eq!(story.found(), Ok((0, DATA.to_owned())), "{}", story.trace());
     });
 }

@@ -10,17 +10,17 @@ use super::{
 use domain::{
     error::Result,
     volume::{
-        LeafPlace, VolumeHash,
+        LeafPlace, VolumeHash, VolumeId,
         moving::{End, MoveMark, Moving, Part, YARD, forgotten},
     },
 };
+use host::events::News;
 use leaf::{
-    MemberClient,
     moving::{Moved, Sight, Written, ends, row_in_yard},
     ownership::MadeFor,
     row::{ClaimRow, Row},
 };
-use member::Member;
+use member::{Member, registry::departed};
 
 impl Forgotten<'_> {
     /// The source is an ordinary leaf again, where pods look for it, unless something newer may be elsewhere. What becomes of a copy is
@@ -28,16 +28,21 @@ impl Forgotten<'_> {
     pub(super) async fn gives_back(&self, movers: &Movers, sight: &Sight) -> Result<bool> {
         let Some(claim) = sight.claim().filter(|_| sight.is_held() && sight.is_volume_ours()) else { return Ok(false) };
         let of = sight.mark().unwrap_or_else(nobody);
-        let home = ClaimRow::new(claim).id(&self.leaf.member, self.hash).place();
+        let id = ClaimRow::new(claim).id(&self.leaf.member, self.hash);
+        // A handle that would be too long names no place.
+        let home = if self.place.namespace == YARD { id.place() } else { Some(self.place.clone()) };
         let Some(home) = home.filter(|home| of.part != Part::Copy && home.namespace != YARD) else { return Ok(false) };
         let made_for = MadeFor::read(&claim.metadata);
         let made_for = made_for.filter(|made_for| VolumeHash::new(&movers.host.id, &made_for.volume) == self.hash);
         let Some(made_for) = made_for else { return Ok(false) };
         let there = leaf::claim::read(self.leaf, &home).await?;
         if there.is_some_and(|there| there.metadata.uid != claim.metadata.uid)
-            || self.may_be_older(movers)?
             || !is_waited_for(movers, &made_for).await?
         {
+            return Ok(false);
+        }
+        if let Some(why) = self.may_be_older(movers).await? {
+            self.tell_of_older(movers, &made_for, &id, &why).await;
             return Ok(false);
         }
         self.take_step(sight, &of, &home).await
@@ -59,16 +64,36 @@ impl Forgotten<'_> {
         Ok(matches!(moved.write(step).await?, Written::Now | Written::Changed(_)))
     }
 
-    /// Another member has a leaf of the volume that pods have had, or may have one.
-    fn may_be_older(&self, movers: &Movers) -> Result<bool> {
-        let was_had = |row: Row| row.claim.is_some_and(|claim| claim.was_had());
-        let has_none = |leaf: &MemberClient| {
-            let rows = [leaf.rows.row(self.hash).unwrap_or_default(), row_in_yard(leaf, self.hash)];
-            leaf.rows.has_told(self.hash) && !rows.into_iter().any(was_had)
-        };
+    /// Why something newer may be elsewhere: another member has a leaf of the volume that pods have had, or may have one. So may one that has left,
+    /// until somebody says that it is gone for good.
+    async fn may_be_older(&self, movers: &Movers) -> Result<Option<String>> {
         let members = movers.members.all()?;
         let is_other = |member: &&Arc<Member>| member.alias_of().is_none() && member.name != self.leaf.member;
-        Ok(!members.values().filter(is_other).all(|member| member.leaf().is_ok_and(has_none)))
+        if let Some(why) = members.values().filter(is_other).find_map(|member| self.newer_in(member)) {
+            return Ok(Some(why));
+        }
+        let known = host::pins::known_members(&movers.host).await?.unwrap_or_default();
+        Ok(known.iter().find(|name| !members.contains_key(*name)).map(|name| departed(name).to_string()))
+    }
+
+    fn newer_in(&self, other: &Member) -> Option<String> {
+        let Some(leaf) = other.leaf().ok().filter(|leaf| leaf.rows.has_told(self.hash)) else {
+            return Some(format!("member {} does not say now what it has of the volume", other.name));
+        };
+        let rows = [leaf.rows.row(self.hash).unwrap_or_default(), row_in_yard(leaf, self.hash)];
+        let had = rows.into_iter().filter_map(|row: Row| row.claim).find(ClaimRow::was_had)?;
+        Some(format!("pods may have used the copy with handle {} since", had.id(&leaf.member, self.hash)))
+    }
+
+    async fn tell_of_older(&self, movers: &Movers, made_for: &MadeFor, id: &VolumeId, why: &str) {
+        let message = format!(
+            "member {}: leaf claim {} is the source of a move that the host does not know any more, and may be older \
+             than its copy: {why}. The driver waits for that. To choose now, make PersistentVolume {} again for this \
+             claim, with the copy's handle or with {id}",
+            self.leaf.member, self.place, made_for.volume
+        );
+        let news = News { reason: "LeafElsewhere", message, warning: true };
+        host::events::tell_claim(&movers.host, &made_for.claim, &made_for.uid, &news).await;
     }
 }
 

@@ -286,9 +286,13 @@ fn snapshot_is_found_and_removed_beside_a_copy_in_another_namespace_and_the_copy
                 while photo.ask().await.is_err_and(|status| status.code() != Code::NotFound) {
                     sleep(SOON).await;
                 }
+                // It has not heard that.
+                assert!(photo.ask().await.is_err());
                 assert!(!photo.make().await, "{}", bench.guard.trace().join("\n"));
             }
             assert!(own().is_none(), "{}", bench.guard.trace().join("\n"));
+            // Nobody asks for it any more, as the copy says as well.
+            sleep(Duration::from_mins(30)).await;
             assert_eq!([bench.guard.wrong(), planted.touched(&bench)].concat(), Vec::<String>::new(), "{is_given_out}");
         });
     }

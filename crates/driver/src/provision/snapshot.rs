@@ -189,11 +189,13 @@ impl SnapshotCreation<'_> {
         self.step(self.leaf.snapshots.row(self.hash).as_ref()) != *step
     }
 
-    /// Where the leaf snapshot is or would be, if the source's handle says so.
+    /// Where the leaf snapshot is or would be, if the source's handle says so, or else its leaf claim, where that is known: what is seen in another
+    /// namespace is a copy.
     fn place(&self) -> Option<LeafPlace> {
-        let known = self.leaf.snapshots.row(self.hash).map(|row| row.place);
-        let source = || VolumeId::parse(self.source)?.place();
-        known.or_else(|| Some(LeafPlace { claim: leaf_name(self.hash), ..source()? }))
+        let volume = VolumeId::parse(self.source)?;
+        let of_claim = || self.leaf.rows.find(&volume)?.1.claim.map(|claim| claim.place);
+        let own = volume.place().or_else(of_claim).map(|source| LeafPlace { claim: leaf_name(self.hash), ..source });
+        own.or_else(|| self.leaf.snapshots.row(self.hash).map(|row| row.place))
     }
 
     /// Whether what stands behind it carries our labels, as it does before anybody is told of it. That may have outlived its snapshot,

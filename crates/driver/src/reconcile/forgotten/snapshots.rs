@@ -2,7 +2,7 @@
 //! for, and stays until it has gone, so one without a record was written late.
 
 use super::{Reconciler, Waiting};
-use domain::error::Result;
+use domain::{error::Result, volume::VolumeId};
 use host::snapshot::ContentKind;
 use leaf::{
     MemberClient,
@@ -22,12 +22,20 @@ pub(super) async fn watch_if_there_are_any(leaf: &MemberClient) {
 }
 
 pub(super) async fn withdraw(reconciler: &Reconciler, leaf: &MemberClient, waiting: &mut Waiting) {
-    let unmarked = leaf.snapshots.all(|row| row.asked_by.is_some() && row.group.is_none() && !row.is_marked());
+    let mut unmarked = leaf.snapshots.all(|row| row.asked_by.is_some() && row.group.is_none() && !row.is_marked());
+    unmarked.retain(|row| is_beside_its_claim(leaf, row));
     for row in waiting.snapshots.old(unmarked, |row| &row.uid) {
         if let Err(error) = withdraw_snapshot(reconciler, leaf, &row).await {
             tracing::debug!(member = leaf.member, snapshot = %row.place, %error, "a forgotten snapshot is not withdrawn yet");
         }
     }
+}
+
+/// Where the handle of its volume says no namespace, a copy that somebody has made in another one is told from it by the leaf claim alone.
+fn is_beside_its_claim(leaf: &MemberClient, row: &SnapshotRow) -> bool {
+    let Some(volume) = VolumeId::parse(&row.source).filter(|volume| volume.place().is_none()) else { return true };
+    let claim = leaf.rows.find(&volume).and_then(|(_, row)| row.claim);
+    claim.is_none_or(|claim| claim.place.namespace == row.place.namespace)
 }
 
 /// The member and the host are asked themselves. What was restored from a backup under our name is bound to a content that

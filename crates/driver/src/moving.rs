@@ -8,6 +8,7 @@ mod attachments;
 mod begin;
 mod ends;
 mod forgotten;
+mod growth;
 mod line;
 mod look;
 mod obstacles;

@@ -6,11 +6,15 @@ use std::{
 };
 
 use serde_json::{Value, json};
-use simulate::{faults::Action, storage::Work, text};
+use simulate::{
+    faults::Action,
+    storage::{Growth, Work},
+    text,
+};
 use tokio::time::sleep;
 use tonic::Code;
 
-use super::{CLAIM, CLAIMS, STEP, Story, at_the_end};
+use super::{CLAIM, CLAIMS, STEP, Story, at_the_end, users::stranger};
 use crate::{
     ask::{Target, ask},
     bench::SHOP,
@@ -49,6 +53,30 @@ fn volume_that_is_being_enlarged_is_not_closed_to_its_pods() {
         sleep(GROWS / 2).await;
         assert_eq!(story.phase(), "Closing", "{}\n{}", story.status(), story.trace());
         assert!(story.status().contains("the volume is being enlarged"), "{}", story.status());
+        story.comes_to("Succeeded").await;
+        assert_eq!(at_the_end(&story, &[true]).await, [""; 0]);
+    });
+}
+
+/// No pod of it needs to be there when it is moved, and without one that would be waited for without an end.
+#[test]
+fn volume_whose_filesystem_grows_with_its_next_pod_is_not_closed_and_its_user_is_told_to_start_one() {
+    virtual_time::run(1, async {
+        let mut storage = fixture::steady(STEP);
+        storage.classes.iter_mut().for_each(|class| class.growth = Growth::OnNode);
+        let story = Story::in_members(2, &storage, script()).await;
+        story.asks(1, &json!({}));
+        story.comes_to("Preparing").await;
+        let (code, why) = ask(&story.bench, "ControllerExpandVolume", &target(&story)).await;
+        assert_eq!(code, Code::Aborted, "{why}");
+        story.comes_to("Closing").await;
+        sleep(GROWS).await;
+        let (seen, words) = (story.status(), "is being enlarged: its filesystem grows once a pod uses the volume");
+        assert!(story.phase() == "Closing" && seen.contains(words), "{seen}\n{}", story.trace());
+        let member = &story.bench.members[0];
+        member.create("pods", stranger("theirs")).unwrap();
+        sleep(STEP * 50).await;
+        member.delete("pods", SHOP, "theirs").unwrap();
         story.comes_to("Succeeded").await;
         assert_eq!(at_the_end(&story, &[true]).await, [""; 0]);
     });

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{RunningMove, Went};
+use super::{RunningMove, Went, growth};
 use crate::provision::modify::check_class;
 use domain::{
     error::{Error, Result},
@@ -167,9 +167,9 @@ async fn source_at(
             claim.unusable().unwrap_or("is being recreated")
         )));
     }
-    if claim.life.requested > claim.capacity() {
+    if let Some(why) = growth::awaited(&claim) {
         return Err(Error::Refused(format!(
-            "member {}: leaf claim {home} is being enlarged: wait until that is done",
+            "member {}: leaf claim {home} is being enlarged{why}. Wait until that is done",
             from.name
         )));
     }

@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use tokio::time::Instant;
 
-use super::RunningMove;
+use super::{RunningMove, growth};
 use domain::{
     error::{Error, Result},
     volume::{
@@ -111,12 +111,6 @@ impl Half {
         })
     }
 
-    /// Its copy has the size of before.
-    fn is_growing(&self) -> bool {
-        let claim = self.sight.home.as_ref().map(ClaimRow::new);
-        claim.is_some_and(|claim| claim.life.requested > claim.capacity())
-    }
-
     /// They would neither be made nor let the claim go once that is on its way out.
     async fn clones(&self) -> Result<Vec<String>> {
         match &self.sight.home {
@@ -172,8 +166,8 @@ impl Looked {
     /// What the member of the source is doing with it is waited for while its pods go on.
     pub(super) async fn awaited_work(&mut self) -> Result<Option<String>> {
         let half = self.source.as_ref().map_err(Clone::clone)?;
-        if half.is_growing() {
-            return Ok(Some(self.awaited("the volume is being enlarged")));
+        if let Some(why) = half.sight.home.as_ref().and_then(|claim| growth::awaited(&ClaimRow::new(claim))) {
+            return Ok(Some(self.awaited(&format!("the volume is being enlarged{why}"))));
         }
         let clones = half.clones().await?;
         if clones.is_empty() {

@@ -236,6 +236,8 @@ fn removal_for_one_volume_waits_for_the_other_one_also_where_nobody_can_tell_now
             }
             sleep(Duration::from_secs(5)).await;
             removal_waits_for_the_twin(&bench, &caller).await;
+            let refused = caller.delete(caller.handle().unwrap()).await.unwrap_err();
+            assert!(refused.message().contains("(alias does not answer, or has left, and may be"), "{refused}");
             let claim = leaf(&bench, CLAIM).unwrap();
             assert!(claim["metadata"]["deletionTimestamp"].is_null(), "{is_leader}, {has_left}: {claim}");
             assert_eq!(bench.guard.wrong(), Vec::<String>::new());

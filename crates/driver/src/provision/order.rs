@@ -16,7 +16,7 @@ use leaf::{
     ownership::MadeFor,
     row::{ClaimRow, Row},
 };
-use member::registry::may_mean;
+use member::registry::{Snapshot, may_mean, serving};
 
 /// Whoever asks for a removal has just looked at the host, and is believed for so long.
 const BELIEVED: Duration = Duration::from_secs(2);
@@ -122,9 +122,11 @@ impl Order {
                 ""
             };
             return Err(Error::InProgress(format!(
-                "PersistentVolume {} of the host, with handle {}, is retained or in use again, so the driver does not \
-                 remove its leaf{way_out}",
-                volume.name, volume.handle
+                "PersistentVolume {} of the host, with handle {}{}, is retained or in use again, so the driver does \
+                 not remove its leaf{way_out}",
+                volume.name,
+                volume.handle,
+                doubt(&members, volume, leaf)
             )));
         }
         if let Some(claim) = row.claim.as_ref().filter(|_| self.given_out) {
@@ -147,6 +149,15 @@ impl Order {
         }
         Ok(())
     }
+}
+
+/// In words, where nobody can tell now that the name in its handle means this member.
+fn doubt(members: &Snapshot, volume: &HostVolume, leaf: &MemberClient) -> String {
+    let name = VolumeId::parse(&volume.handle).map(|id| id.member).unwrap_or_default();
+    if serving(members, &name) == leaf.member {
+        return String::new();
+    }
+    format!(" ({name} does not answer, or has left, and may be another name of member {})", leaf.member)
 }
 
 /// A host that was restored from a backup after it had asked for the removal has the claim, which will find its leaf again. What the leaf says

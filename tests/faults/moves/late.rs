@@ -372,6 +372,23 @@ fn claim_that_is_recreated_late_where_the_source_was_goes_and_the_volume_moves()
     });
 }
 
+/// Which was called off, and is as little under way as one that was never there.
+#[test]
+fn move_that_is_to_begin_where_a_former_one_has_closed_the_volume_late_waits_until_that_is_opened() {
+    virtual_time::run(1, async {
+        let story = story().await;
+        let close = |claim: &mut Value| {
+            claim["metadata"]["annotations"]["kosmos.csi.io/move"] = json!(format!("{GONE}/source"));
+        };
+        story.bench.members[0].change(CLAIMS, SHOP, CLAIM, close).unwrap();
+        sleep(STEP * 10).await;
+        story.asks(1, &json!({}));
+        sleep(STEP * 50).await;
+        assert_eq!(story.phase(), "", "{}\n{}", story.status(), story.trace());
+        assert_eq!(at_the_end(&story, &[true]).await, [""; 0]);
+    });
+}
+
 /// Which was called off meanwhile, and the next one has the same name and was begun by then.
 #[test]
 fn volume_that_a_move_has_closed_late_is_moved_by_the_next_one() {

@@ -158,6 +158,16 @@ async fn source_at(
     let home = known.or_else(|| id.place()).ok_or_else(missing)?;
     let sight = writes::look(leaf, hash, &home, Some(&moves::mark(&job.of, Part::Source))).await?;
     let claim = ClaimRow::new(sight.home.as_ref().ok_or_else(missing)?);
+    if let Some(other) = &claim.moving
+        && !moves::is_under_way(&job.movers.host, other).await?
+    {
+        return Err(Error::InProgress(format!(
+            "member {}: leaf claim {home} says that {} has it, which is not under way in the host: the driver opens it \
+             again within some minutes",
+            from.name,
+            other.object()
+        )));
+    }
     claim.stands_still(&from.name).map_err(|error| Error::Refused(error.to_string()))?;
     let seen = sight.seen(&home, &moves::mark(&job.of, Part::Source));
     if !seen.whole {

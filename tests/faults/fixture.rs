@@ -28,7 +28,7 @@ pub const KEPT: &str = "kept";
 pub const GOLD: &str = "gold";
 
 /// The namespace in members where other people's things are.
-const ELSEWHERE: &str = "elsewhere";
+pub const ELSEWHERE: &str = "elsewhere";
 /// Somebody else's storage driver, and the class of its snapshots.
 pub const THEIRS: &str = "theirs";
 /// Before the names of volumes that people have made for leaf claims.

@@ -14,7 +14,7 @@ use tonic::Code;
 use crate::{
     bench::{Bench, SHOP, lock},
     caller::{Caller, Script},
-    fixture::{self, OTHER_HOST, Planted},
+    fixture::{self, ELSEWHERE, OTHER_HOST, Planted},
     people::{delete_leaf_claim, delete_leaf_claim_by_force},
     reclaim::{
         SETTLED, bench, ends_well, events, leaf, leaf_volume, listed, phase, provisioned, released, until, wrong,
@@ -296,6 +296,28 @@ fn snapshot_is_found_and_removed_beside_a_copy_in_another_namespace_and_the_copy
             assert_eq!([bench.guard.wrong(), planted.touched(&bench)].concat(), Vec::<String>::new(), "{is_given_out}");
         });
     }
+}
+
+/// Its content was there before it. As where somebody in the member has removed the leaf snapshot that the host was told of.
+#[test]
+fn copy_of_a_snapshot_in_another_namespace_is_not_given_out_once_the_snapshot_has_gone() {
+    virtual_time::run(1, async {
+        let (bench, mut photo) = cut(Kind::Snapshot, USUAL).await;
+        let mut planted = Planted::everywhere(&bench);
+        assert!(photo.make().await, "{}", bench.guard.trace().join("\n"));
+        let own = bench.members[0].get(SNAPSHOTS, SHOP, photo.handle().unwrap().split('/').nth(2).unwrap()).unwrap();
+        planted.restore_snapshot(&bench, 0, &own);
+        let restored = |copy: &mut Value| {
+            copy["status"] = own["status"].clone();
+            copy["status"]["boundVolumeSnapshotContentName"] = json!("restored");
+        };
+        bench.members[0].change(SNAPSHOTS, ELSEWHERE, text(&own, "/metadata/name"), restored).unwrap();
+        photo.rob();
+        sleep(SOON).await;
+        let refused = photo.ask().await.unwrap_err();
+        assert!(refused.message().contains("the leaf snapshot of photo was removed there"), "{refused}");
+        assert_eq!(planted.touched(&bench), Vec::<String>::new());
+    });
 }
 
 fn leaves(kind: Kind) -> &'static str {

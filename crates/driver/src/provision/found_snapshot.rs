@@ -1,6 +1,9 @@
 //! A leaf snapshot that is there, and whether it is the one that was given out.
 
-use domain::error::{Error, Result};
+use domain::{
+    error::{Error, Result},
+    volume::{LeafPlace, snapshot::belongs},
+};
 use leaf::{
     MemberClient, ownership,
     snapshot::{Content, row::SnapshotRow},
@@ -21,6 +24,20 @@ pub(super) async fn was_given_out(leaf: &MemberClient, row: &SnapshotRow, what: 
         }
         None => Ok(()),
     }
+}
+
+/// A volume that is used again may have its leaf in another namespace than its handle names. A snapshot there could not be told
+/// from a copy, so none is made: it would never be given out, nor be found to be removed.
+pub(super) fn is_where_its_handle_says(leaf: &MemberClient, handle: &str, claim: &LeafPlace) -> Result<()> {
+    if belongs(handle, &claim.namespace) {
+        return Ok(());
+    }
+    Err(Error::Refused(format!(
+        "member {}: the leaf claim of volume {handle} is {claim} now, in another namespace than the one in which the \
+         volume was made, so it cannot have snapshots: clone it (a claim whose dataSource is its claim), and take \
+         snapshots of the clone",
+        leaf.member
+    )))
 }
 
 fn came_late(leaf: &MemberClient, row: &SnapshotRow, what: &str, content: &str) -> Error {

@@ -133,7 +133,7 @@ async fn post_group(provisioner: &Provisioner, job: &GroupCreation<'_>) -> Resul
     let namespace = one_namespace(job.leaf, &volumes)?;
     for volume in &volumes {
         volume.claim.stands_still(&job.leaf.member)?;
-        super::snapshot::is_where_its_handle_says(job.leaf, &volume.handle, &volume.claim.place)?;
+        super::found_snapshot::is_where_its_handle_says(job.leaf, &volume.handle, &volume.claim.place)?;
     }
     for volume in &volumes {
         leaf::snapshot::chosen::label_for_group(job.leaf, &volume.claim, job.hash, true).await?;

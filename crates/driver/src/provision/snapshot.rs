@@ -7,14 +7,14 @@ use tokio::time::Instant;
 use super::{
     Deadline, Provisioner, delete_snapshot,
     find::{self, FoundLeaf},
-    found_snapshot::was_given_out,
+    found_snapshot::{is_where_its_handle_says, was_given_out},
     wait_for,
 };
 use domain::{
     error::{Error, Result},
     volume::{
         LeafPlace, SnapshotSpec, VolumeHash, VolumeId,
-        snapshot::{Cutting, belongs, cutting, group_id, leaf_name},
+        snapshot::{Cutting, cutting, group_id, leaf_name},
     },
 };
 use host::snapshot::ContentKind;
@@ -106,7 +106,7 @@ async fn settle_snapshot(provisioner: &Provisioner, job: &SnapshotCreation<'_>) 
     let mut before = None;
     let mut troubled: Option<Instant> = None;
     loop {
-        let row = job.leaf.snapshots.row(job.hash);
+        let row = job.row();
         let step = job.step(row.as_ref());
         // Acted, and nothing has changed: looking on would be asking in circles. And whoever asked may have had it
         // removed since.
@@ -186,16 +186,30 @@ impl SnapshotCreation<'_> {
     }
 
     fn changed(&self, step: &Cutting) -> bool {
-        self.step(self.leaf.snapshots.row(self.hash).as_ref()) != *step
+        self.step(self.row().as_ref()) != *step
     }
 
-    /// Where the leaf snapshot is or would be, if the source's handle says so, or else its leaf claim, where that is known: what is seen in another
-    /// namespace is a copy.
-    fn place(&self) -> Option<LeafPlace> {
+    /// Where the leaf snapshot is or would be, if the source's handle says so, or else its leaf claim, where that is known.
+    fn beside(&self) -> Option<LeafPlace> {
         let volume = VolumeId::parse(self.source)?;
         let of_claim = || self.leaf.rows.find(&volume)?.1.claim.map(|claim| claim.place);
-        let own = volume.place().or_else(of_claim).map(|source| LeafPlace { claim: leaf_name(self.hash), ..source });
-        own.or_else(|| self.leaf.snapshots.row(self.hash).map(|row| row.place))
+        volume.place().or_else(of_claim).map(|source| LeafPlace { claim: leaf_name(self.hash), ..source })
+    }
+
+    /// The same, or where one is seen. In another namespace that is a copy.
+    fn place(&self) -> Option<LeafPlace> {
+        self.beside().or_else(|| self.leaf.snapshots.row(self.hash).map(|row| row.place))
+    }
+
+    /// The leaf snapshot, as far as it is known. What a backup tool has made of it in another namespace is bound to a content that was there before.
+    fn row(&self) -> Option<SnapshotRow> {
+        let known = || self.leaf.snapshots.row(self.hash);
+        let Some(place) = self.beside() else { return known() };
+        let is_cut = |row: &SnapshotRow| {
+            let own = Content::name_of(None, &row.uid);
+            row.content.as_deref().is_none_or(|content| *content == *own)
+        };
+        self.leaf.snapshots.row_at(self.hash, &place).or_else(|| known().filter(is_cut))
     }
 
     /// Whether what stands behind it carries our labels, as it does before anybody is told of it. That may have outlived its snapshot,
@@ -309,10 +323,10 @@ impl SnapshotCreation<'_> {
     }
 
     async fn wait(&self, step: &Cutting) -> Result<()> {
-        let late = async || self.late(self.leaf.snapshots.row(self.hash).as_ref()).await;
+        let late = async || self.late(self.row().as_ref()).await;
         let heard =
             wait_for(self.deadline, |pause| self.leaf.snapshots.until(pause, |_| self.changed(step)), late).await?;
-        if !heard && let Some(row) = self.leaf.snapshots.row(self.hash) {
+        if !heard && let Some(row) = self.row() {
             // The watch said nothing for a while: it may be dead.
             let there = leaf::snapshot::read(self.leaf, &row.place).await?;
             if there.is_none_or(|(snapshot, _)| snapshot.metadata.uid.as_deref() != Some(&row.uid)) {
@@ -378,20 +392,6 @@ impl SnapshotCreation<'_> {
 
 fn exists(spec: &SnapshotSpec, difference: &str) -> Error {
     Error::Exists(format!("snapshot {} exists: {difference}", spec.name))
-}
-
-/// A volume that is used again may have its leaf in another namespace than its handle names. A snapshot there could not be told
-/// from a copy, so none is made: it would never be given out, nor be found to be removed.
-pub(super) fn is_where_its_handle_says(leaf: &MemberClient, handle: &str, claim: &LeafPlace) -> Result<()> {
-    if belongs(handle, &claim.namespace) {
-        return Ok(());
-    }
-    Err(Error::Refused(format!(
-        "member {}: the leaf claim of volume {handle} is {claim} now, in another namespace than the one in which the \
-         volume was made, so it cannot have snapshots: clone it (a claim whose dataSource is its claim), and take \
-         snapshots of the clone",
-        leaf.member
-    )))
 }
 
 pub(super) fn no_volume(handle: &str) -> Error {

@@ -14,7 +14,7 @@ use simulate::{
 use tokio::time::sleep;
 use tonic::Code;
 
-use super::{CLAIM, CLAIMS, STEP, Story, at_the_end, users::stranger};
+use super::{CLAIM, CLAIMS, MOVES, STEP, Story, at_the_end, users::stranger};
 use crate::{
     ask::{Target, ask},
     bench::SHOP,
@@ -79,6 +79,27 @@ fn volume_whose_filesystem_grows_with_its_next_pod_is_not_closed_and_its_user_is
         member.delete("pods", SHOP, "theirs").unwrap();
         story.comes_to("Succeeded").await;
         assert_eq!(at_the_end(&story, &[true]).await, [""; 0]);
+    });
+}
+
+/// The host is told of that a moment later, and pods may have written more by then than the copy holds.
+#[test]
+fn volume_that_has_become_larger_for_its_claim_since_its_copy_was_made_is_not_closed() {
+    virtual_time::run(1, async {
+        let story = Story::new(script()).await;
+        story.asks(1, &json!({}));
+        story.comes_to("Preparing").await;
+        let grow = |claim: &mut Value| claim["spec"]["resources"]["requests"]["storage"] = json!("2Gi");
+        story.bench.host.change(CLAIMS, SHOP, CLAIM, grow).unwrap();
+        let (code, why) = ask(&story.bench, "ControllerExpandVolume", &target(&story)).await;
+        assert_eq!(code, Code::Ok, "{why}");
+        story.comes_to("Closing").await;
+        sleep(GROWS).await;
+        let seen = story.status();
+        let is_told = seen.contains("has become larger than its copy");
+        assert!(story.phase() == "Closing" && is_told, "{seen}\n{}", story.trace());
+        story.bench.host.delete(MOVES, SHOP, "to").unwrap();
+        assert_eq!(at_the_end(&story, &[false]).await, [""; 0]);
     });
 }
 

@@ -108,7 +108,10 @@ async fn led_to(job: &RunningMove, looked: &Looked, half: &Half) -> Result<Optio
         )));
     }
     let (claim, volume) = (ClaimRow::new(claim), VolumeRow::new(volume));
-    if claim.capacity() < subject.capacity() {
+    // The host is told of a larger size some time after the source has it, and pods write as much as that holds.
+    let source = looked.source.as_ref().ok().and_then(|half| half.sight.claim());
+    let grown = source.map_or(0, |source| ClaimRow::new(source).capacity().min(subject.requested));
+    if claim.capacity() < subject.capacity().max(grown) {
         return Err(Error::Refused(format!(
             "the host's volume {} has become larger than its copy: delete the VolumeMove to call the move off, and make it again",
             looked.pinned.name

@@ -34,6 +34,8 @@ pub struct Subject {
     pub is_ephemeral: bool,
     /// It asks for another VolumeAttributesClass than it has.
     pub is_modified: bool,
+    /// In bytes: what it asks for.
+    pub requested: u64,
     volume: Option<PersistentVolume>,
 }
 
@@ -55,8 +57,13 @@ pub async fn read_subject(host: &Host, claim: &Claim, with_volume: bool) -> Resu
         is_leaving: found.metadata.deletion_timestamp.is_some(),
         is_ephemeral: found.owner_references().iter().any(|owner| owner.kind == "Pod"),
         is_modified: volume.as_ref().is_some_and(|volume| is_modified(&found, volume)),
+        requested: requested(&found).unwrap_or_default(),
         volume,
     }))
+}
+
+fn requested(claim: &PersistentVolumeClaim) -> Option<u64> {
+    quantity::parse(&claim.spec.as_ref()?.resources.as_ref()?.requests.as_ref()?.get("storage")?.0)
 }
 
 fn is_modified(claim: &PersistentVolumeClaim, volume: &PersistentVolume) -> bool {

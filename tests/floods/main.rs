@@ -287,6 +287,37 @@ fn pods_of_a_namespace_are_read_one_by_one_to_find_the_one_that_uses_a_claim() {
     });
 }
 
+/// Of which he may make many that use one claim.
+#[test]
+fn pods_that_use_a_claim_take_no_memory_for_what_they_mount_besides() {
+    alone(async {
+        let mut volumes = vec![json!({"name": "v", "persistentVolumeClaim": {"claimName": "data"}})];
+        volumes.extend((0..20_000).map(|number| json!({"name": format!("v{number}"), "emptyDir": {}})));
+        let spec = json!({"containers": [{"name": "c"}], "nodeName": "n", "volumes": volumes});
+        let user = json!({"metadata": {"name": "p"}, "spec": spec}).to_string();
+        let (before, most) = (resident(), Arc::new(AtomicU64::new(0)));
+        let seen = Arc::clone(&most);
+        let answer = move |uri: &Uri| -> (u16, Texts) {
+            if !uri.path().ends_with("/pods") {
+                return said(std::iter::once(json!({"metadata": {"name": "a", "uid": host().0}}).to_string()));
+            }
+            let (first, user, seen) = (r#"{"metadata":{},"items":["#.to_owned(), user.clone(), Arc::clone(&seen));
+            let users = (0..20).map(move |number| {
+                seen.fetch_max(resident(), Ordering::Relaxed);
+                format!("{}{user}", if number == 0 { "" } else { "," })
+            });
+            said(std::iter::once(first).chain(users).chain(std::iter::once("]}".to_owned())))
+        };
+        let line = cluster(Arc::new(answer), Answers::OfAnySize);
+        let there = Host::connect(line.client.clone(), "kosmos-csi".to_owned()).await.unwrap();
+        let claim = Claim { namespace: "shop".to_owned(), name: "data".to_owned() };
+        assert!(host::pod::has_user(&there, &claim, "n").await.unwrap());
+        assert!(host::pod::of(&there, &claim).await.unwrap().is_some_and(|user| user.claims == ["data"]));
+        let taken = most.load(Ordering::Relaxed).saturating_sub(before);
+        assert!(taken < 128 << 20, "{} MiB were taken", taken >> 20);
+    });
+}
+
 #[test]
 fn member_of_a_usual_size_is_not_closed() {
     alone(async {

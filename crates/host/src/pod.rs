@@ -1,7 +1,9 @@
 //! The host pod a claim waits for.
 
+mod user;
+
 use futures::{Stream, TryStreamExt};
-use k8s_openapi::api::core::v1::{Container, PersistentVolumeClaim, Pod, PodSpec};
+use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod, PodSpec};
 use kube::{Api, Resource, ResourceExt, api::ListParams, core::Request};
 
 use super::{Host, unread};
@@ -15,6 +17,7 @@ use domain::{
     error::Result,
     volume::{Claim, id::is_subdomain},
 };
+use user::UsingPod;
 
 /// The scheduler's words for pods whose volumes are where they may not go; they differ between its releases.
 const KEPT_FROM_VOLUME: [&str; 2] = ["volume node affinity conflict", "match PersistentVolume's node affinity"];
@@ -22,20 +25,20 @@ const KEPT_FROM_VOLUME: [&str; 2] = ["volume node affinity conflict", "match Per
 /// An annotation: what clustertree has its copy of a pod ask of nodes.
 const CLUSTER_SELECTOR: &str = "kosmos.io/cluster-selector";
 
-/// Who goes by labels and annotations of pods.
+/// Nobody goes by labels and annotations of these.
 #[derive(Clone, Debug)]
 enum OfPods {}
 
 impl Reads for OfPods {
-    fn reads(key: &str) -> bool {
-        key == CLUSTER_SELECTOR
+    fn reads(_: &str) -> bool {
+        false
     }
 }
 
 /// Whatever is said of one, all others of its namespace are read.
 type SeenPod = Trimmed<Pod, OfPods>;
 
-/// A pod that mounts a claim, and all the claims it mounts. What its containers run is left out.
+/// A pod that mounts a claim, and all the claims it mounts. Of its spec only what it asks of a node is there.
 #[derive(Clone, Debug)]
 pub struct HostPod {
     pub spec: PodSpec,
@@ -120,83 +123,76 @@ pub async fn placed(host: &Host, namespace: &str, name: &str) -> Result<Option<P
 
 /// The pod that uses the claim: the one that still waits for a node, where several do.
 pub async fn of(host: &Host, claim: &Claim) -> Result<Option<HostPod>> {
-    Ok(choose(users_of(host, claim).await?, &claim.name))
+    let mut chosen = None;
+    for_users(host, claim, |pod| choose(&mut chosen, pod)).await?;
+    Ok(chosen)
 }
 
-/// The pods that mount the claim, without what they run. All of the namespace are looked at one by one, as they come: whoever writes some of them
-/// decides how long they are.
-async fn users_of(host: &Host, claim: &Claim) -> Result<Vec<Pod>> {
+/// Takes the pods that mount the claim. All of the namespace are looked at one by one, as they come: whoever writes some of them decides how long
+/// they are, and how many.
+async fn for_users(host: &Host, claim: &Claim, mut take: impl FnMut(UsingPod)) -> Result<()> {
     let doing = |error: &kube::Error| unread(&format!("list pods in {}", claim.namespace), error);
     let request = Request::new(Pod::url_path(&(), Some(&claim.namespace))).list(&ListParams::default());
     let request = request.map_err(|error| doing(&kube::Error::BuildRequest(error)))?;
-    let mut users = Vec::new();
-    let mut take = |pod: Pod| {
-        if claims_of(&pod).contains(&claim.name) {
-            users.push(without_what_runs(pod));
-        }
-    };
     let listed = read_list(&host.client, request, Items::of_list(), |items, piece| -> kube::Result<()> {
-        items.feed(piece, &mut |item| {
-            let pod = serde_json::from_slice::<SeenPod>(item).map_err(kube::Error::SerdeError);
-            pod.map(|pod| take(pod.into_object()))
+        items.feed(piece, &mut |item| -> kube::Result<()> {
+            let pod = serde_json::from_slice::<UsingPod>(item).map_err(kube::Error::SerdeError)?;
+            if pod.claims().any(|used| used == claim.name) {
+                take(pod);
+            }
+            Ok(())
         })
     });
-    listed.await.map_err(|error| doing(&error))?;
-    Ok(users)
+    listed.await.map(drop).map_err(|error| doing(&error))
 }
 
-/// What its containers ask for says which node it can have, and nothing else of them does.
-fn without_what_runs(mut pod: Pod) -> Pod {
-    let spec = pod.spec.get_or_insert_default();
-    spec.ephemeral_containers = None;
-    for container in spec.init_containers.iter_mut().flatten().chain(&mut spec.containers) {
-        let Container { name, resources, restart_policy, .. } = std::mem::take(container);
-        *container = Container { name, resources, restart_policy, ..Container::default() };
+fn choose(chosen: &mut Option<HostPod>, pod: UsingPod) {
+    let is_bound = |before: &HostPod| before.spec.node_name.is_some();
+    if !pod.is_leaving() && chosen.as_ref().is_none_or(|before| is_bound(before) && pod.node().is_none()) {
+        *chosen = Some(pod.into_host_pod());
     }
-    pod
-}
-
-fn choose(pods: Vec<Pod>, claim: &str) -> Option<HostPod> {
-    let living = pods.into_iter().filter(|pod| pod.metadata.deletion_timestamp.is_none());
-    let mut users: Vec<HostPod> = living
-        .filter_map(|pod| {
-            let (claims, cluster_selector) = (claims_of(&pod), pod.annotations().get(CLUSTER_SELECTOR).cloned());
-            Some(HostPod { spec: pod.spec?, claims, cluster_selector })
-        })
-        .filter(|pod| pod.claims.iter().any(|used| used == claim))
-        .collect();
-    users.sort_by_key(|pod| pod.spec.node_name.is_some());
-    users.into_iter().next()
 }
 
 /// Whether a pod on this node that has not ended mounts a claim.
 pub async fn has_user(host: &Host, claim: &Claim, node: &str) -> Result<bool> {
-    let users = users_of(host, claim).await?;
-    let is_there = |pod: &Pod| pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref()) == Some(node);
-    Ok(users.iter().any(|pod| !has_ended(pod) && is_there(pod)))
+    let mut is_there = false;
+    for_users(host, claim, |pod| is_there |= !pod.has_ended() && pod.node() == Some(node)).await?;
+    Ok(is_there)
 }
 
 /// Its containers have, and are not started again.
 pub fn has_ended(pod: &Pod) -> bool {
-    let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
+    is_end(pod.status.as_ref().and_then(|status| status.phase.as_deref()))
+}
+
+fn is_end(phase: Option<&str>) -> bool {
     matches!(phase, Some("Succeeded" | "Failed"))
 }
 
-/// Claims by name, and those made for the pod itself, which are called after it. Whoever writes a pod may name any text, which is not to lead
-/// elsewhere as a part of a path.
+/// Each of its claims, by name.
 pub fn claims_of(pod: &Pod) -> Vec<String> {
-    let volumes = pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten());
-    let claims = volumes.filter_map(|volume| match (&volume.persistent_volume_claim, &volume.ephemeral) {
-        (Some(source), _) => Some(source.claim_name.clone()),
-        (None, Some(_)) => Some(format!("{}-{}", pod.name_any(), volume.name)),
-        (None, None) => None,
+    let (name, volumes) = (pod.name_any(), pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten()));
+    let claims = volumes.filter_map(|volume| {
+        let claim = volume.persistent_volume_claim.as_ref().map(|source| &*source.claim_name);
+        claim_of(&name, &volume.name, claim, volume.ephemeral.is_some())
     });
-    claims.filter(|name| is_subdomain(name)).collect()
+    claims.collect()
+}
+
+/// Of a volume of a pod: the claim that it names, or the one made for the pod itself, which is called after it. Whoever writes a pod may name any
+/// text, which is not to lead elsewhere as a part of a path.
+fn claim_of(pod: &str, volume: &str, named: Option<&str>, is_own: bool) -> Option<String> {
+    let claim = match named {
+        Some(claim) => claim.to_owned(),
+        None if is_own => format!("{pod}-{volume}"),
+        None => return None,
+    };
+    is_subdomain(&claim).then_some(claim)
 }
 
 #[cfg(test)]
 mod tests {
-    use k8s_openapi::serde_json::{from_value, json, to_value};
+    use k8s_openapi::serde_json::{Value, from_value, json, to_value};
 
     use super::*;
 
@@ -216,19 +212,30 @@ mod tests {
         assert_eq!(said("0/3 nodes are available: 3 Insufficient cpu."), None);
     }
 
+    fn pod(pod: Value) -> UsingPod {
+        from_value(pod).unwrap()
+    }
+
     #[test]
     fn pod_that_still_waits_for_a_node_is_the_one_that_counts() {
-        let pod = |name: &str, node: Option<&str>, claim: &str| -> Pod {
-            from_value(json!({"metadata": {"name": name}, "spec": {"containers": [], "nodeName": node, "volumes": [
-                {"name": "a", "persistentVolumeClaim": {"claimName": claim}},
+        let of = |name: &str, node: Option<&str>, ends: Option<&str>| {
+            pod(json!({"metadata": {"name": name, "deletionTimestamp": ends}, "spec": {"nodeName": node, "volumes": [
+                {"name": "a", "persistentVolumeClaim": {"claimName": "data"}},
                 {"name": "b", "ephemeral": {}},
+                {"name": "c", "emptyDir": {}},
+                {"name": "d", "persistentVolumeClaim": {"claimName": "../secrets"}},
             ]}}))
-            .unwrap()
         };
-        let pods = vec![pod("old", Some("n"), "data"), pod("new", None, "data"), pod("other", None, "else")];
-        let chosen = choose(pods, "data").unwrap();
-        assert_eq!(chosen.claims, ["data", "new-b"]);
-        assert!(choose(Vec::new(), "data").is_none());
+        let (mut chosen, now) = (None, Some("2026-11-30T12:00:00Z"));
+        choose(&mut chosen, of("leaving", None, now));
+        assert!(chosen.is_none());
+        for (name, node, expected) in
+            [("old", Some("n"), "old"), ("older", Some("n"), "old"), ("new", None, "new"), ("last", None, "new")]
+        {
+            choose(&mut chosen, of(name, node, None));
+            let claims = chosen.as_ref().map(|chosen| chosen.claims.clone());
+            assert_eq!(claims, Some(vec!["data".to_owned(), format!("{expected}-b")]), "after {name}");
+        }
     }
 
     #[test]
@@ -241,7 +248,27 @@ mod tests {
             long[field] = value;
         }
         let spec = json!({"containers": [long], "initContainers": [long], "ephemeralContainers": [{"name": "d"}]});
-        let pod = without_what_runs(from_value(json!({"metadata": {"name": "p"}, "spec": spec})).unwrap());
+        let pod = pod(json!({"metadata": {"name": "p"}, "spec": spec})).into_host_pod();
         assert_eq!(to_value(pod.spec).unwrap(), json!({"containers": [sidecar], "initContainers": [sidecar]}));
+    }
+
+    #[test]
+    fn what_a_pod_asks_of_a_node_is_kept_as_it_is() {
+        let asked = json!({
+            "affinity": {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": []}},
+            "containers": [],
+            "nodeName": "n",
+            "nodeSelector": {"disk": "ssd"},
+            "resources": {"requests": {"cpu": "1"}},
+            "runtimeClassName": "r",
+            "tolerations": [{"operator": "Exists"}],
+        });
+        let mut spec = asked.clone();
+        spec["hostAliases"] = json!([{"ip": "10.0.0.1"}]);
+        let metadata = json!({"name": "p", "annotations": {CLUSTER_SELECTOR: "{}", "other": "a"}});
+        let pod = pod(json!({"metadata": metadata, "spec": spec, "status": {"phase": "Failed"}}));
+        assert!(pod.has_ended() && pod.node() == Some("n"));
+        let kept = pod.into_host_pod();
+        assert_eq!((to_value(kept.spec).unwrap(), kept.cluster_selector.as_deref()), (asked, Some("{}")));
     }
 }

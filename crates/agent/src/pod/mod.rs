@@ -77,9 +77,9 @@ pub(super) use step::COPY_OF;
 use step::{PodStep, step};
 pub(super) use told::RelayedEvents;
 pub(super) use trim::trim as trim_pod;
-use work_queue::{Next, Tries, WorkQueue, in_turn, pause};
+use work_queue::{Next, Tries, WorkQueue, in_turn, is_long, pause};
 
-/// Pods that are worked on at a time, of which those of one namespace are half at most.
+/// Pods that are worked on at a time and are not long, of which those of one namespace are half at most.
 const AT_ONCE: usize = 32;
 /// How soon what waits is looked at again; most of it is told of by a watch.
 const AGAIN: Duration = Duration::from_secs(1);
@@ -114,13 +114,12 @@ impl Pods<'_> {
         let mut policy = self.member.policy();
         self.there.synced().await;
         tokio::join!(self.keep_named(), hold::keep(self), async {
-            let mut queue = WorkQueue::default();
+            let is_long = |place: &Place| is_long(self, place);
+            let mut queue = WorkQueue::new(&is_long);
             self.note_all(&mut queue);
             let mut under_way = FuturesUnordered::new();
             loop {
-                while under_way.len() < AT_ONCE
-                    && let Some((place, tries)) = queue.take(Instant::now())
-                {
+                while let Some((place, tries)) = queue.take(Instant::now()) {
                     under_way.push(async move { (in_turn(self, &place, self.attend(&place, tries)).await, place) });
                 }
                 let due = queue.due().unwrap_or_else(|| Instant::now() + MUCH_LATER);
@@ -139,29 +138,27 @@ impl Pods<'_> {
                     }
                     Ok(()) = policy.changed() => self.note_all(&mut queue),
                     Some((ended, place)) = under_way.next() => self.ended(&mut queue, place, ended),
-                    () = sleep_until(due), if under_way.len() < AT_ONCE => {}
+                    () = sleep_until(due) => {}
                 }
             }
         });
     }
 
-    fn note_all(&self, queue: &mut WorkQueue) {
+    fn note_all(&self, queue: &mut WorkQueue<'_>) {
         let copies = self.there.kept_of(&self.host.id.0).into_iter().map(|(place, _)| place);
         let pods = self.view.kept_pods_for(&self.member.name).into_iter().map(|(place, _)| place);
-        for place in pods.chain(copies) {
-            queue.note(place);
-        }
+        pods.chain(copies).for_each(|place| queue.note(place));
     }
 
     /// Pods that wait for a volume on that node.
-    fn note_attached(&self, queue: &mut WorkQueue, node: &Place) {
+    fn note_attached(&self, queue: &mut WorkQueue<'_>, node: &Place) {
         let pods = self.view.pods.kept_of(&node.name).into_iter();
         for (place, _) in pods.filter(|(place, pod)| pod.waits_for_volume() && !self.there.has(place)) {
             queue.note(place);
         }
     }
 
-    fn ended(&self, queue: &mut WorkQueue, place: Place, ended: kube::Result<Next>) {
+    fn ended(&self, queue: &mut WorkQueue<'_>, place: Place, ended: kube::Result<Next>) {
         match ended {
             Ok(Next::Settled) => queue.settled(&place),
             Ok(Next::After(pause)) => queue.again(place, pause),

@@ -10,6 +10,10 @@ use tokio::time::Instant;
 
 use super::{super::object::Place, AGAIN, AT_ONCE, MUCH_LATER, PATIENCE, Pods};
 
+/// Long pods of a member that are worked on or wait for their turn: one of a namespace, and one of another. They take no place of all others, and
+/// those of all members wait for one turn.
+const LONG_AT_ONCE: usize = 2;
+
 /// Looks at a pod that waits, after which the pause between them doubles.
 const STEADY: u32 = 30;
 
@@ -28,12 +32,15 @@ pub(super) fn in_turn<'a, T>(
 ) -> impl Future<Output = T> + 'a {
     let work = Box::pin(work);
     async move {
-        let is_long = pods.view.pods.kept(place).is_some_and(|pod| pod.is_long())
-            || pods.there.kept(place).is_some_and(|copy| copy.is_long());
         // Nobody closes it.
-        let _turn = if is_long { pods.view.long_pods.acquire().await.ok() } else { None };
+        let _turn = if is_long(pods, place) { pods.view.long_pods.acquire().await.ok() } else { None };
         work.await
     }
+}
+
+pub(super) fn is_long(pods: &Pods<'_>, place: &Place) -> bool {
+    pods.view.pods.kept(place).is_some_and(|pod| pod.is_long())
+        || pods.there.kept(place).is_some_and(|copy| copy.is_long())
 }
 
 /// When a pod is to be looked at again, if nothing is heard of it.
@@ -68,61 +75,41 @@ impl Tries {
     }
 }
 
-#[derive(Debug, Default)]
-pub(super) struct WorkQueue {
+pub(super) struct WorkQueue<'a> {
+    is_long: &'a (dyn Fn(&Place) -> bool + Sync),
+    short: Lane,
+    long: Lane,
+    entries: HashMap<Place, Entry>,
+}
+
+/// Of pods that are all long, or all not.
+#[derive(Debug)]
+struct Lane {
+    /// Looks that may be under way.
+    at_once: usize,
     /// By namespaces.
     due: BTreeMap<String, BTreeSet<(Instant, Place)>>,
     under_way: HashMap<String, usize>,
-    entries: HashMap<Place, Entry>,
 }
 
 #[derive(Debug)]
 struct Entry {
     /// None while it is looked at.
     due: Option<Instant>,
+    /// In which lane it was put.
+    is_long: bool,
     /// It was heard of while it was looked at.
     heard: bool,
     tries: Tries,
 }
 
-impl WorkQueue {
-    /// Something of it has changed.
-    pub(super) fn note(&mut self, place: Place) {
-        let now = Instant::now();
-        match self.entries.get_mut(&place) {
-            Some(Entry { due: None, heard, .. }) => *heard = true,
-            Some(Entry { due: Some(due), .. }) if *due <= now => {}
-            Some(entry) => {
-                let before = entry.due.replace(now);
-                if let Some(before) = before {
-                    self.take_out(before, &place);
-                }
-                self.put(now, place);
-            }
-            None => {
-                self.entries.insert(place.clone(), Entry { due: Some(now), heard: false, tries: Tries::default() });
-                self.put(now, place);
-            }
-        }
-    }
-
-    /// One that is due, and how often it was looked at in vain.
-    pub(super) fn take(&mut self, now: Instant) -> Option<(Place, Tries)> {
-        let (due, place) = self.first().filter(|(due, _)| *due <= now)?.clone();
-        self.take_out(due, &place);
-        *self.under_way.entry(place.namespace.clone()).or_default() += 1;
-        let entry = self.entries.get_mut(&place)?;
-        entry.due = None;
-        Some((place, entry.tries))
-    }
-
-    /// Of those that may be looked at.
-    pub(super) fn due(&self) -> Option<Instant> {
-        self.first().map(|(due, _)| *due)
+impl Lane {
+    fn new(at_once: usize) -> Self {
+        Self { at_once, due: BTreeMap::new(), under_way: HashMap::new() }
     }
 
     fn first(&self) -> Option<&(Instant, Place)> {
-        let left = AT_ONCE.saturating_sub(self.under_way.values().sum());
+        let left = self.at_once.saturating_sub(self.under_way.values().sum());
         let leaves_enough = |namespace: &str| self.under_way.get(namespace).copied().unwrap_or_default() < left;
         let open = self.due.iter().filter(|(namespace, _)| leaves_enough(namespace));
         open.filter_map(|(_, due)| due.first()).min()
@@ -141,12 +128,83 @@ impl WorkQueue {
         }
     }
 
-    /// The look at it has ended.
+    /// The look at it has begun.
+    fn begun(&mut self, place: &Place) {
+        *self.under_way.entry(place.namespace.clone()).or_default() += 1;
+    }
+
     fn ended(&mut self, place: &Place) {
         let left = self.under_way.remove(&place.namespace).unwrap_or_default().saturating_sub(1);
         if left > 0 {
             self.under_way.insert(place.namespace.clone(), left);
         }
+    }
+}
+
+impl<'a> WorkQueue<'a> {
+    pub(super) fn new(is_long: &'a (dyn Fn(&Place) -> bool + Sync)) -> Self {
+        let (short, long) = (Lane::new(AT_ONCE), Lane::new(LONG_AT_ONCE));
+        Self { is_long, short, long, entries: HashMap::new() }
+    }
+
+    /// Something of it has changed.
+    pub(super) fn note(&mut self, place: Place) {
+        let now = Instant::now();
+        match self.entries.get_mut(&place) {
+            Some(Entry { due: None, heard, .. }) => *heard = true,
+            Some(Entry { due: Some(due), .. }) if *due <= now => {}
+            Some(Entry { due, is_long, .. }) => {
+                let (before, was_long) = (due.take(), *is_long);
+                if let Some(before) = before {
+                    self.lane(was_long).take_out(before, &place);
+                }
+                self.put(now, place);
+            }
+            None => {
+                let tries = Tries::default();
+                self.entries.insert(place.clone(), Entry { due: None, is_long: false, heard: false, tries });
+                self.put(now, place);
+            }
+        }
+    }
+
+    /// One that is due, and how often it was looked at in vain.
+    pub(super) fn take(&mut self, now: Instant) -> Option<(Place, Tries)> {
+        let (due, place) = self.first().filter(|(due, _)| *due <= now)?.clone();
+        let entry = self.entries.get_mut(&place)?;
+        entry.due = None;
+        let (tries, is_long) = (entry.tries, entry.is_long);
+        let lane = self.lane(is_long);
+        lane.take_out(due, &place);
+        lane.begun(&place);
+        Some((place, tries))
+    }
+
+    /// Of those that may be looked at.
+    pub(super) fn due(&self) -> Option<Instant> {
+        self.first().map(|(due, _)| *due)
+    }
+
+    fn first(&self) -> Option<&(Instant, Place)> {
+        self.short.first().into_iter().chain(self.long.first()).min()
+    }
+
+    fn lane(&mut self, is_long: bool) -> &mut Lane {
+        if is_long { &mut self.long } else { &mut self.short }
+    }
+
+    fn put(&mut self, due: Instant, place: Place) {
+        let is_long = (self.is_long)(&place);
+        if let Some(entry) = self.entries.get_mut(&place) {
+            (entry.due, entry.is_long) = (Some(due), is_long);
+        }
+        self.lane(is_long).put(due, place);
+    }
+
+    /// The look at it has ended.
+    fn ended(&mut self, place: &Place) {
+        let was_long = self.entries.get(place).is_some_and(|entry| entry.is_long);
+        self.lane(was_long).ended(place);
     }
 
     /// Nothing is to be done until it is heard of.
@@ -175,7 +233,6 @@ impl WorkQueue {
         let pause = if std::mem::take(&mut entry.heard) { Duration::ZERO } else { pause };
         let due = Instant::now() + pause;
         entry.tries = Tries { looks: entry.tries.looks.saturating_add(1), failures };
-        entry.due = Some(due);
         self.put(due, place);
     }
 }
@@ -188,7 +245,14 @@ mod tests {
         Place { namespace: "shop".to_owned(), name: name.to_owned() }
     }
 
-    fn take(queue: &mut WorkQueue) -> Option<String> {
+    fn queue() -> WorkQueue<'static> {
+        fn is_long(place: &Place) -> bool {
+            place.name.starts_with("long-")
+        }
+        WorkQueue::new(&is_long)
+    }
+
+    fn take(queue: &mut WorkQueue<'_>) -> Option<String> {
         queue.take(Instant::now()).map(|(place, tries)| format!("{} {}", place.name, tries.looks))
     }
 
@@ -202,7 +266,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn pod_is_looked_at_once_at_a_time_and_again_when_it_was_heard_of_meanwhile() {
-        let mut queue = WorkQueue::default();
+        let mut queue = queue();
         queue.note(place("a"));
         queue.note(place("a"));
         assert_eq!(take(&mut queue).as_deref(), Some("a 0"));
@@ -216,7 +280,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn pod_that_waits_is_looked_at_later_or_when_it_is_heard_of() {
-        let mut queue = WorkQueue::default();
+        let mut queue = queue();
         queue.note(place("a"));
         take(&mut queue);
         queue.again(place("a"), Duration::from_secs(5));
@@ -231,8 +295,8 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn namespace_has_no_more_looks_under_way_than_it_leaves_to_all_others() {
         let of = |namespace: &str, name: &str| Place { namespace: namespace.to_owned(), name: name.to_owned() };
-        let taken = |queue: &mut WorkQueue| queue.take(Instant::now()).map(|(place, _)| place);
-        let mut queue = WorkQueue::default();
+        let taken = |queue: &mut WorkQueue<'_>| queue.take(Instant::now()).map(|(place, _)| place);
+        let mut queue = queue();
         (0..AT_ONCE).for_each(|number| queue.note(of("many", &number.to_string())));
         let mut under_way: Vec<Place> = std::iter::from_fn(|| taken(&mut queue)).collect();
         assert_eq!((under_way.len(), queue.due()), (AT_ONCE / 2, None));
@@ -245,9 +309,35 @@ mod tests {
         assert_eq!((taken(&mut queue), queue.due()), (None, None));
     }
 
+    /// In however many namespaces they are.
+    #[tokio::test(start_paused = true)]
+    async fn long_pods_take_no_place_of_others_and_one_of_a_namespace_waits_at_a_time() {
+        let of = |namespace: &str, name: &str| Place { namespace: namespace.to_owned(), name: name.to_owned() };
+        let mut queue = queue();
+        for number in 0..AT_ONCE {
+            queue.note(of("many", &format!("long-{number}")));
+        }
+        let mut taken = || queue.take(Instant::now()).map(|(place, _)| place.namespace);
+        assert_eq!((taken().as_deref(), taken()), (Some("many"), None));
+        for number in 0..AT_ONCE {
+            queue.note(of(&format!("other-{number}"), "long-0"));
+        }
+        let mut taken = || queue.take(Instant::now()).map(|(place, _)| place);
+        let (one, none) = (taken().unwrap(), taken());
+        assert!(one.namespace.starts_with("other-") && none.is_none(), "{one}, {none:?}");
+        for number in 0..AT_ONCE {
+            queue.note(of(&format!("short-{number}"), "a"));
+        }
+        let under_way: Vec<_> = std::iter::from_fn(|| queue.take(Instant::now())).collect();
+        assert_eq!((under_way.len(), queue.due()), (AT_ONCE, None));
+        queue.settled(&one);
+        let next = queue.take(Instant::now()).map(|(place, _)| place);
+        assert!(next.is_some_and(|next| next.name == "long-0" && next != one));
+    }
+
     #[tokio::test(start_paused = true)]
     async fn pod_whose_looks_fail_is_looked_at_less_and_less_until_one_comes_to_something() {
-        let mut queue = WorkQueue::default();
+        let mut queue = queue();
         queue.note(place("a"));
         let mut pauses = Vec::new();
         for failures in 0..7 {

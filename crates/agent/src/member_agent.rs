@@ -108,9 +108,11 @@ impl MemberAgent {
         let (mut told, kept) = (RelayedEvents::default(), Lasting::new());
         let mut listing = Listing::new();
         loop {
-            if let Ok(leaf) = member.leaf() {
+            if let Ok(leaf) = member.leaf()
+                && let Some(opening) = place(&self.listings, || member.closed().is_some()).await
+            {
                 let client = leaf.client.clone();
-                listing.opening = Some(self.listings.begin().await);
+                listing.opening = Some(opening);
                 let too_much = tokio::select! {
                     reason = self.work(member, &client, &mut nodes, &mut told, &kept, &mut listing) => Some(reason),
                     () = closed(member, &client) => None,
@@ -258,6 +260,25 @@ impl MemberAgent {
     }
 }
 
+/// To list a member; none where it has closed for a while meanwhile: that is told at once, however many wait for a place.
+async fn place(listings: &Openings, is_closed: impl Fn() -> bool) -> Option<Opening> {
+    let closed = async {
+        let mut was_closed = false;
+        loop {
+            sleep(LOOK).await;
+            let is_closed = is_closed();
+            if is_closed && was_closed {
+                return;
+            }
+            was_closed = is_closed;
+        }
+    };
+    tokio::select! {
+        opening = listings.begin() => Some(opening),
+        () = closed => None,
+    }
+}
+
 /// Returns once the member has not answered for a while, or what it has is to be listed again.
 async fn closed(member: &Member, client: &Client) {
     let nodes = object::nodes(client);
@@ -282,5 +303,23 @@ async fn closed(member: &Member, client: &Client) {
             return;
         }
         silent = closed;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn member_that_closes_while_it_waits_for_a_place_waits_no_longer() {
+        let (listings, mut others) = (Openings::default(), Vec::new());
+        while let Ok(opening) = timeout(TICK, listings.begin()).await {
+            others.push(opening);
+        }
+        assert!(timeout(PROBE, place(&listings, || false)).await.is_err(), "there was a place");
+        let began = Instant::now();
+        assert!(place(&listings, || true).await.is_none() && began.elapsed() < TICK);
+        others.pop();
+        assert!(place(&listings, || false).await.is_some());
     }
 }

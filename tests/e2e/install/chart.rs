@@ -105,7 +105,7 @@ fn bring_or_take(switches: &[(&str, &[&str], &[&str])]) {
 #[test]
 fn images_come_from_where_they_are_said_to_and_pods_are_as_their_cluster_wants_them() {
     #[rustfmt::skip] // one switch, one line
-    let switches: [(&str, &[&str], &[&str]); 15] = [
+    let switches: [(&str, &[&str], &[&str]); 16] = [
         ("tracing.endpoint=http://collector:4317,node.enabled=true,node.members[0].name=a", &["--log-format=text\n            - --otlp-endpoint=http://collector:4317\n"], &[]),
         ("logs.format=json,logs.level=debug", &["--log-format=json", "value: \"warn,kosmos_csi=debug,kube_client=off\""], &["--log-format=text"]),
         ("logs.level=warn\\,kosmos_csi=trace", &["value: \"warn,kosmos_csi=trace\""], &["kube_client=off"]),
@@ -114,6 +114,7 @@ fn images_come_from_where_they_are_said_to_and_pods_are_as_their_cluster_wants_t
         ("global.imagePullSecrets[0].name=mirror,imagePullSecrets={mine}", &["imagePullSecrets:\n        - name: mine\n        - name: mirror\n"], &[]),
         ("imagePullSecrets=null,global.imagePullSecrets={mirror,mirror}", &["imagePullSecrets:\n        - name: mirror\n      securityContext"], &[]),
         ("logs.level=error", &["value: \"error,kosmos_csi=error,kube_client=off\""], &[]),
+        ("logs.level=kosmos_csi::leaf", &["value: \"kosmos_csi::leaf\""], &["kube_client=off"]),
         ("podSecurityContext.runAsUser=null,podSecurityContext.runAsGroup=null,podSecurityContext.fsGroup=null", &["runAsNonRoot: true\n        seccompProfile:"], &["runAsUser", "runAsGroup", "fsGroup"]),
         ("podSecurityContext.fsGroup=1000", &["runAsUser: 65532\n", "fsGroup: 1000\n"], &[]),
         ("controller.podLabels.team=one,controller.podAnnotations.cost=two,controller.env[0].name=HTTPS_PROXY,controller.env[0].value=none", &["app.kubernetes.io/instance: kosmos-csi\n        team: one\n", "cost: two\n", "- name: HTTPS_PROXY\n              value: none\n"], &[]),
@@ -231,7 +232,7 @@ fn slip_in_the_values_is_refused_by_its_name() {
         ("storageClasses[0].members={cluster38}", "storageClasses/0"),
         ("node.enabled=true", "node.enabled needs node.members"),
         ("logs.level=warning", "logs/level"),
-        ("logs.level=kosmos_csi", "logs/level"),
+        ("logs.level=hyper", "logs/level"),
         ("sidecars.attacher.enabled=false", "csiDriver.attachRequired needs sidecars.attacher.enabled"),
         (
             "sidecars.provisioner.extraArgs={--volume-name-uuid-length=8}",

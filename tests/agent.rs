@@ -46,6 +46,8 @@ mod given;
 mod idle;
 #[path = "agent/in_use.rs"]
 mod in_use;
+#[path = "agent/late.rs"]
+mod late;
 #[path = "agent/left.rs"]
 mod left;
 #[path = "agent/level.rs"]

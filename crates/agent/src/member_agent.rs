@@ -16,7 +16,10 @@ use super::{
     member_pod::MemberPod,
     node::{self, MemberNodes, MemberState, Nodes},
     object,
-    pod::{Allowances, Endings, Holds, Pods, RelayedEvents, Tellings, Turns, Uncompared, relay_events, trim_pod},
+    pod::{
+        Allowances, AwaitedSecrets, Endings, Holds, Pods, RelayedEvents, Tellings, Turns, Uncompared, relay_events,
+        trim_pod,
+    },
     view::{HostCache, KnownMembers, MemberCache},
 };
 use cluster::{Versions, newest, with_causes};
@@ -87,6 +90,7 @@ struct Lasting {
     token_asks: Allowances,
     short_lived: Allowances,
     uncompared: Uncompared,
+    awaited: AwaitedSecrets,
 }
 
 impl Lasting {
@@ -97,6 +101,7 @@ impl Lasting {
             token_asks: Allowances::of_tokens(),
             short_lived: Allowances::of_short_lived(),
             uncompared: Uncompared::default(),
+            awaited: AwaitedSecrets::default(),
         }
     }
 }
@@ -169,6 +174,7 @@ impl MemberAgent {
             token_asks: &kept.token_asks,
             short_lived: &kept.short_lived,
             uncompared: &kept.uncompared,
+            awaited: &kept.awaited,
             endings: &endings,
         };
         let work = async {

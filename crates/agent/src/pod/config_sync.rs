@@ -180,10 +180,13 @@ impl Pods<'_> {
             Err(error) => return denied(error, kind, namespace, &self.member.name),
         };
         let written = match &there {
-            None if kind == Kind::Secret => match self.mark_namespace(namespace).await {
-                Ok(()) => self.create_kept(kind, namespace, wanted).await,
-                refused => refused,
-            },
+            None if kind == Kind::Secret => {
+                self.awaited.note(namespace);
+                match self.mark_namespace(namespace).await {
+                    Ok(()) => self.create_kept(kind, namespace, wanted).await,
+                    refused => refused,
+                }
+            }
             None => self.create_kept(kind, namespace, wanted).await,
             Some(there) if !self.is_ours(there) => {
                 let message = format!(

@@ -4,6 +4,7 @@
 mod account_tokens;
 mod address;
 mod allowance;
+mod awaited;
 mod bounds;
 mod change;
 mod claims;
@@ -61,6 +62,7 @@ use super::{
     virtual_node::virtual_node_of,
 };
 pub(super) use allowance::{Allowances, Tellings};
+pub(super) use awaited::AwaitedSecrets;
 pub(super) use change::Turns;
 use cluster::{traces::TRACES, with_causes};
 use config_sync::Synced;
@@ -105,6 +107,7 @@ pub(super) struct Pods<'a> {
     pub(super) token_asks: &'a Allowances,
     pub(super) short_lived: &'a Allowances,
     pub(super) uncompared: &'a Uncompared,
+    pub(super) awaited: &'a AwaitedSecrets,
     pub(super) endings: &'a Endings,
 }
 

@@ -21,6 +21,7 @@ use super::{
     },
     Pods,
     account_tokens::{self, RENEW_AT, is_due},
+    awaited::AWAITED,
     config_sync::{FORMER_MARK, seen},
     missing,
     names::{Kind, token_secret, tokens},
@@ -36,8 +37,6 @@ use domain::volume::DRIVER;
 const LOOK: Duration = Duration::from_secs(30);
 /// How long nothing has to name an object before it is removed: a pod may be about to.
 const UNUSED: Duration = Duration::from_mins(2);
-/// The same of a mark: a Secret that was asked for may come yet, though nobody waits for the answer any more. An API server ends what takes longer.
-const AWAITED: Duration = Duration::from_secs(55);
 
 /// How often Secrets are looked for also where no mark says that there are any, and no copy names one: somebody may have removed the mark.
 /// Else each member would be asked about each namespace of the host that gives Secrets.
@@ -170,8 +169,10 @@ impl Pods<'_> {
         } else {
             self.is_open_now(&thing.1.namespace, &mut look.asked).await?
         };
-        let after = if self.is_mark(thing) { AWAITED } else { UNUSED };
-        let is_idle = gives == Some(true) && look.is_idle(thing, after);
+        // A mark stays for Secrets that were asked for, also by a process before this one.
+        let (is_mark, namespace) = (self.is_mark(thing), &thing.1.namespace);
+        let is_idle = gives == Some(true) && look.is_idle(thing, if is_mark { AWAITED } else { UNUSED });
+        let is_idle = is_idle && !(is_mark && self.awaited.has(namespace));
         match (gives, look.wanted.get(thing)) {
             (Some(false), _) => {
                 self.remove(thing, object, "members are given no Secrets of its namespace in the host any more")

@@ -39,7 +39,7 @@ const LISTED: Duration = Duration::from_mins(2);
 /// Pods that a member is asked for at a time, where that has not been too much; and at least: no more than an answer may have, however long
 /// somebody there, or a tenant of the host, has made them.
 const PAGE: u32 = 500;
-const SHORTEST_PAGE: u32 = 5;
+const SHORTEST_PAGE: u32 = 1;
 
 /// How a member's pods are listed, and whether they have been.
 struct Listing {

@@ -24,8 +24,10 @@ const LINE: usize = 10 << 20;
 /// All other answers of one cluster that are being read.
 const TOGETHER: usize = 64 << 20;
 /// Values and names in them. As text one may have four bytes (`"a",`), and decoded it takes sixty and more: whoever may make pods in a member
-/// has thirty of them, of which etcd takes each, be a gibibyte. Five such pods are fewer than this: it is how few are listed at a time.
+/// has thirty of them, of which etcd takes each, be a gibibyte. The longest pod is less than half of this: at least one is listed at a time.
 const VALUES: usize = 4_000_000;
+/// What an object counts for beside its fields: it takes room for eleven of them, however few it has (`{"a":0}` takes 650 bytes).
+const OBJECT: usize = 5;
 /// In bytes: in shorter answers nobody counts them. Most are shorter.
 const UNCOUNTED: usize = 64 << 10;
 /// The same where it is only asked who it is.
@@ -101,8 +103,8 @@ struct Values {
     count: usize,
     in_text: bool,
     escaped: bool,
-    /// The last sign was a bracket.
-    opened: bool,
+    /// The last sign was a bracket, and what that counts for where something is in it.
+    opened: Option<usize>,
 }
 
 impl Values {
@@ -112,9 +114,14 @@ impl Values {
                 self.in_text = self.escaped || *byte != b'"';
                 self.escaped = !self.escaped && *byte == b'\\';
             } else if !byte.is_ascii_whitespace() {
-                let is_first = self.opened && !matches!(byte, b']' | b'}');
-                self.count += usize::from(is_first || matches!(byte, b',' | b':'));
-                self.opened = matches!(byte, b'[' | b'{');
+                let is_first = !matches!(byte, b']' | b'}');
+                self.count += self.opened.filter(|_| is_first).unwrap_or_default();
+                self.count += usize::from(matches!(byte, b',' | b':'));
+                self.opened = match byte {
+                    b'[' => Some(1),
+                    b'{' => Some(1 + OBJECT),
+                    _ => None,
+                };
                 self.in_text = *byte == b'"';
             }
         }
@@ -277,7 +284,8 @@ mod tests {
         for (json, count) in [
             ("[]", 0),
             ("[ [], {} , \"\", 1]", 4),
-            (r#"{"a":{"b":[null]},"c":"d"}"#, 7),
+            (r#"{"a":{"b":[null]},"c":"d"}"#, 7 + 2 * OBJECT),
+            (r#"[{"a":0},{}]"#, 4 + OBJECT),
             (r#"[",:[{", "\"[,", "\\", 1]"#, 4),
         ] {
             for at in 0..json.len() {

@@ -4,15 +4,14 @@ mod user;
 
 use futures::{Stream, TryStreamExt};
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod, PodSpec};
-use kube::{Api, Resource, ResourceExt, api::ListParams, core::Request};
+use kube::{
+    Api, Resource, ResourceExt,
+    api::{GetParams, ListParams},
+    core::Request,
+};
 
 use super::{Host, unread};
-use cluster::{
-    events,
-    items::Items,
-    read_list,
-    trimmed::{Reads, Trimmed},
-};
+use cluster::{events, items::Items, read_list};
 use domain::{
     error::Result,
     volume::{Claim, id::is_subdomain},
@@ -24,19 +23,6 @@ const KEPT_FROM_VOLUME: [&str; 2] = ["volume node affinity conflict", "match Per
 
 /// An annotation: what clustertree has its copy of a pod ask of nodes.
 const CLUSTER_SELECTOR: &str = "kosmos.io/cluster-selector";
-
-/// Nobody goes by labels and annotations of these.
-#[derive(Clone, Debug)]
-enum OfPods {}
-
-impl Reads for OfPods {
-    fn reads(_: &str) -> bool {
-        false
-    }
-}
-
-/// Whatever is said of one, all others of its namespace are read.
-type SeenPod = Trimmed<Pod, OfPods>;
 
 /// A pod that mounts a claim, and all the claims it mounts. Of its spec only what it asks of a node is there.
 #[derive(Clone, Debug)]
@@ -95,12 +81,16 @@ pub async fn stranded(host: &Host) -> Result<impl Stream<Item = Result<StrandedP
 pub async fn bound_claims(host: &Host, pod: &StrandedPod) -> Result<Vec<BoundClaim>> {
     let (namespace, name) = (&pod.namespace, &pod.name);
     let named = ListParams::default().fields(&format!("metadata.name={name}"));
-    let pods = Api::<SeenPod>::namespaced(host.client.clone(), namespace).list(&named).await;
-    let pods = pods.map_err(|error| unread(&format!("list pods in {namespace}"), &error))?;
-    let there = pods.items.into_iter().find(|there| there.uid().as_ref() == Some(&pod.uid));
+    let mut mounted = Vec::new();
+    let take = |there: UsingPod| {
+        if there.uid() == pod.uid {
+            mounted.extend(there.claims());
+        }
+    };
+    for_each(host, namespace, &named, take).await?;
     let claims = Api::<PersistentVolumeClaim>::namespaced(host.client.clone(), namespace);
     let mut bound = Vec::new();
-    for name in there.iter().flat_map(|pod| claims_of(pod)) {
+    for name in mounted {
         let found = cluster::read(claims.get(&name).await, &name);
         let found = found.map_err(|error| unread(&format!("get claim {namespace}/{name}"), &error))?;
         let Some(claim) = found else { continue };
@@ -112,12 +102,14 @@ pub async fn bound_claims(host: &Host, pod: &StrandedPod) -> Result<Vec<BoundCla
 }
 
 pub async fn placed(host: &Host, namespace: &str, name: &str) -> Result<Option<PlacedPod>> {
-    let pods = Api::<SeenPod>::namespaced(host.client.clone(), namespace);
-    let found = cluster::read(pods.get(name).await, name);
-    let found = found.map_err(|error| unread(&format!("get pod {namespace}/{name}"), &error))?;
-    Ok(found.map(SeenPod::into_object).map(|pod| PlacedPod {
-        uid: pod.uid().unwrap_or_default(),
-        node: pod.spec.and_then(|spec| spec.node_name).filter(|node| !node.is_empty()),
+    let doing = |error: &kube::Error| unread(&format!("get pod {namespace}/{name}"), error);
+    let request = Request::new(Pod::url_path(&(), Some(namespace))).get(name, &GetParams::default());
+    let request = request.map_err(|error| doing(&kube::Error::BuildRequest(error)))?;
+    let found = cluster::read(host.client.request::<UsingPod>(request).await, name);
+    let found = found.map_err(|error| doing(&error))?;
+    Ok(found.map(|pod| PlacedPod {
+        uid: pod.uid().to_owned(),
+        node: pod.node().filter(|node| !node.is_empty()).map(str::to_owned),
     }))
 }
 
@@ -128,19 +120,24 @@ pub async fn of(host: &Host, claim: &Claim) -> Result<Option<HostPod>> {
     Ok(chosen)
 }
 
-/// Takes the pods that mount the claim. All of the namespace are looked at one by one, as they come: whoever writes some of them decides how long
-/// they are, and how many.
+/// Takes the pods that mount the claim.
 async fn for_users(host: &Host, claim: &Claim, mut take: impl FnMut(UsingPod)) -> Result<()> {
-    let doing = |error: &kube::Error| unread(&format!("list pods in {}", claim.namespace), error);
-    let request = Request::new(Pod::url_path(&(), Some(&claim.namespace))).list(&ListParams::default());
+    let take_user = |pod: UsingPod| {
+        if pod.claims().any(|used| used == claim.name) {
+            take(pod);
+        }
+    };
+    for_each(host, &claim.namespace, &ListParams::default(), take_user).await
+}
+
+/// Takes these pods of a namespace one by one, as they come: whoever writes some of them decides how long they are, and how many.
+async fn for_each(host: &Host, namespace: &str, which: &ListParams, mut take: impl FnMut(UsingPod)) -> Result<()> {
+    let doing = |error: &kube::Error| unread(&format!("list pods in {namespace}"), error);
+    let request = Request::new(Pod::url_path(&(), Some(namespace))).list(which);
     let request = request.map_err(|error| doing(&kube::Error::BuildRequest(error)))?;
     let listed = read_list(&host.client, request, Items::of_list(), |items, piece| -> kube::Result<()> {
         items.feed(piece, &mut |item| -> kube::Result<()> {
-            let pod = serde_json::from_slice::<UsingPod>(item).map_err(kube::Error::SerdeError)?;
-            if pod.claims().any(|used| used == claim.name) {
-                take(pod);
-            }
-            Ok(())
+            serde_json::from_slice::<UsingPod>(item).map(&mut take).map_err(kube::Error::SerdeError)
         })
     });
     listed.await.map(drop).map_err(|error| doing(&error))

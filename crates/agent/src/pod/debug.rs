@@ -1,10 +1,6 @@
 //! What `kubectl debug` adds to a pod that runs is added to its copy, or the pod says why not.
 
-use k8s_openapi::api::core::v1::Pod;
-use kube::{
-    Api,
-    api::{Patch, PatchParams},
-};
+use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
 
 use super::{
@@ -116,7 +112,7 @@ async fn give(pods: &Pods<'_>, pod: &Value, there: &Value, new: &[&Value]) -> ku
         say_all(container, pod);
     }
     let change = serde_json::from_value(added(there, &containers)).map_err(kube::Error::SerdeError)?;
-    let copies = Api::<Pod>::namespaced(pods.client.clone(), &place.namespace);
+    let copies = object::pods(pods.client, &place.namespace);
     let change = Patch::<()>::Json(change);
     copies.patch_subresource(SUBRESOURCE, &place.name, &PatchParams::default(), &change).await?;
     tracing::info!(member = pods.member.name, pod = %place, "the agent added ephemeral containers to the pod's copy");

@@ -1,4 +1,4 @@
-//! Of a pod, what says whether it uses a claim and what it asks of a node. Whoever writes a pod may give it a hundred thousand volumes, of which each
+//! Of a pod, which claims it uses, where it is, and what it asks of a node. Whoever writes a pod may give it a hundred thousand volumes, of which each
 //! takes three kilobytes in Kubernetes' own type, whatever it is. Pure.
 
 use std::collections::BTreeMap;
@@ -20,6 +20,7 @@ pub(super) struct UsingPod {
 #[serde(rename_all = "camelCase", default)]
 struct Metadata {
     name: String,
+    uid: String,
     annotations: Option<BTreeMap<String, String>>,
     /// Whatever it says, also where nobody reads it as a time.
     deletion_timestamp: Option<IgnoredAny>,
@@ -69,6 +70,10 @@ struct Status {
 }
 
 impl UsingPod {
+    pub(super) fn uid(&self) -> &str {
+        &self.metadata.uid
+    }
+
     pub(super) fn claims(&self) -> impl Iterator<Item = String> {
         self.spec.volumes.iter().flatten().filter_map(|volume| {
             let named = volume.persistent_volume_claim.as_ref().map(|source| &*source.claim_name);
@@ -112,5 +117,17 @@ impl Asking {
     fn into_container(self) -> Container {
         let Self { name, resources, restart_policy } = self;
         Container { name, resources, restart_policy, ..Container::default() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Of a hundred thousand volumes it is what counts.
+    #[test]
+    fn volume_of_a_pod_takes_about_as_much_as_its_text() {
+        assert!(size_of::<Mounted>() <= 64, "{} bytes", size_of::<Mounted>());
+        assert!(size_of::<Asking>() <= 160, "{} bytes", size_of::<Asking>());
     }
 }

@@ -39,6 +39,12 @@ const CLAIMS: [&str; 2] = ["ephemeral", "persistentVolumeClaim"];
 /// Objects that one pod names: each is asked for by itself before the pod is copied, and others of the member wait meanwhile.
 const MOST_NAMED: usize = 200;
 
+/// In bytes of memory, of what one pod asks for. While it is copied, it is there five times, beside all else that the agent has.
+const MOST_ROOM: usize = 32 << 20;
+/// What an object takes for eleven fields, however few it has.
+const FIELDS: usize = 11;
+const OBJECT: usize = 600;
+
 /// Why it is not run, also where it runs already.
 pub(super) fn refusal(pod: &Value, here: Here<'_>) -> Option<PodRejection> {
     refused_kind(pod).or_else(|| refused_volume(pod)).or_else(|| refused_level(&ephemeral::without(pod), here))
@@ -110,6 +116,33 @@ pub(super) fn refused_number(pod: &Value) -> Option<PodRejection> {
         );
         PodRejection::new("TooManyObjects", message)
     })
+}
+
+/// The same of one that would take too much memory.
+pub(super) fn refused_length(pod: &Value) -> Option<PodRejection> {
+    let room = room(&pod["spec"]);
+    (room > MOST_ROOM).then(|| {
+        let message = format!(
+            "the pod takes {} MiB of memory while it is copied, but a pod on a virtual node may take {} at most: give it fewer variables, \
+             volumes and containers, or put variables into a ConfigMap",
+            room >> 20,
+            MOST_ROOM >> 20
+        );
+        PodRejection::new("TooLong", message)
+    })
+}
+
+fn room(value: &Value) -> usize {
+    let inside = match value {
+        Value::String(text) => text.len(),
+        Value::Array(items) => items.iter().map(room).sum(),
+        Value::Object(fields) => {
+            let within: usize = fields.iter().map(|(name, value)| name.len() + room(value)).sum();
+            within + fields.len().div_ceil(FIELDS) * OBJECT
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) => 0,
+    };
+    size_of::<Value>() + inside
 }
 
 #[cfg(test)]
@@ -198,5 +231,17 @@ mod tests {
         let mut again = pod();
         again["spec"] = json!({"containers": vec![json!({"envFrom": [variable("a".to_owned())]}); 300]});
         assert_eq!(refused_number(&again), None, "one that is named again is asked for once");
+    }
+
+    #[test]
+    fn pod_that_takes_more_memory_than_the_agent_gives_it_is_refused_with_both_numbers() {
+        let mut long = pod();
+        long["spec"] = json!({"containers": [{"name": "c", "args": vec!["a"; 500_000]}]});
+        assert_eq!(refused_length(&long), None, "values alone take little");
+        long["spec"] = json!({"containers": [{"name": "c", "env": vec![json!({"name": "a"}); 100_000]}]});
+        assert_eq!(refusal(&long, HERE), None, "one that runs already goes on");
+        let (why, takes) = (refused_length(&long).unwrap(), format!("takes {} MiB ", room(&long["spec"]) >> 20));
+        assert!(why.reason == "TooLong" && why.message.contains(&takes), "{why:?}");
+        assert!(why.message.contains("may take 32 at most"), "{why:?}");
     }
 }

@@ -9,7 +9,7 @@ use super::{
         object::{Place, is_leaving, is_over, mark, text, way_out},
     },
     ephemeral, given,
-    refusal::{refusal, refused_number},
+    refusal::{refusal, refused_length, refused_number},
     rejection::{Here, PodRejection},
 };
 use domain::volume::DRIVER;
@@ -135,7 +135,7 @@ fn without_copy(pod: &Value, there: Option<&Value>, here: Here<'_>) -> PodStep {
     if had_copy(pod) {
         return PodStep::FailPod;
     }
-    if let Some(refusal) = refusal(pod, here).or_else(|| refused_number(pod)) {
+    if let Some(refusal) = refusal(pod, here).or_else(|| refused_number(pod)).or_else(|| refused_length(pod)) {
         return PodStep::Refuse(refusal);
     }
     if let Some(there) = there {

@@ -163,6 +163,31 @@ fn long_pods_are_copied_one_after_the_other_and_keep_no_other_one_waiting() {
     });
 }
 
+/// As a tenant of the host may make them, also where none of them ever runs.
+#[test]
+fn long_pod_for_which_its_namespace_has_no_room_says_so_runs_once_it_has_and_no_short_one_waits_for_that() {
+    story(1, async {
+        let world = with_pod().await;
+        let make = |name: &str, is_above_baseline: bool| {
+            let container = json!({"name": "c", "image": "i:1", "args": ["a".repeat(1_500_000)]});
+            let spec = json!({"nodeName": NODE, "containers": [container], "hostNetwork": is_above_baseline});
+            world.host.create("pods", json!({"metadata": {"namespace": SHOP, "name": name}, "spec": spec})).unwrap();
+        };
+        // None of these is copied, which would take long.
+        for number in 0..11 {
+            make(&format!("long-{number}"), true);
+        }
+        until("all are known", || world.says("long-10", "AboveBaseline", "spec.hostNetwork")).await;
+        make("longer", false);
+        until("it is told", || world.says("longer", "TooLong", "of the 16 MiB")).await;
+        world.run_pod("other", None);
+        until("another one runs", || world.phase("other") == "Running").await;
+        assert!(world.copy("longer").is_none());
+        world.host.delete("pods", SHOP, "long-0").unwrap();
+        until("it runs", || world.phase("longer") == "Running").await;
+    });
+}
+
 #[test]
 fn namespace_that_may_not_be_made_in_a_member_is_told_of_the_pod() {
     story(1, async {

@@ -22,6 +22,8 @@ pub(super) use one_by_one::keep_one_by_one;
 /// What one member's pods, or its nodes, may take of memory: its administrator decides what it says, and one process serves
 /// all members.
 const MOST: usize = 128 << 20;
+/// What long objects of one namespace may take, whole: a tenant decides how long they are, and how many.
+pub(super) const MOST_LONG: usize = 16 << 20;
 
 /// The form in which objects of a kind are kept.
 pub(super) trait Cached: Sized {
@@ -30,6 +32,14 @@ pub(super) trait Cached: Sized {
     fn read(kept: &Arc<Self>, place: &Place) -> Arc<Value>;
     /// In bytes.
     fn weight(&self) -> usize;
+    /// In bytes, of one that is long and whole.
+    fn long(&self) -> usize {
+        0
+    }
+    /// One that is long, without what makes it so.
+    fn cut(self) -> Self {
+        self
+    }
 }
 
 /// As it is: for what is read more often than it is told.
@@ -90,28 +100,47 @@ struct Table<T> {
     relist: Relist<Place>,
     /// What the objects take, in bytes.
     weight: usize,
+    /// What long ones do that are whole, by their namespace.
+    long: HashMap<String, usize>,
 }
 
 impl<T> Default for Table<T> {
     fn default() -> Self {
-        Self { objects: HashMap::new(), by_key: HashMap::new(), relist: Relist::default(), weight: 0 }
+        let (objects, by_key, long) = (HashMap::new(), HashMap::new(), HashMap::new());
+        Self { objects, by_key, relist: Relist::default(), weight: 0, long }
     }
 }
 
 impl<T: Cached> Table<T> {
-    fn insert(&mut self, place: &Place, object: Arc<T>, key: Key<T>) -> Option<Arc<T>> {
+    /// It as it was, and as it is kept now.
+    fn insert(&mut self, place: &Place, object: T, key: Key<T>) -> (Option<Arc<T>>, Arc<T>) {
         let before = self.remove(place, key);
+        let has_room = object.long() <= self.room(&place.namespace);
+        let object = Arc::new(if has_room { object } else { object.cut() });
         self.weight += weight(place, &*object);
+        if object.long() > 0 {
+            *self.long.entry(place.namespace.clone()).or_default() += object.long();
+        }
         if let Some(key) = key(&object) {
             self.by_key.entry(key).or_default().insert(place.clone());
         }
-        self.objects.insert(place.clone(), object);
-        before
+        self.objects.insert(place.clone(), Arc::clone(&object));
+        (before, object)
+    }
+
+    fn room(&self, namespace: &str) -> usize {
+        MOST_LONG.saturating_sub(self.long.get(namespace).copied().unwrap_or_default())
     }
 
     fn remove(&mut self, place: &Place, key: Key<T>) -> Option<Arc<T>> {
         let removed = self.objects.remove(place)?;
         self.weight -= weight(place, &*removed);
+        if let Some(long) = self.long.get_mut(&place.namespace) {
+            *long -= removed.long();
+            if *long == 0 {
+                self.long.remove(&place.namespace);
+            }
+        }
         if let Some(key) = key(&removed)
             && let Some(places) = self.by_key.get_mut(&key)
         {
@@ -187,6 +216,11 @@ impl<T: Cached> ObjectCache<T> {
         table.objects.iter().filter(|(place, kept)| is_so(place, kept)).map(|(place, _)| place.clone()).collect()
     }
 
+    /// What one more long object of the namespace may take, in bytes.
+    pub(super) fn room(&self, namespace: &str) -> usize {
+        self.lock().room(namespace)
+    }
+
     pub(super) fn is_synced(&self) -> bool {
         *self.synced.borrow()
     }
@@ -219,10 +253,10 @@ impl<T: Cached> ObjectCache<T> {
 
     fn put(&self, object: Value) -> Change<T> {
         let place = Place::of(&object);
-        let object = Arc::new(T::pack(object));
+        let object = T::pack(object);
         let mut table = self.lock();
         table.relist.tell(&place);
-        let before = table.insert(&place, Arc::clone(&object), self.key);
+        let (before, object) = table.insert(&place, object, self.key);
         if table.weight > MOST {
             self.overfull.send_replace(true);
         }

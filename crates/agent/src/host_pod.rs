@@ -1,13 +1,14 @@
-//! What is kept of the host's pod on a virtual node: all of it, as text, and beside that what is asked of many at once. Pure.
+//! What is kept of the host's pod on a virtual node: all of it, as text, and beside that what is asked of many at once. Of one that is long, and
+//! for which its namespace has no room, hardly more than which pod it is. Pure.
 
 use std::sync::{Arc, OnceLock};
 
 use k8s_openapi::jiff::Timestamp;
-use serde_json::Value;
+use serde_json::{Map, Value, json};
 
 use super::{
     cache::Cached,
-    object::{Place, is_over, items, text, unpacked},
+    object::{Place, is_over, items, short, text, unpacked},
 };
 
 /// Why a pod has no copy yet: nothing but that a volume is attached, or that a copy of another pod lets it go.
@@ -15,6 +16,14 @@ const WAITS_FOR_VOLUME: &str = "WaitsForVolume";
 
 /// In bytes, of the text of a pod that is long. Decoded, it may take more than ten times that.
 const LONG: usize = 256 << 10;
+/// Of one that counts as long for its namespace. Pods that people write have some KiB.
+const COUNTS: usize = 64 << 10;
+
+/// What of a pod's metadata is kept in any case.
+const METADATA: [&str; 6] =
+    ["namespace", "name", "uid", "resourceVersion", "deletionTimestamp", "deletionGracePeriodSeconds"];
+/// Of the kind of its owner, in bytes.
+const KIND: usize = 63;
 
 /// The condition by which a pod tells of its copy, or why it has none. It outlives this process.
 pub(super) const COPIED: &str = "kosmos.csi.io/Copied";
@@ -25,6 +34,8 @@ pub(super) struct HostPod {
     uid: Box<str>,
     is_over: bool,
     waits_for_volume: bool,
+    /// Of the text of all of it.
+    length: usize,
     text: Box<str>,
     /// Read when somebody asks for it first: where what pods use is asked for, that is every few seconds, and else never.
     parts: OnceLock<Box<Parts>>,
@@ -66,8 +77,19 @@ impl HostPod {
         self.is_over
     }
 
+    /// Whether work on it takes much memory. One that is cut is read again for that.
     pub(super) fn is_long(&self) -> bool {
-        self.text.len() > LONG
+        self.length > LONG || self.is_cut()
+    }
+
+    /// In bytes.
+    pub(super) fn length(&self) -> usize {
+        self.length
+    }
+
+    /// Whether only what `cut` leaves of it is kept.
+    pub(super) fn is_cut(&self) -> bool {
+        self.text.len() < self.length
     }
 
     /// Whether what is attached to its node concerns it: it has claims, and says that it waits for a volume, or nothing yet.
@@ -98,12 +120,14 @@ impl Parts {
 
 impl Cached for HostPod {
     fn pack(object: Value) -> Self {
+        let whole = object.to_string();
         Self {
             node: text(&object, "/spec/nodeName").into(),
             uid: text(&object, "/metadata/uid").into(),
             is_over: is_over(&object),
             waits_for_volume: waits_for_volume(&object),
-            text: object.to_string().into(),
+            length: whole.len(),
+            text: whole.into(),
             parts: OnceLock::new(),
         }
     }
@@ -115,6 +139,30 @@ impl Cached for HostPod {
     fn weight(&self) -> usize {
         size_of::<Self>() + self.node.len() + self.uid.len() + self.text.len()
     }
+
+    fn long(&self) -> usize {
+        Some(self.text.len()).filter(|length| *length > COUNTS && !self.is_cut()).unwrap_or_default()
+    }
+
+    fn cut(self) -> Self {
+        let text = cut(&unpacked(&self.text)).to_string().into();
+        Self { text, parts: OnceLock::new(), ..self }
+    }
+}
+
+/// Which pod it is and where, whether it is to end or has ended, and what it says of its copy. Nothing of that may have any length.
+fn cut(pod: &Value) -> Value {
+    let metadata = METADATA.iter().filter_map(|field| Some(((*field).to_owned(), pod["metadata"].get(field)?.clone())));
+    let mut metadata: Map<String, Value> = metadata.collect();
+    let owner = items(pod, "/metadata/ownerReferences").find(|owner| owner["controller"] == true);
+    let owner = owner.map(|owner| json!({"kind": short(text(owner, "/kind"), KIND), "controller": true}));
+    metadata.insert("ownerReferences".to_owned(), owner.into_iter().collect());
+    let (spec, status) = (&pod["spec"], &pod["status"]);
+    json!({
+        "metadata": metadata,
+        "spec": {"nodeName": spec["nodeName"]},
+        "status": {"phase": status["phase"], "conditions": status["conditions"]},
+    })
 }
 
 fn waits_for_volume(pod: &Value) -> bool {
@@ -153,9 +201,15 @@ fn started(pod: &Value, container: &str) -> Option<Timestamp> {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use kube::runtime::watcher::Event;
 
-    use super::*;
+    use super::{
+        super::{
+            cache::{MOST_LONG, ObjectCache},
+            object::parsed,
+        },
+        *,
+    };
 
     #[test]
     fn pod_is_kept_whole_in_little_more_than_its_text() {
@@ -169,6 +223,43 @@ mod tests {
             assert!(kept.weight() < whole.to_string().len() + 100, "{} bytes", kept.weight());
         }
         assert_eq!(HostPod::pack(json!({"spec": {}})).node(), None);
+    }
+
+    /// A tenant makes as many of these as he likes.
+    #[test]
+    fn long_pods_of_a_namespace_beyond_its_room_are_known_by_what_has_no_length_and_whole_again_once_there_is_room() {
+        let pods = ObjectCache::by(HostPod::node);
+        let long = |namespace: &str, name: &str, length: usize| {
+            let owner = json!([{"kind": "ReplicaSet", "name": "r", "controller": true}]);
+            let conditions = json!([{"type": COPIED, "status": "True"}]);
+            let container = json!({"name": "c", "args": ["a".repeat(length)]});
+            let labels = json!({"a": "b".repeat(length)});
+            json!({
+                "metadata": {"namespace": namespace, "name": name, "uid": name, "ownerReferences": owner, "labels": labels},
+                "spec": {"nodeName": "kosmos-m", "containers": [container]},
+                "status": {"phase": "Running", "conditions": conditions},
+            })
+        };
+        let tell = |pod: &Value| pods.take(Event::Apply(parsed(pod.clone()).unwrap()), |_| true);
+        let kept = |pod: &Value| pods.kept(&Place::of(pod)).unwrap();
+        let (first, second) = (long("attic", "first", MOST_LONG / 3), long("attic", "second", MOST_LONG / 3));
+        let (small, other) = (long("attic", "small", COUNTS / 3), long("shop", "other", MOST_LONG / 3));
+        for pod in [&first, &second, &small, &other] {
+            tell(pod);
+        }
+        for (pod, is_cut) in [(&first, false), (&second, true), (&small, false), (&other, false)] {
+            assert_eq!(kept(pod).is_cut(), is_cut, "{}", pod["metadata"]["name"]);
+        }
+        let there = kept(&second);
+        assert!(there.weight() < 1000 && there.length() > MOST_LONG / 2 && there.is_long(), "{} bytes", there.weight());
+        assert_eq!((there.node().as_deref(), there.uid(), there.is_over()), (Some("kosmos-m"), "second", false));
+        let known = pods.get(&Place::of(&second)).unwrap();
+        assert!(had_copy(&known) && text(&known, "/metadata/ownerReferences/0/kind") == "ReplicaSet", "{known}");
+        assert!(there.length() > pods.room("attic") && there.length() <= pods.room("elsewhere"));
+        pods.take(Event::Delete(parsed(first).unwrap()), |_| true);
+        assert!(there.length() <= pods.room("attic"));
+        tell(&second);
+        assert!(!kept(&second).is_cut() && pods.get(&Place::of(&second)).unwrap()["spec"] == second["spec"]);
     }
 
     #[test]

@@ -22,6 +22,7 @@ mod generation;
 mod given;
 mod hold;
 mod in_use;
+mod length;
 mod level;
 mod missing;
 mod names;
@@ -79,7 +80,7 @@ pub(super) use step::COPY_OF;
 use step::{PodStep, step};
 pub(super) use told::RelayedEvents;
 pub(super) use trim::trim as trim_pod;
-use work_queue::{Next, Tries, WorkQueue, in_turn, is_long, pause};
+use work_queue::{Next, Tries, WorkQueue, in_turn, is_long, note_all, note_attached, pause};
 
 /// Pods that are worked on at a time and are not long, of which those of one namespace are half at most.
 const AT_ONCE: usize = 32;
@@ -119,7 +120,7 @@ impl Pods<'_> {
         tokio::join!(self.keep_named(), hold::keep(self), async {
             let is_long = |place: &Place| is_long(self, place);
             let mut queue = WorkQueue::new(&is_long);
-            self.note_all(&mut queue);
+            note_all(self, &mut queue);
             let mut under_way = FuturesUnordered::new();
             loop {
                 while let Some((place, tries)) = queue.take(Instant::now()) {
@@ -135,30 +136,16 @@ impl Pods<'_> {
                     }
                     nodes = self.news.attached.take() => {
                         for node in &nodes {
-                            self.note_attached(&mut queue, node);
+                            note_attached(self, &mut queue, node);
                         }
                         self.holds.look();
                     }
-                    Ok(()) = policy.changed() => self.note_all(&mut queue),
+                    Ok(()) = policy.changed() => note_all(self, &mut queue),
                     Some((ended, place)) = under_way.next() => self.ended(&mut queue, place, ended),
                     () = sleep_until(due) => {}
                 }
             }
         });
-    }
-
-    fn note_all(&self, queue: &mut WorkQueue<'_>) {
-        let copies = self.there.kept_of(&self.host.id.0).into_iter().map(|(place, _)| place);
-        let pods = self.view.kept_pods_for(&self.member.name).into_iter().map(|(place, _)| place);
-        pods.chain(copies).for_each(|place| queue.note(place));
-    }
-
-    /// Pods that wait for a volume on that node.
-    fn note_attached(&self, queue: &mut WorkQueue<'_>, node: &Place) {
-        let pods = self.view.pods.kept_of(&node.name).into_iter();
-        for (place, _) in pods.filter(|(place, pod)| pod.waits_for_volume() && !self.there.has(place)) {
-            queue.note(place);
-        }
     }
 
     fn ended(&self, queue: &mut WorkQueue<'_>, place: Place, ended: kube::Result<Next>) {
@@ -192,7 +179,7 @@ impl Pods<'_> {
         let looked = self.look(place, tries.looks).await;
         if let Err(error) = &looked
             && tries.are_told()
-            && let Some(pod) = self.view.pods.get(place)
+            && let Some(pod) = length::known(self, place).await?
         {
             self.tell_failure(&pod, error).await?;
         }
@@ -214,7 +201,11 @@ impl Pods<'_> {
 
     /// Goes as far as it can be gone now.
     async fn look(&self, place: &Place, looks: u32) -> kube::Result<Next> {
-        let (pod, there) = (self.view.pods.get(place), self.there.get(place));
+        let there = self.there.get(place);
+        if let Some((pod, why)) = length::refusal(self, place, there.as_deref()) {
+            return self.refuse(&pod, &why).await;
+        }
+        let pod = length::known(self, place).await?;
         if pod.is_none() {
             self.uncompared.forget(place);
             self.endings.forget(place);

@@ -43,6 +43,20 @@ pub(super) fn is_long(pods: &Pods<'_>, place: &Place) -> bool {
         || pods.there.kept(place).is_some_and(|copy| copy.is_long())
 }
 
+pub(super) fn note_all(pods: &Pods<'_>, queue: &mut WorkQueue<'_>) {
+    let copies = pods.there.kept_of(&pods.host.id.0).into_iter().map(|(place, _)| place);
+    let ours = pods.view.kept_pods_for(&pods.member.name).into_iter().map(|(place, _)| place);
+    ours.chain(copies).for_each(|place| queue.note(place));
+}
+
+/// Pods that wait for a volume on that node.
+pub(super) fn note_attached(pods: &Pods<'_>, queue: &mut WorkQueue<'_>, node: &Place) {
+    let on_it = pods.view.pods.kept_of(&node.name).into_iter();
+    for (place, _) in on_it.filter(|(place, pod)| pod.waits_for_volume() && !pods.there.has(place)) {
+        queue.note(place);
+    }
+}
+
 /// When a pod is to be looked at again, if nothing is heard of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Next {

@@ -1,0 +1,44 @@
+//! Pods for whose length their namespace has no room any more. One that has no copy gets none before there is; of one that has, all is read again
+//! when it is looked at.
+
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use super::{
+    super::{
+        cache::{Cached, MOST_LONG},
+        host_pod::HostPod,
+        object::{self, Place, read},
+    },
+    Pods,
+    rejection::PodRejection,
+    step::PodStep,
+};
+
+/// All of a pod: as a watch has told it or, where that was cut, as it is now.
+pub(super) async fn known(pods: &Pods<'_>, place: &Place) -> kube::Result<Option<Arc<Value>>> {
+    match pods.view.pods.kept(place) {
+        Some(kept) if kept.is_cut() => {
+            let there = object::pods(&pods.host.client, &place.namespace);
+            Ok(read(&there, &place.name).await?.map(Arc::new))
+        }
+        kept => Ok(kept.map(|kept| HostPod::read(&kept, place))),
+    }
+}
+
+/// Why a pod gets no copy, and what is kept of it. That is decided without reading it: its owner makes as many of these as he likes.
+pub(super) fn refusal(pods: &Pods<'_>, place: &Place, there: Option<&Value>) -> Option<(Arc<Value>, PodRejection)> {
+    let kept = pods.view.pods.kept(place).filter(|kept| kept.is_cut())?;
+    let pod = HostPod::read(&kept, place);
+    if kept.length() <= pods.view.pods.room(&place.namespace) || pods.decide(Some(&pod), there) != PodStep::Copy {
+        return None;
+    }
+    let message = format!(
+        "the pod's object has {} KiB, and the namespace's long pods on virtual nodes already take nearly all of the {} MiB that they may have \
+         together: make them shorter, for example by ConfigMaps in place of long arguments, variables, labels and annotations, or run fewer of them",
+        kept.length() >> 10,
+        MOST_LONG >> 20
+    );
+    Some((pod, PodRejection::new("TooLong", message)))
+}

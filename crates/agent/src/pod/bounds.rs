@@ -48,6 +48,24 @@ fn of_use(said: &Value) -> Option<Value> {
     })
 }
 
+/// What is kept of the status of a copy: its owner has a kubelet say as much of containers as he likes. Of more than the host is told of a field,
+/// only what it is told.
+pub(super) fn kept(status: &Value) -> Value {
+    if fits(status) {
+        return status.clone();
+    }
+    let is_of_containers = |field: &str| STATUSES.iter().any(|list| list.strip_prefix("/status/") == Some(field));
+    let kept = |(field, said): (&String, &Value)| {
+        let kept = match field.as_str() {
+            "conditions" => Some(Value::Array(conditions(&Value::Null, items(said, "")))),
+            list if is_of_containers(list) => of_use(said),
+            _ => told(said),
+        };
+        Some((field.clone(), kept?))
+    };
+    status.as_object().into_iter().flatten().filter_map(kept).collect()
+}
+
 /// A time as API servers tell it. They take others too, as the last second of the year 9999 in the west: that they tell by a year of five digits, which
 /// hardly anybody reads, nor any list of the host's pods that holds it.
 pub(super) fn is_time(said: &Value) -> bool {
@@ -83,11 +101,13 @@ fn last_words(said: &Value) -> Value {
     told
 }
 
-/// What the host is told of the containers that a pod has in this list, of each once; none where nothing is said, or too much.
+/// What the host is told of the containers that a pod has in this list, of each once; none where nothing is said, or too much of all that the copy
+/// has.
 pub(super) fn of_containers(pod: &Value, list: &str, said: &Value) -> Option<Value> {
     let mut open: BTreeMap<&str, &Value> = items(pod, list).map(|one| (text(one, "/name"), one)).collect();
     let told = |one: &Value| Some(as_asked(pod, one, open.remove(text(one, "/name"))?));
-    let all: Vec<Value> = items(said, "").filter_map(told).collect();
+    // The same of what a watch has told, of which no more is kept, as of what was read.
+    let all: Vec<Value> = items(&of_use(said)?, "").filter_map(told).collect();
     if all.is_empty() { None } else { of_use(&Value::Array(all)) }
 }
 

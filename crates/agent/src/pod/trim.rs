@@ -1,5 +1,6 @@
-//! What is kept of a pod with our labels in a member: what is gone by, and nothing else of what its owner has written. A tenant of the host
-//! writes as much into his pods as he likes, and a member whose pods take more room than those of one have is not looked after. Pure.
+//! What is kept of a pod with our labels in a member: what is gone by, and nothing else of what its owner has written; and of what is said of it, no
+//! more than the host is told. A tenant of the host writes as much into his pods as he likes, and a member whose pods take more room than those of
+//! one have is not looked after. Pure.
 
 use serde_json::{Map, Value, json};
 
@@ -10,6 +11,7 @@ use super::{
         member_pod::{LONG, asked},
         object::{items, mark, text},
     },
+    bounds,
     given::{self, GIVEN},
     names::{Kind, named},
 };
@@ -19,6 +21,9 @@ use leaf::ownership::OURS;
 /// In bytes of memory, of one that takes much: a text of some hundred KiB may have as much decoded.
 const MUCH: usize = 4 << 20;
 
+/// Ephemeral containers. A copy with more seems to lack one, and is read whole before anything follows from that.
+const MOST_ADDED: usize = 200;
+
 const METADATA: [&str; 6] =
     ["namespace", "name", "uid", "generation", "deletionTimestamp", "deletionGracePeriodSeconds"];
 
@@ -26,7 +31,8 @@ const METADATA: [&str; 6] =
 pub(crate) fn trim(pod: &mut Value) -> bool {
     if mark(pod, "labels", MANAGED_BY) == DRIVER {
         let is_long = pod.weight() > MUCH;
-        *pod = json!({"metadata": metadata(&pod["metadata"]), "spec": spec(pod), "status": pod["status"]});
+        let status = bounds::kept(&pod["status"]);
+        *pod = json!({"metadata": metadata(&pod["metadata"]), "spec": spec(pod), "status": status});
         if is_long {
             pod[LONG] = json!(true);
         }
@@ -55,7 +61,8 @@ fn kept(key: &str, value: &Value) -> Option<Value> {
 /// What it names, wherever it says so, it names as volumes; what all of it asks for, one container does.
 fn spec(pod: &Value) -> Value {
     let all = &pod["spec"];
-    let added: Vec<Value> = items(all, "/ephemeralContainers").map(|one| json!({"name": one["name"]})).collect();
+    let added = items(all, "/ephemeralContainers").take(MOST_ADDED).map(|one| json!({"name": one["name"]}));
+    let added: Vec<Value> = added.collect();
     let claims = items(all, "/volumes").map(|volume| text(volume, "/persistentVolumeClaim/claimName"));
     let claims = claims.filter(|claim| !claim.is_empty());
     let claims = claims.map(|claim| json!({"persistentVolumeClaim": {"claimName": claim}}));
@@ -76,12 +83,16 @@ fn spec(pod: &Value) -> Value {
 
 #[cfg(test)]
 mod tests {
+    use member::policy::PodNetworks;
+
     use super::{
         super::{
             super::{
                 HOST,
                 member_pod::{MOUNTS, MemberPod},
             },
+            ephemeral,
+            status::{Source, mirrored},
             step::COPY_OF,
         },
         *,
@@ -150,6 +161,44 @@ mod tests {
         assert!(!given::is_due(&pod, &copy));
         pod["metadata"]["labels"]["l7"] = json!("2");
         assert!(given::is_due(&pod, &copy));
+    }
+
+    /// A tenant of the host makes a pod of so many, and their kubelet says some hundred bytes of each.
+    #[test]
+    fn of_what_is_said_of_very_many_containers_no_more_is_kept_than_the_host_is_told() {
+        let who = Source { member: "m", networks: &PodNetworks::Any };
+        let mounts = json!([{"name": "v", "mountPath": "/x".repeat(100)}]);
+        for (count, is_told) in [(2, true), (300, true), (3000, false)] {
+            let names: Vec<String> = (0..count).map(|number| format!("container-of-a-long-name-{number}")).collect();
+            let container = |name: &String| json!({"name": name, "image": "i:1"});
+            let status = |name: &String| json!({"name": name, "ready": false, "image": "i:1", "volumeMounts": mounts});
+            let ready = json!({"type": "Ready", "status": "False", "message": format!("unready: {}", names.join(" "))});
+            let statuses: Value = names.iter().map(status).collect();
+            let pod = json!({"metadata": {"uid": "u", "resourceVersion": "7"},
+                "spec": {"containers": names.iter().map(container).collect::<Vec<Value>>()}, "status": {}});
+            let whole = json!({"metadata": {"uid": "c", "labels": {MANAGED_BY: DRIVER}},
+                "status": {"phase": "Running", "containerStatuses": statuses, "conditions": [ready]}});
+            let mut kept = whole.clone();
+            assert!(trim(&mut kept) && kept.to_string().len() < 80 << 10, "{} bytes", kept.to_string().len());
+            let told = mirrored(&pod, &kept, who, "1");
+            assert_eq!(told, mirrored(&pod, &whole, who, "1"), "it is told twice");
+            let statuses = told.map(|told| items(&told, "/status/containerStatuses").count());
+            assert_eq!(statuses, Some(if is_told { count } else { 0 }));
+            assert_eq!(kept["status"] == whole["status"], count == 2, "a usual one is kept as it is");
+            assert!(MemberPod::of(&kept).in_trouble());
+        }
+    }
+
+    #[test]
+    fn of_very_many_ephemeral_containers_some_are_kept_and_the_copy_is_read_whole_for_the_others() {
+        for (count, is_read) in [(MOST_ADDED, false), (5000, true)] {
+            let added = (0..count).map(|number| json!({"name": format!("debugger-{number}"), "image": "i"}));
+            let spec = json!({"ephemeralContainers": added.collect::<Vec<Value>>()});
+            let mut copy = json!({"metadata": {"labels": {MANAGED_BY: DRIVER}}, "spec": spec});
+            let pod = copy.clone();
+            assert!(trim(&mut copy) && copy.to_string().len() < 8000, "{} bytes", copy.to_string().len());
+            assert_eq!(!ephemeral::missing(&pod, &copy).is_empty(), is_read, "{count}");
+        }
     }
 
     #[test]

@@ -190,6 +190,37 @@ fn copy_that_is_deleted_in_its_member_and_stays_is_told_once_and_its_pod_is_not_
     });
 }
 
+/// As where somebody there takes over by Helm what has its name.
+#[test]
+fn pod_whose_copy_has_lost_its_labels_says_so_and_neither_fails_nor_goes_before_the_copy_has() {
+    for is_put_back in [true, false] {
+        story(1, async {
+            let world = with_pod().await;
+            let label = |with: &'static str| {
+                let change = move |copy: &mut Value| {
+                    copy["metadata"]["labels"]["app.kubernetes.io/managed-by"] = json!(with);
+                };
+                world.member.change("pods", SHOP, "web", change).unwrap();
+            };
+            label("Helm");
+            until("it is told", || world.says("web", "LabelsChanged", "member m still runs")).await;
+            let told = || world.host.list("events").iter().filter(|event| event["reason"] == "LabelsChanged").count();
+            until("an event says so", || told() == 1).await;
+            world.host.delete("pods", SHOP, "web").unwrap();
+            sleep(Duration::from_mins(2)).await;
+            let said = ["Ready", "kosmos.csi.io/Copied"].map(|kind| condition(&world.pod("web").unwrap(), kind));
+            assert_eq!((world.phase("web").as_str(), said), ("Running", ["False", "True"].map(str::to_owned)));
+            assert!(world.copy("web").is_some(), "it has no labels of ours");
+            if is_put_back {
+                label("kosmos.csi.io");
+            } else {
+                world.member.delete("pods", SHOP, "web").unwrap();
+            }
+            until("both are gone", || world.pod("web").is_none() && world.copy("web").is_none()).await;
+        });
+    }
+}
+
 /// Its copy is deleted there as well.
 #[test]
 fn pod_that_this_host_deletes_is_not_said_to_be_ended_by_its_member() {

@@ -294,7 +294,7 @@ fn pod_whose_former_one_of_the_same_name_is_still_there_says_so_once_and_runs_wh
     });
 }
 
-/// Somebody in the member takes its labels off, so that it is nobody's copy, and puts them back; an etcd that is restored does the same.
+/// Somebody in the member takes off what says whose it is, so that it is nobody's copy, and puts it back; an etcd that is restored does the same.
 #[test]
 fn copy_that_runs_on_although_its_pod_has_ended_is_ended_before_its_volume_is_given_to_another_pod() {
     story(1, async {
@@ -305,14 +305,18 @@ fn copy_that_runs_on_although_its_pod_has_ended_is_ended_before_its_volume_is_gi
         world.attach();
         world.run_pod("old", Some("data"));
         until("it runs", || world.phase("old") == "Running").await;
-        let labels = world.copy("old").unwrap()["metadata"]["labels"].clone();
+        let marks = |copy: &Value| ["labels", "annotations"].map(|kind| (kind, copy["metadata"][kind].clone()));
+        let before = marks(&world.copy("old").unwrap());
         let strip = |copy: &mut Value| {
-            copy["metadata"]["labels"] = json!({});
+            for kind in ["labels", "annotations"] {
+                copy["metadata"][kind] = json!({});
+            }
             copy["spec"]["terminationGracePeriodSeconds"] = json!(60);
         };
         world.member.change("pods", SHOP, "old", strip).unwrap();
         until("its pod has failed", || world.phase("old") == "Failed").await;
-        world.member.change("pods", SHOP, "old", |copy| copy["metadata"]["labels"] = labels).unwrap();
+        let put_back = |copy: &mut Value| before.into_iter().for_each(|(kind, marks)| copy["metadata"][kind] = marks);
+        world.member.change("pods", SHOP, "old", put_back).unwrap();
         let is_leaving = |copy: &Value| !text(copy, "/metadata/deletionTimestamp").is_empty();
         until("its copy is to end", || world.copy("old").is_some_and(|copy| is_leaving(&copy))).await;
         world.run_pod("web", Some("data"));

@@ -1,5 +1,6 @@
 //! What is kept of a member's pod. There are many, and most are strangers': of one of these, where it is, whether it runs, and what it
-//! asks for there. Of one with our labels, all of it as text, and beside that what is asked of many at once. Pure.
+//! asks for there. Of one with our labels, all of it as text, and beside that what is asked of many at once. Of one that says that it is a copy, and
+//! has the labels no more, what it mounts. Pure.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -22,8 +23,13 @@ pub(super) const MOUNTS: &str = "kosmos.csi.io/mounts";
 const MOST_RESOURCES: usize = 64;
 /// Of the name of one: a DNS name, and a word after it.
 const LONGEST_RESOURCE: usize = 253 + 1 + 63;
+/// Of a UID, in bytes.
+const LONGEST_UID: usize = 63;
 /// On what is kept of one with our labels: whole, it takes much memory.
 pub(super) const LONG: &str = "isLong";
+
+/// In place of the host of a copy that is disowned.
+pub(super) const NOBODY: &str = "";
 
 /// Thousandths, by the resource's name.
 pub(super) type Amounts = BTreeMap<String, u128>;
@@ -60,6 +66,10 @@ pub(super) struct MemberPod {
     is_leaving: bool,
     /// Nothing any more once it is over.
     asked: Box<[(Box<str>, u128)]>,
+    /// The UID of the host's pod that it says it is a copy of, whatever its labels are; empty where it says none.
+    copy_of: Box<str>,
+    /// Of one that is ours or says so: leaves, by handle, or by place where it does not say the handle.
+    mounts: Box<[Box<str>]>,
     ours: Option<Box<Ours>>,
 }
 
@@ -74,12 +84,8 @@ enum Phase {
 #[derive(Debug)]
 struct Ours {
     host: Box<str>,
-    /// The UID of the host's pod that it is a copy of; empty where it is none.
-    copy_of: Box<str>,
     in_trouble: bool,
     restarts: u64,
-    /// Leaves, by handle, or by place where it does not say the handle.
-    mounts: Box<[Box<str>]>,
     is_long: bool,
     text: Box<str>,
 }
@@ -88,10 +94,8 @@ impl Ours {
     fn of(pod: &Value) -> Self {
         Self {
             host: mark(pod, "labels", HOST).into(),
-            copy_of: mark(pod, "annotations", COPY_OF).into(),
             in_trouble: in_trouble(pod),
             restarts: restarts(pod),
-            mounts: mounts(pod),
             is_long: pod[LONG] == true,
             text: pod.to_string().into(),
         }
@@ -106,12 +110,17 @@ impl MemberPod {
             _ => Phase::Begins,
         };
         let asked = if phase == Phase::Over { Amounts::new() } else { asked(pod) };
+        let ours = (mark(pod, "labels", MANAGED_BY) == DRIVER).then(|| Box::new(Ours::of(pod)));
+        let copy_of = Some(mark(pod, "annotations", COPY_OF)).filter(|uid| uid.len() <= LONGEST_UID);
+        let copy_of = copy_of.unwrap_or_default();
         Self {
             node: text(pod, "/spec/nodeName").into(),
             phase,
             is_leaving: is_leaving(pod),
             asked: asked.into_iter().map(|(resource, amount)| (resource.into(), amount)).collect(),
-            ours: (mark(pod, "labels", MANAGED_BY) == DRIVER).then(|| Box::new(Ours::of(pod))),
+            copy_of: copy_of.into(),
+            mounts: if ours.is_some() || !copy_of.is_empty() { mounts(pod) } else { Box::default() },
+            ours,
         }
     }
 
@@ -142,10 +151,15 @@ impl MemberPod {
         self.ours.is_some()
     }
 
-    /// The host of one that says that it is a copy of a pod.
+    /// The host of one that says that it is a copy of a pod: nobody, where it has not both labels.
     pub(super) fn host_of_copy(&self) -> Option<String> {
-        let ours = self.ours.as_ref().filter(|ours| !ours.host.is_empty() && !ours.copy_of.is_empty())?;
-        Some((*ours.host).to_owned())
+        let host = self.ours.as_ref().map_or(NOBODY, |ours| &*ours.host);
+        (!self.copy_of.is_empty()).then(|| host.to_owned())
+    }
+
+    /// Whether it says that it is a copy, and somebody in the member has taken a label off that says whose.
+    pub(super) fn is_disowned(&self) -> bool {
+        !self.copy_of.is_empty() && self.ours.as_ref().is_none_or(|ours| *ours.host == *NOBODY)
     }
 
     pub(super) fn is_of_host(&self, host: &str) -> bool {
@@ -156,9 +170,19 @@ impl MemberPod {
         self.is_of_host(host) && self.copy_of() == Some(uid)
     }
 
+    /// The same, also of one that is disowned.
+    pub(super) fn may_be_copy_of(&self, host: &str, uid: &str) -> bool {
+        self.is_copy_of(host, uid) || self.is_disowned() && self.says_copy_of() == Some(uid)
+    }
+
     /// The UID of the pod of its host that it is a copy of.
     pub(super) fn copy_of(&self) -> Option<&str> {
-        self.ours.as_ref().map(|ours| &*ours.copy_of).filter(|uid| !uid.is_empty())
+        self.ours.as_ref().and_then(|_| self.says_copy_of())
+    }
+
+    /// The same, also of one that is disowned.
+    pub(super) fn says_copy_of(&self) -> Option<&str> {
+        Some(&*self.copy_of).filter(|uid| !uid.is_empty())
     }
 
     /// Whether somebody may want to know what is the matter with it. One that has failed says it in its status.
@@ -173,7 +197,7 @@ impl MemberPod {
 
     /// The leaves that it mounts.
     pub(super) fn mounts(&self) -> impl Iterator<Item = &str> {
-        self.ours.iter().flat_map(|ours| ours.mounts.iter()).map(|leaf| &**leaf)
+        self.mounts.iter().map(|leaf| &**leaf)
     }
 
     pub(super) fn is_long(&self) -> bool {
@@ -195,12 +219,9 @@ impl Cached for MemberPod {
 
     fn weight(&self) -> usize {
         let asked = self.asked.iter().map(|(resource, _)| size_of::<(Box<str>, u128)>() + resource.len());
-        let ours = self.ours.iter().map(|ours| {
-            let texts = [&ours.host, &ours.copy_of, &ours.text];
-            let mounts = ours.mounts.iter().map(|leaf| size_of::<Box<str>>() + leaf.len());
-            size_of::<Ours>() + texts.iter().map(|text| text.len()).chain(mounts).sum::<usize>()
-        });
-        size_of::<Self>() + self.node.len() + asked.chain(ours).sum::<usize>()
+        let mounts = self.mounts.iter().map(|leaf| size_of::<Box<str>>() + leaf.len());
+        let ours = self.ours.iter().map(|ours| size_of::<Ours>() + ours.host.len() + ours.text.len());
+        size_of::<Self>() + self.node.len() + self.copy_of.len() + asked.chain(mounts).chain(ours).sum::<usize>()
     }
 }
 

@@ -76,7 +76,7 @@ fn take_out<K: std::hash::Hash + Eq>(map: &mut HashMap<K, Vec<Arc<MemberCache>>>
 #[derive(Debug)]
 pub(super) struct MemberCache {
     pub(super) nodes: ObjectCache,
-    /// Copies of hosts' pods by their host.
+    /// Copies of hosts' pods by their host, and those that are disowned.
     pub(super) pods: ObjectCache<MemberPod>,
     pub(super) news: News,
 }

@@ -43,13 +43,31 @@ fn pod_asks_for_what_it_needs_at_once() {
 
 #[test]
 fn what_a_strangers_pod_asks_for_and_whether_it_runs_is_all_that_is_kept_of_it() {
-    let stranger = Arc::new(MemberPod::pack(pod(&json!({"app": "web"}))));
+    let mut stranger = pod(&json!({"app": "web"}));
+    stranger["metadata"]["annotations"].as_object_mut().unwrap().remove(COPY_OF);
+    let stranger = Arc::new(MemberPod::pack(stranger));
     assert_eq!((stranger.node(), stranger.runs(), stranger.is_over()), ("a", true, false));
     assert_eq!(asked_of(&stranger), ["cpu 250", "memory 268435456000", "pods 1000"]);
     assert!(!stranger.is_ours() && stranger.host_of_copy().is_none() && stranger.copy_of().is_none());
     assert!(!stranger.in_trouble() && stranger.mounts().next().is_none());
     assert_eq!(*read(&stranger), json!({"metadata": {"namespace": "x", "name": "p"}}));
     assert!(stranger.weight() < 300, "{} bytes", stranger.weight());
+}
+
+/// As where somebody there takes it over with Helm: it runs on, and writes on its volume.
+#[test]
+fn copy_whose_labels_somebody_has_taken_off_is_known_by_what_it_says_it_is_of_and_what_it_mounts() {
+    for labels in [json!({}), json!({MANAGED_BY: "Helm", HOST: "h"}), json!({MANAGED_BY: DRIVER})] {
+        let disowned = MemberPod::of(&pod(&labels));
+        let known = (disowned.says_copy_of(), disowned.host_of_copy());
+        assert_eq!(known, (Some("u"), Some(NOBODY.to_owned())), "{labels}");
+        assert!(disowned.is_disowned() && disowned.mounts().eq(["x/data"]) && !disowned.is_of_host("h"), "{labels}");
+        assert!(disowned.may_be_copy_of("h", "u") && !disowned.may_be_copy_of("h", "v"), "{labels}");
+        assert!(!disowned.is_copy_of("h", "u"), "{labels}");
+    }
+    let mut long = pod(&json!({}));
+    long["metadata"]["annotations"][COPY_OF] = json!("u".repeat(1000));
+    assert!(!MemberPod::of(&long).is_disowned() && MemberPod::of(&long).mounts().next().is_none());
 }
 
 /// A scheduler takes no such pod; whoever makes it may have chosen its node.

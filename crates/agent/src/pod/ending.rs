@@ -2,6 +2,8 @@
 //! machine that is off. What the copy says meanwhile is not told: a pod that is stopped may end with code 0, and the host would take its
 //! work for done.
 //!
+//! Of a copy whose labels somebody there has taken off, nothing that it says is told either: it is not known whose word that is.
+//!
 //! And of a pod that this host has deleted, whose copy does not end; and what a copy that is gone said of its end.
 
 use std::{
@@ -105,9 +107,17 @@ pub(super) async fn wait(pods: &Pods<'_>, pod: &Value, there: &Value) -> Next {
 
 /// `pod` and `there` were read just now: the watches may not have told yet that it is this host that ends it.
 pub(super) async fn tell(pods: &Pods<'_>, pod: &Value, there: &Value) -> kube::Result<Next> {
-    let why = why(there, &pods.member.name);
-    match change(pod, &why, &now()) {
-        Some(change) => pods.say(pod, change, &why).await,
+    tell_why(pods, pod, &why(there, &pods.member.name)).await
+}
+
+/// `pod` and its copy were read just now. That the copy is gone, or has its labels again, a watch tells.
+pub(super) async fn tell_of_labels(pods: &Pods<'_>, pod: &Value) -> kube::Result<Next> {
+    tell_why(pods, pod, &PodRejection::without_labels(&Place::of(pod), &pods.member.name, &pods.host.id.0)).await
+}
+
+async fn tell_why(pods: &Pods<'_>, pod: &Value, why: &PodRejection) -> kube::Result<Next> {
+    match change(pod, why, &now()) {
+        Some(change) => pods.say(pod, change, why).await,
         None => Ok(Next::Settled),
     }
 }

@@ -17,6 +17,7 @@ use tokio::{
 
 use super::{
     super::{
+        member_pod::NOBODY,
         node::patch_of,
         object::{self, Place, is_leaving, is_over, read, text, whole},
         virtual_node::virtual_node_of,
@@ -227,7 +228,8 @@ async fn look(pods: &Pods<'_>) -> kube::Result<Duration> {
 }
 
 fn mounted_there(pods: &Pods<'_>) -> Mounted {
-    let copies = pods.there.kept_of(&pods.host.id.0).into_iter().filter(|(_, copy)| copy.mounts().next().is_some());
+    let (ours, disowned) = (pods.there.kept_of(&pods.host.id.0), pods.there.kept_of(NOBODY));
+    let copies = ours.into_iter().chain(disowned).filter(|(_, copy)| copy.mounts().next().is_some());
     let node_of = |place: &Place, uid: &str| {
         let pod = pods.view.pods.kept(place).filter(|pod| pod.uid() == uid)?;
         Some(pod.node().unwrap_or_default())

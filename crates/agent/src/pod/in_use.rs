@@ -56,8 +56,9 @@ pub(super) fn mounted(
     node_of: impl Fn(&Place, &str) -> Option<String>,
 ) -> Mounted {
     let mut mounted = Mounted::new();
-    for (place, copy) in copies.filter(|(_, copy)| copy.is_of_host(host) && !copy.is_over()) {
-        let Some(uid) = copy.copy_of() else { continue };
+    let copies = copies.filter(|(_, copy)| copy.is_of_host(host) || copy.is_disowned());
+    for (place, copy) in copies.filter(|(_, copy)| !copy.is_over()) {
+        let Some(uid) = copy.says_copy_of() else { continue };
         let node = node_of(&place, uid);
         mounted.extend(copy.mounts().map(|leaf| (leaf.to_owned(), node.clone())));
     }
@@ -146,6 +147,9 @@ mod tests {
             assert_eq!(says(&node(at, &[NAME], &[]), &copy), expected, "{case}");
             assert_eq!(says(&node(at, &[], &[NAME]), &copy), expected, "{case}, of an earlier agent");
         }
+        let mut disowned = copy("u", "Running", "data", "");
+        disowned["metadata"]["labels"] = json!({MANAGED_BY: "Helm", HOST: "h"});
+        assert_eq!(says(&node("kosmos-m-a", &[NAME], &[]), &disowned), [NAME], "it runs on");
         let mut of_another_host = copy("u", "Running", "data", "");
         of_another_host["metadata"]["labels"][HOST] = json!("other");
         assert_eq!(says(&node("kosmos-m-a", &[NAME], &[]), &of_another_host), Vec::<String>::new());

@@ -251,6 +251,7 @@ impl Pods<'_> {
             (PodStep::Nothing, pod, there) => Ok(elsewhere::next(pod.as_ref(), there.as_ref())),
             (PodStep::Tell, Some(pod), Some(there)) => self.tell(pod, there).await,
             (PodStep::TellOfEnd, Some(pod), Some(there)) => ending::tell(self, pod, there).await,
+            (PodStep::TellOfLabels, Some(pod), _) => ending::tell_of_labels(self, pod).await,
             (PodStep::Refuse(why), Some(pod), _) => self.refuse(pod, &why).await,
             (PodStep::Copy, Some(pod), _) => self.begin(pod, looks).await,
             (PodStep::RemoveCopy(grace), pod, Some(there)) => removal::of_copy(self, pod.as_ref(), there, grace).await,

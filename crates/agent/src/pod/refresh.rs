@@ -305,10 +305,10 @@ impl Pods<'_> {
         wanted
     }
 
-    /// Whether a pod of the host has its copy in the member.
+    /// Whether a pod of the host has its copy in the member. One that has lost its labels goes on reading what it was given.
     pub(super) fn runs(&self, pod: &Value) -> bool {
         let there = self.there.kept(&Place::of(pod));
-        let has_copy = there.is_some_and(|there| there.is_copy_of(&self.host.id.0, text(pod, "/metadata/uid")));
+        let has_copy = there.is_some_and(|there| there.may_be_copy_of(&self.host.id.0, text(pod, "/metadata/uid")));
         has_copy && self.serves(pod) && refusal(pod, self.here()).is_none()
     }
 

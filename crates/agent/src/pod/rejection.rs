@@ -3,11 +3,15 @@
 use kube::core::Status;
 
 use super::{
-    super::object::{Place, short},
+    super::{
+        HOST, MANAGED_BY,
+        object::{Place, short},
+    },
     bounds::line,
     names::Kind,
 };
 use cluster::{exceeds_quota, is_of_what_ends, with_causes};
+use domain::volume::DRIVER;
 
 /// In bytes; an event takes 1024.
 const LONGEST: usize = 800;
@@ -66,6 +70,17 @@ impl PodRejection {
              he removes that finalizer"
         );
         Self::new("NotRemoved", message)
+    }
+
+    /// Nobody is told to remove what runs: its user decides.
+    pub(super) fn without_labels(copy: &Place, member: &str, host: &str) -> Self {
+        let Place { namespace, name } = copy;
+        let message = format!(
+            "the pod's copy in member {member} still runs, but somebody there has changed its labels, so the agent neither reports its status nor \
+             deletes it; this pod stays until the copy is gone. Either label the copy there again (`kubectl -n {namespace} label --overwrite pod \
+             {name} {MANAGED_BY}={DRIVER} {HOST}={host}`), or delete it there"
+        );
+        Self::new("LabelsChanged", message)
     }
 
     /// A copy that is being ended has `what` this pod is to have.

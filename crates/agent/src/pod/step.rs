@@ -30,6 +30,8 @@ pub(super) enum PodStep {
     EndPod,
     /// Somebody in the member has deleted the copy, and it is there still.
     TellOfEnd,
+    /// Somebody in the member has taken the labels off the copy, which runs on.
+    TellOfLabels,
     /// It is gone.
     FailPod,
     /// An ephemeral container of the pod is not in its copy.
@@ -49,6 +51,7 @@ impl PodStep {
             Self::RemoveCopy(_) => "RemoveCopy",
             Self::EndPod => "EndPod",
             Self::TellOfEnd => "TellOfEnd",
+            Self::TellOfLabels => "TellOfLabels",
             Self::FailPod => "FailPod",
             Self::AddContainer => "AddContainer",
             Self::Change => "Change",
@@ -61,6 +64,12 @@ impl PodStep {
 pub(super) fn copy_of<'a>(there: &'a Value, host: &str) -> Option<&'a str> {
     let ours = mark(there, "labels", MANAGED_BY) == DRIVER && mark(there, "labels", HOST) == host;
     Some(mark(there, "annotations", COPY_OF)).filter(|uid| ours && !uid.is_empty())
+}
+
+/// Whether what has no labels of a copy says that it is this pod's all the same, and may write on its volumes.
+fn is_disowned(there: &Value, pod: &Value) -> bool {
+    let of = mark(there, "annotations", COPY_OF);
+    !of.is_empty() && of == text(pod, "/metadata/uid") && !is_over(there)
 }
 
 fn waits(pod: &Value) -> bool {
@@ -126,14 +135,15 @@ fn remove(there: &Value, grace: Option<u64>) -> PodStep {
 }
 
 fn without_copy(pod: &Value, there: Option<&Value>, here: Here<'_>) -> PodStep {
+    let is_disowned = there.is_some_and(|there| is_disowned(there, pod));
     if is_leaving(pod) {
-        return PodStep::EndPod;
+        return if is_disowned { PodStep::TellOfLabels } else { PodStep::EndPod };
     }
     if is_over(pod) {
         return PodStep::Nothing;
     }
     if had_copy(pod) {
-        return PodStep::FailPod;
+        return if is_disowned { PodStep::TellOfLabels } else { PodStep::FailPod };
     }
     if let Some(refusal) = refusal(pod, here).or_else(|| refused_number(pod)).or_else(|| refused_length(pod)) {
         return PodStep::Refuse(refusal);
@@ -238,6 +248,34 @@ mod tests {
             assert!(refusal.reason == "NameTaken" && refusal.message.contains(words), "{refusal:?}");
             assert_eq!(refusal.message.contains("Remove"), words.contains("Remove"), "{refusal:?}");
         }
+    }
+
+    /// It runs, and writes on its volumes: the next pod of a StatefulSet would do so as well.
+    #[test]
+    fn pod_whose_copy_has_lost_its_labels_has_neither_failed_nor_ended_before_that_has() {
+        let without = |label: &str, phase: &str| {
+            let mut there = copy("u", None, phase);
+            there["metadata"]["labels"][label] = json!("Helm");
+            there
+        };
+        let (living, leaving) = (copied(pod("u", None, "Running")), copied(pod("u", Some(30), "Running")));
+        let over = copied(pod("u", None, "Failed"));
+        for label in [MANAGED_BY, HOST] {
+            for (pod, phase, expected) in [
+                (&living, "Running", PodStep::TellOfLabels),
+                (&leaving, "Running", PodStep::TellOfLabels),
+                (&over, "Running", PodStep::Nothing),
+                (&living, "Succeeded", PodStep::FailPod),
+                (&leaving, "Failed", PodStep::EndPod),
+                (&copied(self::pod("other", None, "Running")), "Running", PodStep::FailPod),
+            ] {
+                let there = without(label, phase);
+                assert_eq!(step(Some(pod), true, Some(&there), HERE), expected, "{pod} {there}");
+            }
+        }
+        let unlabelled = without(MANAGED_BY, "Running");
+        assert_eq!(step(Some(&living), false, Some(&unlabelled), HERE), PodStep::Nothing, "it is of another node");
+        assert_eq!(step(None, true, Some(&unlabelled), HERE), PodStep::Nothing, "nothing without labels is touched");
     }
 
     #[test]

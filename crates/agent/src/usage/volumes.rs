@@ -46,7 +46,9 @@ impl Volumes {
         for VolumeStats { namespace, pod, pod_uid, volume, time, figures } in said {
             let id = (Place { namespace, name: pod }, pod_uid, volume);
             if mounted.contains(&id) {
-                let looked = time.parse::<Timestamp>().map_or(now, |looked| looked.min(now));
+                // Whoever reads a time reads none with a sign before its year.
+                let known = |looked: Timestamp| looked.min(now).max(Timestamp::UNIX_EPOCH);
+                let looked = time.parse().map_or(now, known);
                 self.0.insert(id, Known { figures, looked, told: now });
             }
         }
@@ -168,6 +170,8 @@ mod tests {
         let (mut volumes, pods) = (Volumes::default(), [pod("a", "u1")]);
         volumes.take(vec![said("u1", "data", 1, "2999-01-01T00:00:00Z")], &pods, time(0));
         assert_eq!(volumes.of_pods(&pods, time(0))[0].looked, time(0));
+        volumes.take(vec![said("u1", "data", 1, "-000001-01-01T00:00:00Z")], &pods, time(5));
+        assert_eq!(volumes.of_pods(&pods, time(5))[0].looked, Timestamp::UNIX_EPOCH, "it has a year that is told");
         volumes.take(vec![said("u1", "data", 2, "2001-01-01T00:00:00Z")], &pods, time(10));
         volumes.take(vec![], &pods, time(60));
         assert_eq!(told(&volumes, &pods, 60), [("db".to_owned(), Some(2))]);

@@ -89,7 +89,7 @@ pub(super) async fn follow(reconciler: &Reconciler, member: &Member) {
         }
         next_tick = Instant::now() + TICK;
         look(reconciler, leaf, &mut round, &mut backlog).await;
-        sweep(reconciler, leaf, &mut backlog);
+        sweep(reconciler, leaf, &mut backlog).await;
         mark(reconciler, member, &mut backlog).await;
         heal_all(reconciler, member, &mut backlog).await;
         missed::tell(reconciler, member, &mut backlog.missed).await;
@@ -107,15 +107,15 @@ async fn take_news(
     backlog: &mut MemberBacklog,
 ) {
     let told: Vec<_> = news.take().into_iter().collect();
-    for some in told.chunks(AT_ONCE) {
+    let look = |some: &[Arc<str>]| {
         for handle in some {
             backlog.missed.remove(handle);
             if let Some(hash) = look_at(reconciler, leaf, Arc::clone(handle), LAZY, backlog) {
                 backlog.ill.remove(&hash);
             }
         }
-        yield_now().await;
-    }
+    };
+    in_pieces(&told, look).await;
     match leaf.rows.take_changed() {
         None => round.begin_again(),
         Some(changed) => {
@@ -140,7 +140,6 @@ async fn look(reconciler: &Reconciler, leaf: &MemberClient, round: &mut Round, b
     }
 }
 
-/// A few at a time: others wait.
 async fn look_at_all(
     reconciler: &Reconciler,
     leaf: &MemberClient,
@@ -148,12 +147,12 @@ async fn look_at_all(
     marked_after: Duration,
     backlog: &mut MemberBacklog,
 ) {
-    for some in handles.chunks(AT_ONCE) {
+    let look = |some: &[Arc<str>]| {
         for handle in some {
             look_at(reconciler, leaf, Arc::clone(handle), marked_after, backlog);
         }
-        yield_now().await;
-    }
+    };
+    in_pieces(handles, look).await;
 }
 
 /// The volume that the handle leads to.
@@ -189,13 +188,22 @@ fn look_at(
 }
 
 /// Looks for leaves that are retained for a volume of the host which has gone while nobody watched.
-fn sweep(reconciler: &Reconciler, leaf: &MemberClient, backlog: &mut MemberBacklog) {
+async fn sweep(reconciler: &Reconciler, leaf: &MemberClient, backlog: &mut MemberBacklog) {
     let now = Instant::now();
     if backlog.sweep.is_some_and(|due| now < due) {
         return;
     }
     backlog.sweep = Some(now + MISSED);
-    look_whether_due(reconciler, leaf, leaf.rows.following(), backlog);
+    let following = leaf.rows.following();
+    in_pieces(&following, |some| look_whether_due(reconciler, leaf, some.iter().copied(), backlog)).await;
+}
+
+/// A few at a time: others wait.
+async fn in_pieces<T>(all: &[T], mut look: impl FnMut(&[T])) {
+    for some in all.chunks(AT_ONCE) {
+        look(some);
+        yield_now().await;
+    }
 }
 
 fn look_whether_due(
@@ -331,7 +339,24 @@ async fn remarkable(member: &Member) {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::{Cell, RefCell};
+
     use super::*;
+
+    /// As where a member has a hundred thousand leaves of one kind.
+    #[tokio::test]
+    async fn others_have_their_turn_between_two_pieces_of_what_is_looked_at() {
+        let (all, (turns, seen)) = (vec![(); AT_ONCE * 3 + 1], (Cell::new(0), RefCell::new(Vec::new())));
+        let looked = in_pieces(&all, |some| seen.borrow_mut().push((some.len(), turns.get())));
+        let others = async {
+            for turn in 1..=3 {
+                turns.set(turn);
+                yield_now().await;
+            }
+        };
+        tokio::join!(biased; looked, others);
+        assert_eq!(seen.into_inner(), [(AT_ONCE, 0), (AT_ONCE, 1), (AT_ONCE, 2), (1, 3)]);
+    }
 
     #[test]
     fn leaves_that_cannot_be_marked_keep_no_other_from_its_mark() {

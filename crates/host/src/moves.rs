@@ -36,9 +36,9 @@ pub use self::{
     follow::keep,
     rivals::rival,
     source::{
-        BACK, DELETED, DELETING, FORGOTTEN, GONE, KEPT, fate_of_source, is_deleting_source, is_due_in_host,
-        source_in_words, source_is_back, source_is_due, source_is_forgotten, source_is_gone, source_is_kept, succeeded,
-        told_of_forgotten,
+        BACK, DELETED, DELETING, FORGOTTEN, GONE, KEPT, fate_of_source, has_succeeded_before, is_deleting_source,
+        is_due_in_host, source_in_words, source_is_back, source_is_due, source_is_forgotten, source_is_gone,
+        source_is_kept, succeeded, told_of_forgotten,
     },
     stall::{awaited, now_in_words, stall, told_since},
 };

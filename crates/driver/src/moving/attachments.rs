@@ -18,29 +18,61 @@ use host::{
 
 /// Between two looks, where a move has switched a while ago at most. What nobody wants at both goes.
 const ROUND: Duration = Duration::from_secs(20);
-/// After that hardly any comes, and all that the host has are listed: moves that have succeeded may stay for years.
+/// After that hardly any comes, and each costs two requests: moves that have succeeded may stay for years.
 const A_WHILE: Duration = Duration::from_mins(30);
 const SELDOM: Duration = Duration::from_mins(10);
 
+/// Attachments that no pod wants, by their UIDs, and their volumes.
+type Unwanted = BTreeMap<String, String>;
+
+/// A move that has switched.
+struct Moved {
+    /// The name of the host's volume.
+    volume: String,
+    is_long_over: bool,
+}
+
+/// The volumes of which moves are looked at.
+#[derive(Default)]
+struct Rounds {
+    /// By the UIDs of the moves, since when each is known to have switched; none of one that was long over then.
+    switched: BTreeMap<String, Option<Instant>>,
+    /// When all were looked at.
+    looked: Option<Instant>,
+}
+
+impl Rounds {
+    /// Those whose turn it is now.
+    fn due(&mut self, moved: &BTreeMap<String, Moved>, unwanted: &Unwanted) -> BTreeSet<String> {
+        self.switched.retain(|uid, _| moved.contains_key(uid));
+        for (uid, one) in moved {
+            self.switched.entry(uid.clone()).or_insert_with(|| (!one.is_long_over).then(Instant::now));
+        }
+        let is_seldom = self.looked.is_none_or(|looked| looked.elapsed() >= SELDOM);
+        if is_seldom {
+            self.looked = Some(Instant::now());
+        }
+        let is_recent = |uid: &String| {
+            let since = self.switched.get(uid).copied().flatten();
+            since.is_some_and(|since| since.elapsed() < A_WHILE)
+        };
+        let unwanted: BTreeSet<&String> = unwanted.values().collect();
+        let due = moved.iter().filter(|(uid, one)| is_seldom || is_recent(uid) || unwanted.contains(&one.volume));
+        due.map(|(_, one)| one.volume.clone()).collect()
+    }
+}
+
 /// Works until it is dropped.
 pub(super) async fn tidy(movers: &Movers) {
-    // By the UIDs of the moves, since when each is known to have switched.
-    let mut switched = BTreeMap::<String, Instant>::new();
-    let (mut unwanted, mut looked) = (BTreeSet::new(), None::<Instant>);
+    let (mut rounds, mut unwanted) = (Rounds::default(), Unwanted::new());
     loop {
         sleep(ROUND).await;
-        let moved: BTreeMap<String, String> =
-            movers.known.all().into_iter().filter_map(|(uid, of)| Some((uid, moved_volume(&of)?))).collect();
-        switched.retain(|uid, _| moved.contains_key(uid));
-        for uid in moved.keys() {
-            switched.entry(uid.clone()).or_insert_with(Instant::now);
-        }
-        let is_recent = !unwanted.is_empty() || switched.values().any(|since| since.elapsed() < A_WHILE);
-        if moved.is_empty() || !is_recent && looked.is_some_and(|looked| looked.elapsed() < SELDOM) {
+        let moved = movers.known.all().into_iter().filter_map(|(uid, of)| Some((uid, moved(&of)?))).collect();
+        let due = rounds.due(&moved, &unwanted);
+        if due.is_empty() {
             continue;
         }
-        looked = Some(Instant::now());
-        match Box::pin(round(movers, &moved.into_values().collect(), &unwanted)).await {
+        match Box::pin(round(movers, &due, &unwanted)).await {
             Ok(now) => unwanted = now,
             Err(error) => tracing::debug!(%error, "attachments that no pod wants are not looked for"),
         }
@@ -48,9 +80,9 @@ pub(super) async fn tidy(movers: &Movers) {
 }
 
 /// Those of these volumes that no pod wants now.
-async fn round(movers: &Movers, moved: &BTreeSet<String>, before: &BTreeSet<String>) -> Result<BTreeSet<String>> {
+async fn round(movers: &Movers, moved: &BTreeSet<String>, before: &Unwanted) -> Result<Unwanted> {
     let host = &movers.host;
-    let mut unwanted = BTreeSet::new();
+    let mut unwanted = Unwanted::new();
     let attachments = attachments::list(host).await?.into_iter();
     for attachment in attachments.filter(|one| moved.contains(&one.volume) && may_be_deleted(one)) {
         // It may have been given to another claim since it was moved.
@@ -60,7 +92,7 @@ async fn round(movers: &Movers, moved: &BTreeSet<String>, before: &BTreeSet<Stri
         {
             continue;
         }
-        if before.contains(&attachment.uid) {
+        if before.contains_key(&attachment.uid) {
             tracing::info!(
                 attachment = attachment.name,
                 volume = attachment.volume,
@@ -69,7 +101,7 @@ async fn round(movers: &Movers, moved: &BTreeSet<String>, before: &BTreeSet<Stri
             );
             attachments::delete(host, &attachment).await?;
         }
-        unwanted.insert(attachment.uid);
+        unwanted.insert(attachment.uid, attachment.volume);
     }
     Ok(unwanted)
 }
@@ -79,9 +111,45 @@ fn may_be_deleted(attachment: &Attached) -> bool {
     !attachment.attached || attachment.is_to_virtual_node()
 }
 
-/// The name of the host's volume, once it leads to the copy.
-fn moved_volume(of: &VolumeMove) -> Option<String> {
+/// None while the host's volume does not lead to the copy.
+fn moved(of: &VolumeMove) -> Option<Moved> {
     let has_switched = matches!(moves::phase_of(of), Some(Phase::Finishing | Phase::Succeeded));
     let volume = of.status.as_ref()?.volume.as_ref().filter(|_| has_switched)?;
-    Some(volume.name.clone())
+    Some(Moved { volume: volume.name.clone(), is_long_over: moves::has_succeeded_before(of, A_WHILE) })
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::time::advance;
+
+    use super::*;
+
+    /// However many there are of the others.
+    #[tokio::test(start_paused = true)]
+    async fn volumes_of_moves_that_are_long_over_are_looked_at_seldom_and_no_other_move_changes_that() {
+        let mut rounds = Rounds::default();
+        let move_of = |name: &str, is_long_over| {
+            let moved = Moved { volume: name.to_owned(), is_long_over };
+            (format!("move-of-{name}"), moved)
+        };
+        let mut moved = BTreeMap::from([move_of("old", true), move_of("older", true), move_of("new", false)]);
+        let mut due = |moved: &BTreeMap<String, Moved>, unwanted: &[&str]| {
+            let unwanted = unwanted.iter().map(|volume| (format!("of-{volume}"), (*volume).to_owned())).collect();
+            rounds.due(moved, &unwanted).into_iter().collect::<Vec<_>>()
+        };
+        assert_eq!(due(&moved, &[]), ["new", "old", "older"], "nothing is known yet");
+        advance(ROUND).await;
+        assert_eq!(due(&moved, &[]), ["new"]);
+        assert_eq!(due(&moved, &["old"]), ["new", "old"], "what is unwanted is looked at again soon");
+        advance(SELDOM).await;
+        assert_eq!(due(&moved, &[]), ["new", "old", "older"]);
+        advance(A_WHILE).await;
+        assert_eq!(due(&moved, &[]).len(), 3);
+        advance(ROUND).await;
+        assert!(due(&moved, &[]).is_empty());
+        moved.extend([move_of("newer", false)]);
+        assert_eq!(due(&moved, &[]), ["newer"]);
+        moved.clear();
+        assert!(due(&moved, &["old"]).is_empty(), "its move has gone");
+    }
 }

@@ -1,5 +1,7 @@
 //! What becomes of the source of a move that has succeeded, as its user has said, and as its condition tells.
 
+use std::time::Duration;
+
 use k8s_openapi::{apimachinery::pkg::apis::meta::v1::Condition, jiff::Timestamp};
 use kube::ResourceExt;
 
@@ -106,6 +108,12 @@ fn source_is_kept_until(of: &VolumeMove) -> Option<Timestamp> {
     status.completion_time.as_ref()?.0.checked_add(after).ok()
 }
 
+/// Whether it has succeeded longer ago than this.
+pub fn has_succeeded_before(of: &VolumeMove, ago: Duration) -> bool {
+    let since = of.status.as_ref().and_then(|status| status.completion_time.as_ref());
+    since.is_some_and(|since| since.0.checked_add(ago).is_ok_and(|until| until < Timestamp::now()))
+}
+
 /// What becomes of the source of one that has succeeded, in words: it `is kept until` then.
 pub fn fate_of_source(of: &VolumeMove) -> String {
     let told_now = |told: &Condition| told.message.trim_start_matches("the source ").to_owned();
@@ -138,6 +146,14 @@ mod tests {
         let metadata = json!({"name": "to", "namespace": "shop"});
         let kind = json!({"apiVersion": "kosmos.csi.io/v1alpha1", "kind": "VolumeMove", "metadata": metadata, "spec": spec, "status": status});
         serde_json::from_value(kind).unwrap()
+    }
+
+    #[test]
+    fn move_has_succeeded_before_by_the_time_that_it_says() {
+        let hour = Duration::from_hours(1);
+        for (at, is_before) in [(Timestamp::now() - hour * 2, true), (Timestamp::now() - hour / 2, false)] {
+            assert_eq!(has_succeeded_before(&succeeded(&at.to_string(), None, &[]), hour), is_before, "{at}");
+        }
     }
 
     #[test]

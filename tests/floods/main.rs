@@ -21,7 +21,7 @@ use std::{
 use cluster::{Answers, Connection, Dial, Transport, connect, metrics::Metrics, unmanaged::Unmanaged};
 use domain::volume::{Claim, HostId};
 use futures::stream;
-use host::Host;
+use host::{Host, moves::Moves};
 use http::{Request, Response, Uri};
 use http_body_util::{BodyExt, StreamBody};
 use hyper::body::{Bytes, Frame};
@@ -36,7 +36,7 @@ use kube::{
 };
 use leaf::MemberClient;
 use resident::resident;
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout};
 use tower::{BoxError, ServiceExt, service_fn};
 
 /// Of what the chart gives the controller, what a flood may take.
@@ -318,6 +318,58 @@ fn pods_that_use_a_claim_take_no_memory_for_what_they_mount_besides() {
         assert!(host::pod::of(&there, &claim).await.unwrap().is_some_and(|user| user.claims == ["data"]));
         let taken = most.load(Ordering::Relaxed).saturating_sub(before);
         assert!(taken < 128 << 20, "{} MiB were taken", taken >> 20);
+    });
+}
+
+/// Whoever may write claims and moves in a namespace writes labels and annotations as long as an API server takes.
+#[test]
+fn claims_and_moves_of_the_host_are_read_one_by_one_and_nothing_is_kept_that_may_have_any_length() {
+    const MANY: usize = 40;
+    alone(async {
+        let long = "x".repeat(2 << 20);
+        let metadata = json!({"name": "a", "namespace": "shop", "uid": "its-uid", "labels": {"a": long}, "annotations": {"b": long}});
+        let spec = json!({"volumeName": "v", "claimName": "data", "to": {"member": "m1"}});
+        let object = json!({"apiVersion": "v1", "kind": "Any", "metadata": metadata, "spec": spec}).to_string();
+        let most = Arc::new(AtomicU64::new(0));
+        let (before, seen) = (resident(), Arc::clone(&most));
+        let answer = move |uri: &Uri| -> (u16, Texts) {
+            let kinds = ["/persistentvolumeclaims", "/volumemoves"];
+            if !kinds.iter().any(|kind| uri.path().ends_with(kind)) {
+                return said(std::iter::once(json!({"metadata": {"name": "a", "uid": host().0}}).to_string()));
+            }
+            if uri.query().is_some_and(|query| query.contains("watch=")) {
+                let refusal = json!({"kind": "Status", "code": 403, "reason": "Forbidden"}).to_string();
+                return (403, Box::new(std::iter::once(refusal)));
+            }
+            let first = r#"{"metadata":{"resourceVersion":"1"},"items":["#.to_owned();
+            let (object, seen) = (object.clone(), Arc::clone(&seen));
+            let objects = (0..MANY).map(move |number| {
+                seen.fetch_max(resident(), Ordering::Relaxed);
+                let object = object.replace("its-uid", &number.to_string());
+                if number == 0 { object } else { format!(",{object}") }
+            });
+            said(std::iter::once(first).chain(objects).chain(std::iter::once("]}".to_owned())))
+        };
+        let line = cluster(Arc::new(answer), Answers::OfAnySize);
+        let there = Host::connect(line.client.clone(), "kosmos-csi".to_owned()).await.unwrap();
+        let (claims, moves) = (AtomicU64::new(0), Moves::default());
+        let told = async {
+            while claims.load(Ordering::Relaxed) < MANY as u64 || moves.all().len() < MANY {
+                sleep(Duration::from_millis(20)).await;
+            }
+        };
+        let told = timeout(PATIENCE, told);
+        let count = |_| {
+            claims.fetch_add(1, Ordering::Relaxed);
+        };
+        tokio::select! {
+            told = told => told.unwrap(),
+            () = host::owners::follow_claims(&there, count) => {}
+            () = host::moves::keep(&there, &moves) => {}
+        }
+        assert_eq!(host::moves::list(&there).await.map(|all| all.len()), Ok(MANY));
+        let taken = most.load(Ordering::Relaxed).saturating_sub(before);
+        assert!(taken < 128 << 20, "{} MiB of 160 for each were taken", taken >> 20);
     });
 }
 

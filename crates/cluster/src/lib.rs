@@ -12,6 +12,7 @@ pub mod lease;
 mod measure;
 pub mod metrics;
 mod named;
+mod one_by_one;
 mod origin;
 mod pieces;
 mod recent;
@@ -47,6 +48,7 @@ pub use self::{
     bounds::Aside,
     measure::{Answers, Reading},
     named::{field_in, metadata_in, object_in},
+    one_by_one::watch_one_by_one,
     origin::{Origin, Origins, QUESTIONS, WhoAnswers},
     pieces::read_list,
     recent::Recent,

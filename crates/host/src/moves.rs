@@ -22,7 +22,7 @@ use k8s_openapi::{
 use kube::{
     Api, ResourceExt,
     api::{ApiResource, DynamicObject, GroupVersionKind, ListParams, Patch, PatchParams},
-    core::Object,
+    core::{Object, Request},
 };
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -44,7 +44,7 @@ pub use self::{
 };
 
 use super::{Host, outcome, unread};
-use cluster::{metrics::MovesNow, unmanaged::Unmanaged};
+use cluster::{items::Items, metrics::MovesNow, read_list, unmanaged::Unmanaged};
 use domain::{
     error::{Error, Result},
     volume::{
@@ -235,6 +235,15 @@ pub fn resource() -> ApiResource {
 
 /// Users write them: whatever one of them is, all others go on.
 type AnyMove = Unmanaged<VolumeMove>;
+type AnyObject = Unmanaged<DynamicObject>;
+
+/// Of all of them less is kept: who writes one writes labels and annotations of any length, which nobody here reads.
+fn trimmed(found: AnyObject) -> DynamicObject {
+    let mut found = found.into_object();
+    let metadata = &mut found.metadata;
+    (metadata.labels, metadata.annotations, metadata.owner_references) = (None, None, None);
+    found
+}
 
 fn moves_in(host: &Host, namespace: &str) -> Api<AnyMove> {
     Api::namespaced_with(host.client.clone(), namespace, &resource())
@@ -256,12 +265,22 @@ pub async fn is_under_way(host: &Host, mark: &MoveMark) -> Result<bool> {
     Ok(found.is_some_and(|found| found.uid().as_ref() == Some(&mark.uid) && !is_over(&found)))
 }
 
-/// All of the host's, as they are now.
+/// All of the host's, as they are now, taken one by one as they come.
 pub async fn list(host: &Host) -> Result<Vec<VolumeMove>> {
-    let all = Api::<Unmanaged<DynamicObject>>::all_with(host.client.clone(), &resource());
-    let listed = all.list(&ListParams::default()).await;
-    let listed = listed.map_err(|error| unread("list volumemoves", &error))?;
-    Ok(listed.items.into_iter().map(|found| understood(found.into_object())).collect())
+    let doing = |error: &kube::Error| unread("list volumemoves", error);
+    let all = Api::<AnyObject>::all_with(host.client.clone(), &resource());
+    let request = Request::new(all.resource_url()).list(&ListParams::default());
+    let request = request.map_err(|error| doing(&kube::Error::BuildRequest(error)))?;
+    let mut found = Vec::new();
+    let listed = read_list(&host.client, request, Items::of_list(), |items, piece| -> kube::Result<()> {
+        items.feed(piece, &mut |item| {
+            let one = serde_json::from_slice(item).map_err(kube::Error::SerdeError)?;
+            found.push(understood(trimmed(one)));
+            Ok(())
+        })
+    });
+    listed.await.map_err(|error| doing(&error))?;
+    Ok(found)
 }
 
 /// One that nobody understands, as another version of this program has led it on, keeps no other from anything: it counts with its claim, its

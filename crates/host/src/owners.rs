@@ -4,25 +4,18 @@
 //! goes, whatever becomes of the volume. While a name stands first that is no cluster's, it leaves the leaf claim alone, and
 //! adds its own behind.
 
-use std::future::ready;
-
-use futures::{Stream, StreamExt};
 use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use kube::{
     Api, ResourceExt,
     api::{Patch, PatchParams},
-    runtime::{
-        WatchStreamExt,
-        watcher::{self, Event, ExponentialBackoff, watcher},
-    },
+    runtime::watcher::Event,
 };
 use serde_json::json;
 
-use super::{Host, outcome};
+use super::{Host, outcome, unread};
 use cluster::{
-    pauses,
     trimmed::{Reads, Trimmed},
-    with_causes,
+    watch_one_by_one, with_causes,
 };
 use domain::error::{Error, Result};
 
@@ -42,15 +35,15 @@ impl Reads for OfOwners {
 
 type OwnersClaim = Trimmed<PersistentVolumeClaim, OfOwners>;
 
-/// A host claim, as far as that goes.
+/// A host claim, as far as that goes. Nothing of it may have any length: there may be very many that wait to be written.
 #[derive(Clone, Debug)]
 pub struct OwnedClaim {
     /// The host volume it is bound to.
     pub volume: Option<String>,
+    /// Clustertree would take its leaf for its own.
+    pub is_exposed: bool,
     namespace: String,
     name: String,
-    version: String,
-    owners: Option<String>,
 }
 
 impl OwnedClaim {
@@ -58,28 +51,15 @@ impl OwnedClaim {
         let volume = claim.spec.as_ref().and_then(|spec| spec.volume_name.clone());
         Self {
             volume: volume.filter(|name| !name.is_empty()),
+            is_exposed: with_us_first(owners_of(claim)).is_some(),
             namespace: claim.namespace().unwrap_or_default(),
             name: claim.name_any(),
-            version: claim.resource_version().unwrap_or_default(),
-            owners: claim.annotations().get(OWNERS).cloned(),
         }
-    }
-
-    /// Clustertree would take its leaf for its own.
-    pub fn is_exposed(&self) -> bool {
-        with_us_first(self.owners.as_deref()).is_some()
     }
 }
 
-fn seen(event: Result<Event<OwnersClaim>, watcher::Error>) -> Option<OwnedClaim> {
-    match event {
-        Ok(Event::InitApply(claim) | Event::Apply(claim)) => Some(OwnedClaim::new(&claim)),
-        Ok(Event::Init | Event::InitDone | Event::Delete(_)) => None,
-        Err(error) => {
-            tracing::warn!(error = with_causes(&error), "the host's claims cannot be watched");
-            None
-        }
-    }
+fn owners_of(claim: &PersistentVolumeClaim) -> Option<&str> {
+    claim.annotations().get(OWNERS).map(String::as_str)
 }
 
 /// The annotation as it should be; none where it is so.
@@ -93,18 +73,29 @@ pub(super) fn with_us_first(owners: Option<&str>) -> Option<String> {
     Some(std::iter::once(US).chain(others).collect::<Vec<_>>().join(","))
 }
 
-/// Every claim of the host, and then each that changes. Ends never.
-pub fn owned_claims(host: &Host) -> impl Stream<Item = OwnedClaim> + Send + use<> {
+/// Tells of every claim of the host, and then of each that changes, until it is dropped.
+pub async fn follow_claims(host: &Host, tell: impl Fn(OwnedClaim)) {
     let claims = Api::<OwnersClaim>::all(host.client.clone());
-    let events = watcher(claims, watcher::Config::default()).backoff(ExponentialBackoff::from(pauses()));
-    events.filter_map(|event| ready(seen(event)))
+    let take = |event: Event<OwnersClaim>| {
+        if let Event::InitApply(claim) | Event::Apply(claim) = event {
+            tell(OwnedClaim::new(&claim));
+        }
+    };
+    let failed = |error: &kube::Error| {
+        tracing::warn!(error = with_causes(error), "the host's claims cannot be watched");
+    };
+    watch_one_by_one(&host.client, &claims, None, take, failed).await;
 }
 
-/// Written only over the version that was seen; where that has changed, news of it is on its way.
+/// Written only over the version that was read just now; where that has changed, news of it is on its way.
 pub async fn protect(host: &Host, claim: &OwnedClaim) -> Result<()> {
-    let Some(owners) = with_us_first(claim.owners.as_deref()) else { return Ok(()) };
-    let change = json!({"metadata": {"resourceVersion": claim.version, "annotations": {OWNERS: owners}}});
     let claims = Api::<OwnersClaim>::namespaced(host.client.clone(), &claim.namespace);
+    let now = cluster::read(claims.get(&claim.name).await, &claim.name);
+    let now = now.map_err(|error| unread(&format!("get claim {}/{}", claim.namespace, claim.name), &error))?;
+    let is_it = |now: &OwnersClaim| OwnedClaim::new(now).volume == claim.volume;
+    let Some(now) = now.filter(is_it) else { return Ok(()) };
+    let Some(owners) = with_us_first(owners_of(&now)) else { return Ok(()) };
+    let change = json!({"metadata": {"resourceVersion": now.resource_version(), "annotations": {OWNERS: owners}}});
     let patched = claims.patch(&claim.name, &PatchParams::default(), &Patch::Merge(change)).await;
     match patched.map_err(|error| outcome(&format!("patch claim {}/{}", claim.namespace, claim.name), &error)) {
         Ok(_) | Err(Error::NotFound(_) | Error::InProgress(_)) => Ok(()),

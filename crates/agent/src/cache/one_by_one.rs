@@ -1,26 +1,13 @@
-//! A cache of objects of which whoever writes some decides how long they are: a page of the longest would take more memory than there is. They are
-//! listed one by one, as they come, and watched from there on.
+//! A cache of objects of which whoever writes some decides how long they are.
 
-use std::pin::pin;
-
-use futures::TryStreamExt;
-use kube::{
-    Client, ResourceExt,
-    api::{ListParams, WatchEvent, WatchParams},
-    core::Request,
-    runtime::watcher::{Event, ExponentialBackoff},
-};
+use kube::{Client, runtime::watcher::Event};
 use serde_json::Value;
-use tokio::time::{sleep, timeout};
 
 use super::{
     super::object::{Object, Objects},
     Cached, Change, ObjectCache,
 };
-use cluster::{LONGEST_PAUSE, WATCH_SECONDS, WATCH_SILENCE, items::Items, pauses, read_list, with_causes};
-
-/// An API server writes no more of them at a time.
-const PAGE: u32 = 500;
+use cluster::{watch_one_by_one, with_causes};
 
 /// Keeps a cache true, until it is dropped, and tells what has changed in it. `fields`: which objects are meant.
 pub(crate) async fn keep_one_by_one<T: Cached>(
@@ -32,103 +19,8 @@ pub(crate) async fn keep_one_by_one<T: Cached>(
     tell: impl Fn(&Change<T>),
 ) {
     let take = |event: Event<Object>| cache.take(event, keeps).iter().for_each(&tell);
-    let mut waits = ExponentialBackoff::from(pauses());
-    // None is known before they are listed.
-    let mut version = String::new();
-    loop {
-        let before = version.clone();
-        let ended = if before.is_empty() {
-            list(client, objects.resource_url(), fields, &take).await.map(|listed| version = listed)
-        } else {
-            watch(objects, fields, &mut version, &take).await
-        };
-        // What is listed again and again is asked for less and less.
-        if !before.is_empty() && (ended.is_ok() || !version.is_empty() && version != before) {
-            waits = ExponentialBackoff::from(pauses());
-        }
-        if let Err(error) = ended {
-            cache.obstructed(objects.resource_url(), with_causes(&error));
-            sleep(waits.next().unwrap_or(LONGEST_PAUSE)).await;
-        }
-    }
-}
-
-/// The version of the list.
-async fn list(client: &Client, path: &str, fields: &str, take: &impl Fn(Event<Object>)) -> kube::Result<String> {
-    let mut wanted = ListParams::default().fields(fields).limit(PAGE);
-    take(Event::Init);
-    loop {
-        let request = Request::new(path).list(&wanted).map_err(kube::Error::BuildRequest)?;
-        let head = read_list(client, request, Items::of_list(), |items, piece| -> kube::Result<()> {
-            items.feed(piece, &mut |item| {
-                let object = serde_json::from_slice(item).map_err(kube::Error::SerdeError);
-                object.map(|object| take(Event::InitApply(object)))
-            })
-        });
-        let head = head.await?;
-        if !head.next.is_empty() {
-            wanted.continue_token = Some(head.next);
-        } else if head.resource_version.is_empty() {
-            return Err(kube::Error::Service("the list has no version".into()));
-        } else {
-            take(Event::InitDone);
-            return Ok(head.resource_version);
-        }
-    }
-}
-
-/// From a version on, which goes on with what is told. None is left where what happened since cannot be told any more.
-async fn watch(
-    objects: &Objects,
-    fields: &str,
-    version: &mut String,
-    take: &impl Fn(Event<Object>),
-) -> kube::Result<()> {
-    let wanted = WatchParams::default().fields(fields).timeout(WATCH_SECONDS);
-    let begun = objects.watch(&wanted, version.as_str()).await;
-    if begun.as_ref().is_err_and(is_lost) {
-        version.clear();
-    }
-    let mut events = pin!(begun?);
-    loop {
-        let event = match timeout(WATCH_SILENCE, events.try_next()).await {
-            Err(_) | Ok(Ok(None)) => return Ok(()),
-            Ok(Ok(Some(event))) => event,
-            // One object that nobody understands does not hide the others.
-            Ok(Err(kube::Error::SerdeError(error))) => {
-                tracing::warn!(kind = objects.resource_url(), %error, "an object of which a watch tells cannot be read");
-                continue;
-            }
-            Ok(Err(error)) => return Err(error),
-        };
-        let seen = match &event {
-            WatchEvent::Added(object) | WatchEvent::Modified(object) | WatchEvent::Deleted(object) => {
-                object.resource_version()
-            }
-            WatchEvent::Bookmark(bookmark) => Some(bookmark.metadata.resource_version.clone()),
-            WatchEvent::Error(_) => None,
-        };
-        match event {
-            WatchEvent::Added(object) | WatchEvent::Modified(object) => take(Event::Apply(object)),
-            WatchEvent::Deleted(object) => take(Event::Delete(object)),
-            WatchEvent::Bookmark(_) => {}
-            WatchEvent::Error(status) => {
-                let error = kube::Error::Api(status);
-                if is_lost(&error) {
-                    version.clear();
-                }
-                return Err(error);
-            }
-        }
-        *version = seen.unwrap_or_default();
-        if version.is_empty() {
-            return Err(kube::Error::Service("what a watch tells has no version".into()));
-        }
-    }
-}
-
-fn is_lost(error: &kube::Error) -> bool {
-    matches!(error, kube::Error::Api(status) if status.code == 410)
+    let failed = |error: &kube::Error| cache.obstructed(objects.resource_url(), with_causes(error));
+    watch_one_by_one(client, objects, Some(fields), take, failed).await;
 }
 
 #[cfg(test)]
@@ -147,6 +39,7 @@ mod tests {
     use http_body_util::StreamBody;
     use hyper::body::{Bytes, Frame};
     use kube::client::Body;
+    use tokio::time::timeout;
 
     use super::{
         super::super::object::{Place, all_pods},

@@ -1,10 +1,12 @@
 //! The host's claims whose volumes are in members that clustertree knows too are kept out of its hands: those that
 //! CreateVolume has not seen, because they were bound by hand or before, and those where somebody undoes it.
 
-use std::{collections::BTreeSet, pin::pin, time::Duration};
+use std::{collections::BTreeSet, time::Duration};
 
-use futures::StreamExt;
-use tokio::time::{Instant, sleep, sleep_until};
+use tokio::{
+    sync::mpsc::{UnboundedReceiver, unbounded_channel},
+    time::{Instant, sleep, sleep_until},
+};
 
 use super::{PAUSE, Reconciler};
 use domain::volume::VolumeId;
@@ -29,22 +31,32 @@ pub(super) async fn shield_claims(reconciler: &Reconciler) {
     }
 }
 
-/// Until a while after one could not be written: then all are looked at again. Whoever may write a claim may have it take nothing more, and keeps
-/// no other one from being written by that.
+/// Until a while after one could not be written: then all are looked at again.
 async fn shield_all(reconciler: &Reconciler, beside: &BTreeSet<String>) {
-    let mut claims = pin!(host::owners::owned_claims(&reconciler.host));
+    let (sender, exposed) = unbounded_channel();
+    let tell = |claim: OwnedClaim| {
+        if claim.is_exposed && member_of(reconciler, &claim).is_some_and(|member| beside.contains(&member)) {
+            // The receiver is here as well.
+            let _ = sender.send(claim);
+        }
+    };
+    tokio::select! {
+        biased;
+        () = shield(reconciler, exposed) => {}
+        () = host::owners::follow_claims(&reconciler.host, tell) => {}
+    }
+}
+
+/// Whoever may write a claim may have it take nothing more, and keeps no other one from being written by that.
+async fn shield(reconciler: &Reconciler, mut exposed: UnboundedReceiver<OwnedClaim>) {
     let mut again: Option<Instant> = None;
     loop {
         let claim = tokio::select! {
             biased;
             () = sleep_until(again.unwrap_or_else(Instant::now)), if again.is_some() => return,
-            Some(claim) = claims.next() => claim,
+            Some(claim) = exposed.recv() => claim,
             else => return,
         };
-        let meant = claim.is_exposed() && member_of(reconciler, &claim).is_some_and(|member| beside.contains(&member));
-        if !meant {
-            continue;
-        }
         if let Err(error) = host::owners::protect(&reconciler.host, &claim).await {
             tracing::warn!(%error, "the driver could not keep a claim from clustertree yet");
             again.get_or_insert_with(|| Instant::now() + AGAIN);

@@ -1,20 +1,12 @@
-//! What feeds the moves: one watch of all that there are.
+//! What feeds the moves: one list, taken move by move as it comes, and a watch of what changes from there on.
 
 use std::collections::BTreeMap;
 
-use futures::StreamExt;
-use kube::{
-    Api, ResourceExt,
-    api::DynamicObject,
-    runtime::{
-        WatchStreamExt,
-        watcher::{self, Event, ExponentialBackoff, watcher},
-    },
-};
+use kube::{Api, ResourceExt, api::DynamicObject, runtime::watcher::Event};
 
-use super::{Moves, VolumeMove, resource};
+use super::{AnyObject, Moves, VolumeMove, resource, trimmed};
 use crate::Host;
-use cluster::{Unread, field_in, pauses, unmanaged::Unmanaged, with_causes};
+use cluster::{Unread, field_in, watch_one_by_one, with_causes};
 use domain::printable::short;
 
 /// Of what is wrong with a move, in bytes.
@@ -32,33 +24,32 @@ impl Drop for Forgets<'_> {
 
 /// Keeps them true, until it is dropped.
 pub async fn keep(host: &Host, moves: &Moves) {
-    let all = Api::<Unmanaged<DynamicObject>>::all_with(host.client.clone(), &resource());
-    let events = watcher(all, watcher::Config::default()).backoff(ExponentialBackoff::from(pauses()));
-    let (mut events, mut listed, mut unread) = (std::pin::pin!(events), BTreeMap::new(), Unread::default());
+    let all = Api::<AnyObject>::all_with(host.client.clone(), &resource());
+    let (mut listed, mut unread) = (BTreeMap::new(), Unread::default());
     let _forgets = Forgets(moves);
-    while let Some(event) = events.next().await {
-        match event {
-            Ok(Event::Init) => {
-                listed.clear();
-                unread.begin();
-            }
-            Ok(Event::InitApply(found)) => listed.extend(readable(moves, &mut unread, &found.into_object())),
-            Ok(Event::InitDone) => {
-                unread.complete();
-                moves.write(|known| *known = std::mem::take(&mut listed));
-            }
-            Ok(Event::Apply(found)) => {
-                let found = readable(moves, &mut unread, &found.into_object());
-                moves.write(|known| known.extend(found));
-            }
-            Ok(Event::Delete(gone)) => {
-                let gone = gone.into_object();
-                unread.remove(&named(&gone));
-                moves.write(|known| drop(known.remove(&gone.uid().unwrap_or_default())));
-            }
-            Err(error) => tracing::debug!(error = with_causes(&error), "the watch of moves was interrupted"),
+    let take = |event: Event<AnyObject>| match event {
+        Event::Init => {
+            listed.clear();
+            unread.begin();
         }
-    }
+        Event::InitApply(found) => listed.extend(readable(moves, &mut unread, &trimmed(found))),
+        Event::InitDone => {
+            unread.complete();
+            moves.write(|known| *known = std::mem::take(&mut listed));
+        }
+        Event::Apply(found) => {
+            let found = readable(moves, &mut unread, &trimmed(found));
+            moves.write(|known| known.extend(found));
+        }
+        Event::Delete(gone) => {
+            let gone = gone.into_object();
+            unread.remove(&named(&gone));
+            moves.write(|known| drop(known.remove(&gone.uid().unwrap_or_default())));
+        }
+    };
+    let failed =
+        |error: &kube::Error| tracing::debug!(error = with_causes(error), "the watch of moves was interrupted");
+    watch_one_by_one(&host.client, &all, None, take, failed).await;
 }
 
 /// A move, by its UID. One that nobody understands stays as it was known, and hides no other.

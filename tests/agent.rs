@@ -52,6 +52,8 @@ mod late;
 mod left;
 #[path = "agent/level.rs"]
 mod level;
+#[path = "agent/long.rs"]
+mod long;
 #[path = "agent/missing.rs"]
 mod missing;
 #[path = "agent/node_mode.rs"]

@@ -1,6 +1,7 @@
 //! What watches have told: objects by place, and by what else they are looked for.
 
 mod one_by_one;
+mod refilled;
 
 use std::{
     collections::{BTreeSet, HashMap},

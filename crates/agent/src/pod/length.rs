@@ -1,7 +1,7 @@
 //! Pods for whose length their namespace has no room any more. One that has no copy gets none before there is; of one that has, all is read again
 //! when it is looked at.
 
-use std::sync::Arc;
+use std::{collections::HashMap, sync::Arc};
 
 use serde_json::Value;
 
@@ -21,9 +21,32 @@ pub(super) async fn known(pods: &Pods<'_>, place: &Place) -> kube::Result<Option
     match pods.view.pods.kept(place) {
         Some(kept) if kept.is_cut() => {
             let there = object::pods(&pods.host.client, &place.namespace);
-            Ok(read(&there, &place.name).await?.map(Arc::new))
+            let pod = read(&there, &place.name).await?;
+            if let Some(pod) = &pod
+                && kept.length() <= pods.view.pods.room(&place.namespace)
+            {
+                pods.view.pods.refill(pod);
+            }
+            Ok(pod.map(Arc::new))
         }
         kept => Ok(kept.map(|kept| HostPod::read(&kept, place))),
+    }
+}
+
+/// Has those looked at that run there, and for which there is room by now. They are whole from then on: what they name is brought up to date again.
+pub(super) fn note_fitting(pods: &Pods<'_>) {
+    let mut noted = HashMap::<String, usize>::new();
+    for (place, kept) in pods.view.kept_pods_for(&pods.member.name) {
+        let copy = pods.there.kept(&place);
+        let runs = copy.is_some_and(|copy| copy.may_be_copy_of(&pods.host.id.0, kept.uid()));
+        if !kept.is_cut() || kept.is_over() || !runs {
+            continue;
+        }
+        let taken = noted.entry(place.namespace.clone()).or_default();
+        if *taken + kept.length() <= pods.view.pods.room(&place.namespace) {
+            *taken += kept.length();
+            pods.news.pods.put(place);
+        }
     }
 }
 

@@ -23,7 +23,7 @@ use super::{
     account_tokens::{self, RENEW_AT, is_due},
     awaited::AWAITED,
     config_sync::{FORMER_MARK, seen},
-    missing,
+    length, missing,
     names::{Kind, token_secret, tokens},
     refusal::refusal,
     rejection::PodRejection,
@@ -89,6 +89,7 @@ impl Pods<'_> {
             let is_thorough = last_thorough.is_none_or(|since| since.elapsed() >= EVERYWHERE);
             let looked = self.look_at_named(&mut past, is_thorough).await;
             past.unkept.tell_of_all(&self.member.name, looked.as_ref().err());
+            length::note_fitting(self);
             if is_thorough && looked.is_ok() {
                 last_thorough = Some(Instant::now());
             }

@@ -51,3 +51,31 @@ fn pod_that_runs_is_given_what_has_changed_once_its_namespace_has_room_for_it_ag
         until("it is brought up to date", || settings(&world, SHOP) == "2").await;
     });
 }
+
+/// The other one's word alone is not what decides: a kubelet leaves it in volumes.
+#[test]
+fn what_a_long_pod_was_given_is_not_emptied_for_another_one_that_can_do_without() {
+    story(1, async {
+        let world = with_cut_pod().await;
+        run_with_settings(&world, "other", true).await;
+        world.host.delete("configmaps", SHOP, "settings").unwrap();
+        sleep(Duration::from_mins(3)).await;
+        assert_eq!(settings(&world, SHOP), "1");
+        world.host.delete("pods", SHOP, "web").unwrap();
+        until("nobody needs it", || settings(&world, SHOP).is_null()).await;
+        assert!(world.member.get("configmaps", SHOP, "settings").is_some(), "the other one names it");
+    });
+}
+
+/// Neither of the two says any more what it names.
+#[test]
+fn what_a_long_pod_was_given_stays_where_somebody_takes_the_labels_off_its_copy() {
+    story(1, async {
+        let world = with_cut_pod().await;
+        world.member.change("pods", SHOP, "web", |copy| copy["metadata"]["labels"] = json!({})).unwrap();
+        until("it says so", || world.says("web", "LabelsChanged", "")).await;
+        sleep(Duration::from_mins(5)).await;
+        assert!(world.phase("web") == "Running" && world.copy("web").is_some());
+        assert_eq!(settings(&world, SHOP), "1");
+    });
+}

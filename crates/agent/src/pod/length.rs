@@ -50,6 +50,16 @@ pub(super) fn note_fitting(pods: &Pods<'_>) {
     }
 }
 
+/// Whether nobody knows what a pod names that runs in this namespace there: it is cut, and somebody has taken the labels off its copy.
+pub(super) fn hides_names(pods: &Pods<'_>, namespace: &str) -> bool {
+    let near = pods.view.kept_pods_for(&pods.member.name).into_iter();
+    let mut cut = near.filter(|(at, kept)| at.namespace == namespace && kept.is_cut() && !kept.is_over());
+    cut.any(|(at, kept)| {
+        let copy = pods.there.kept(&at);
+        copy.is_some_and(|copy| copy.is_disowned() && copy.says_copy_of() == Some(kept.uid()))
+    })
+}
+
 /// Why a pod gets no copy, and what is kept of it. That is decided without reading it: its owner makes as many of these as he likes.
 pub(super) fn refusal(pods: &Pods<'_>, place: &Place, there: Option<&Value>) -> Option<(Arc<Value>, PodRejection)> {
     let kept = pods.view.pods.kept(place).filter(|kept| kept.is_cut())?;

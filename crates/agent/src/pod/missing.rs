@@ -9,7 +9,7 @@ use super::{
         host_pod::HostPod,
         object::{Place, mark, read},
     },
-    Pods,
+    Pods, length,
     names::{Kind, Name, Need, VERSION, named, rewritten},
     rejection::{PodRejection, denied},
 };
@@ -56,8 +56,13 @@ pub(super) fn is_to_be_emptied(pods: &Pods<'_>, (kind, place): &(Kind, Place), t
     }
     let name = (*kind, place.name.clone());
     let near = pods.view.kept_pods_for(&pods.member.name).into_iter();
-    let near = near.filter(|(at, kept)| at.namespace == place.namespace && !kept.is_over());
-    let run = near.map(|(at, kept)| HostPod::read(&kept, &at)).filter(|pod| pods.runs(pod));
+    let near: Vec<_> = near.filter(|(at, kept)| at.namespace == place.namespace && !kept.is_over()).collect();
+    // How much one needs it that is cut, nobody knows.
+    let names = |at: &Place| pods.there.get(at).is_some_and(|copy| named(&copy["spec"]).contains_key(&name));
+    if near.iter().any(|(at, kept)| kept.is_cut() && names(at)) || length::hides_names(pods, &place.namespace) {
+        return false;
+    }
+    let run = near.iter().map(|(at, kept)| HostPod::read(kept, at)).filter(|pod| pods.runs(pod));
     let needs = run.filter_map(|pod| named(&rewritten(&pod, true, &pods.host.id.0)).get(&name).copied());
     let most = if there.is_some() { Need::Nothing } else { Need::Container };
     needs.max().is_some_and(|need| need <= most)

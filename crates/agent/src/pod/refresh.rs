@@ -173,7 +173,7 @@ impl Pods<'_> {
         // A mark stays for Secrets that were asked for, also by a process before this one.
         let (is_mark, namespace) = (self.is_mark(thing), &thing.1.namespace);
         let is_idle = gives == Some(true) && look.is_idle(thing, if is_mark { AWAITED } else { UNUSED });
-        let is_idle = is_idle && !(is_mark && self.awaited.has(namespace));
+        let is_idle = is_idle && !(is_mark && self.awaited.has(namespace)) && !length::hides_names(self, namespace);
         match (gives, look.wanted.get(thing)) {
             (Some(false), _) => {
                 self.remove(thing, object, "members are given no Secrets of its namespace in the host any more")

@@ -331,6 +331,27 @@ fn copy_that_runs_on_although_its_pod_has_ended_is_ended_before_its_volume_is_gi
     });
 }
 
+/// As somebody deletes it who does not want to wait. The agent does not end that copy, which writes on its volume.
+#[test]
+fn pod_waits_for_the_volume_of_a_copy_without_labels_whose_pod_was_deleted_by_force() {
+    story(1, async {
+        let world = standing(1).await;
+        world.claim("data");
+        world.attach();
+        world.run_pod("old", Some("data"));
+        until("it runs", || world.phase("old") == "Running").await;
+        world.member.change("pods", SHOP, "old", |copy| copy["metadata"]["labels"] = json!({})).unwrap();
+        until("it says so", || world.says("old", "LabelsChanged", "member m still runs")).await;
+        world.host.delete_now("pods", SHOP, "old").unwrap();
+        world.run_pod("web", Some("data"));
+        until("it says why it waits", || world.says("web", "WaitsForVolume", "has changed its labels")).await;
+        sleep(Duration::from_mins(2)).await;
+        assert!(world.copy("web").is_none() && world.copy("old").is_some(), "both have the volume");
+        world.member.delete("pods", SHOP, "old").unwrap();
+        until("the other runs", || world.phase("web") == "Running").await;
+    });
+}
+
 /// As of one that was made while another name served.
 #[test]
 fn pod_runs_with_a_volume_whose_handle_has_another_name_of_its_member() {

@@ -92,6 +92,15 @@ impl PodRejection {
         Self::new(reason, message)
     }
 
+    /// The same of one that the agent does not end, as somebody there has taken its labels off.
+    pub(super) fn of_disowned(former: &Place, member: &str, what: &str) -> Self {
+        let message = format!(
+            "pod {former} of member {member} still has the {what} of this pod. It says that it is the copy of a pod that is gone or has ended in \
+             this host, but somebody there has changed its labels, so the agent does not end it: the member's administrator deletes it there"
+        );
+        Self::new("WaitsForVolume", message)
+    }
+
     /// The copy of a pod that is gone was asked for with a volume that this pod is to have, and no answer has come.
     pub(super) fn of_late(asked_for: &Place, member: &str, volume: &str) -> Self {
         let message = format!(

@@ -8,13 +8,13 @@ use serde_json::{Map, Value, json};
 
 use super::{
     cache::Cached,
-    object::{Place, is_over, items, short, text, unpacked},
+    object::{MUCH, Place, is_over, items, room, short, text, unpacked},
 };
 
 /// Why a pod has no copy yet: nothing but that a volume is attached, or that a copy of another pod lets it go.
 const WAITS_FOR_VOLUME: &str = "WaitsForVolume";
 
-/// In bytes, of the text of a pod that is long. Decoded, it may take more than ten times that.
+/// In bytes, of the text of a pod that is long, whatever is in it.
 const LONG: usize = 256 << 10;
 /// Of one that counts as long for its namespace. Pods that people write have some KiB.
 const COUNTS: usize = 64 << 10;
@@ -34,6 +34,7 @@ pub(super) struct HostPod {
     uid: Box<str>,
     is_over: bool,
     waits_for_volume: bool,
+    takes_much: bool,
     /// Of the text of all of it.
     length: usize,
     text: Box<str>,
@@ -79,7 +80,7 @@ impl HostPod {
 
     /// Whether work on it takes much memory. One that is cut is read again for that.
     pub(super) fn is_long(&self) -> bool {
-        self.length > LONG || self.is_cut()
+        self.length > LONG || self.takes_much || self.is_cut()
     }
 
     /// In bytes.
@@ -126,6 +127,7 @@ impl Cached for HostPod {
             uid: text(&object, "/metadata/uid").into(),
             is_over: is_over(&object),
             waits_for_volume: waits_for_volume(&object),
+            takes_much: room(&object) > MUCH,
             length: whole.len(),
             text: whole.into(),
             parts: OnceLock::new(),
@@ -223,6 +225,19 @@ mod tests {
             assert!(kept.weight() < whole.to_string().len() + 100, "{} bytes", kept.weight());
         }
         assert_eq!(HostPod::pack(json!({"spec": {}})).node(), None);
+    }
+
+    /// Of the same text, one takes fifty times what another does.
+    #[test]
+    fn pod_is_long_by_what_it_takes_in_memory_as_well() {
+        let with = |container: &Value| {
+            let spec = json!({"containers": [container]});
+            HostPod::pack(json!({"metadata": {"name": "p"}, "spec": spec}))
+        };
+        let (args, env) = (vec!["a".repeat(8); 5000], vec![json!({"name": "a"}); 5000]);
+        let (short, much) = (with(&json!({"args": args})), with(&json!({"env": env})));
+        assert!(short.length().max(much.length()) < LONG && short.length().min(much.length()) > 50_000);
+        assert_eq!((short.is_long(), much.is_long()), (false, true));
     }
 
     /// A tenant makes as many of these as he likes.

@@ -22,6 +22,12 @@ use domain::volume::id::is_subdomain;
 const LONGEST: usize = 10 << 20;
 const MOST: usize = 100_000;
 
+/// In bytes of memory, of a pod that takes much: very many are worked on at a time that take less.
+pub(super) const MUCH: usize = 2 << 20;
+/// What an object takes for eleven fields, however few it has.
+const FIELDS: usize = 11;
+const OBJECT: usize = 600;
+
 /// Namespace and name; no namespace where the kind has none.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct Place {
@@ -71,6 +77,20 @@ pub(super) fn way_out(there: &Value, host: &str) -> String {
 
 pub(super) fn is_leaving(object: &Value) -> bool {
     !text(object, "/metadata/deletionTimestamp").is_empty()
+}
+
+/// What one takes in memory, in bytes.
+pub(super) fn room(value: &Value) -> usize {
+    let inside = match value {
+        Value::String(text) => text.len(),
+        Value::Array(items) => items.iter().map(room).sum(),
+        Value::Object(fields) => {
+            let within: usize = fields.iter().map(|(name, value)| name.len() + room(value)).sum();
+            within + fields.len().div_ceil(FIELDS) * OBJECT
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) => 0,
+    };
+    size_of::<Value>() + inside
 }
 
 /// A pod whose containers have all ended for good.

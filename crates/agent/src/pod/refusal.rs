@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::{
     super::{
         node::is_of_daemon_set,
-        object::{items, text},
+        object::{items, room, text},
     },
     ephemeral,
     level::refused_level,
@@ -41,9 +41,6 @@ const MOST_NAMED: usize = 200;
 
 /// In bytes of memory, of what one pod asks for. While it is copied, it is there five times, beside all else that the agent has.
 const MOST_ROOM: usize = 32 << 20;
-/// What an object takes for eleven fields, however few it has.
-const FIELDS: usize = 11;
-const OBJECT: usize = 600;
 
 /// Why it is not run, also where it runs already.
 pub(super) fn refusal(pod: &Value, here: Here<'_>) -> Option<PodRejection> {
@@ -130,19 +127,6 @@ pub(super) fn refused_length(pod: &Value) -> Option<PodRejection> {
         );
         PodRejection::new("TooLong", message)
     })
-}
-
-fn room(value: &Value) -> usize {
-    let inside = match value {
-        Value::String(text) => text.len(),
-        Value::Array(items) => items.iter().map(room).sum(),
-        Value::Object(fields) => {
-            let within: usize = fields.iter().map(|(name, value)| name.len() + room(value)).sum();
-            within + fields.len().div_ceil(FIELDS) * OBJECT
-        }
-        Value::Null | Value::Bool(_) | Value::Number(_) => 0,
-    };
-    size_of::<Value>() + inside
 }
 
 #[cfg(test)]

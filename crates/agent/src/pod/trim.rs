@@ -7,9 +7,8 @@ use serde_json::{Map, Value, json};
 use super::{
     super::{
         MANAGED_BY,
-        cache::Cached,
         member_pod::{LONG, asked},
-        object::{items, mark, text},
+        object::{MUCH, items, mark, room, text},
     },
     bounds,
     given::{self, GIVEN},
@@ -17,9 +16,6 @@ use super::{
 };
 use domain::volume::DRIVER;
 use leaf::ownership::OURS;
-
-/// In bytes of memory, of one that takes much: a text of some hundred KiB may have as much decoded.
-const MUCH: usize = 4 << 20;
 
 /// Ephemeral containers. A copy with more seems to lack one, and is read whole before anything follows from that.
 const MOST_ADDED: usize = 200;
@@ -30,7 +26,7 @@ const METADATA: [&str; 6] =
 /// Of a stranger's pod less is kept anyway.
 pub(crate) fn trim(pod: &mut Value) -> bool {
     if mark(pod, "labels", MANAGED_BY) == DRIVER {
-        let is_long = pod.weight() > MUCH;
+        let is_long = room(pod) > MUCH;
         let status = bounds::kept(&pod["status"]);
         *pod = json!({"metadata": metadata(&pod["metadata"]), "spec": spec(pod), "status": status});
         if is_long {

@@ -23,7 +23,7 @@ pub(super) fn pause(looks: u32) -> Duration {
     MUCH_LATER.min(AGAIN * 2_u32.saturating_pow(looks / STEADY))
 }
 
-/// Carries out the work on a pod. A long one takes ten times its text and more, and several forms of it are there at the same time: so there is
+/// Carries out the work on a pod. A long one may take fifty times its text, and several forms of it are there at the same time: so there is
 /// work on one of these alone, and whoever makes very many of them takes no memory from all others.
 pub(super) fn in_turn<'a, T>(
     pods: &'a Pods<'_>,

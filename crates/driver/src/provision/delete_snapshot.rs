@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{Deadline, Provisioner, find, wait_for};
+use super::{Deadline, Provisioner, find, found_snapshot::behind, wait_for};
 use domain::{
     error::{Error, Result},
     volume::{LeafName, LeafPlace, VolumeHash, VolumeId},
@@ -140,7 +140,7 @@ async fn remove_one(leaf: &MemberClient, mut row: SnapshotRow, deadline: &Deadli
 
 /// The leaf snapshot behind a handle, from memory where it is known.
 pub(super) async fn find_snapshot(leaf: &MemberClient, id: &VolumeId) -> Result<Option<SnapshotRow>> {
-    if let Some(row) = leaf.snapshots.find(id) {
+    if let Some(row) = behind(leaf, id)? {
         return Ok(Some(row));
     }
     match (id.place(), &id.leaf) {
@@ -148,7 +148,7 @@ pub(super) async fn find_snapshot(leaf: &MemberClient, id: &VolumeId) -> Result<
         (None, LeafName::Hashed(hash)) => leaf::snapshot::list(leaf, *hash).await?,
         (None, LeafName::Readable { .. }) => {}
     }
-    Ok(leaf.snapshots.find(id))
+    behind(leaf, id)
 }
 
 /// The hash in the name of a leaf snapshot.

@@ -2,12 +2,54 @@
 
 use domain::{
     error::{Error, Result},
-    volume::{LeafPlace, snapshot::belongs},
+    volume::{
+        LeafPlace, VolumeHash, VolumeId,
+        snapshot::{belongs, leaf_name},
+    },
 };
 use leaf::{
     MemberClient, ownership,
     snapshot::{Content, row::SnapshotRow},
 };
+
+/// Where the leaf snapshot is or would be, if the handle of its volume says so, or else the leaf claim of that, where it is seen.
+pub(super) fn beside(leaf: &MemberClient, hash: VolumeHash, volume: &str) -> Option<LeafPlace> {
+    let volume = VolumeId::parse(volume)?;
+    let of_claim = || leaf.rows.find(&volume)?.1.claim.map(|claim| claim.place);
+    volume.place().or_else(of_claim).map(|place| LeafPlace { claim: leaf_name(hash), ..place })
+}
+
+/// It is bound to no content that was there before it, as what a backup tool has made is.
+pub(super) fn is_cut(row: &SnapshotRow) -> bool {
+    row.content.as_deref().is_none_or(|content| *content == *Content::name_of(None, &row.uid))
+}
+
+/// The leaf snapshot behind a handle, as far as it is known. Where neither that nor the handle of its volume says a namespace, one that is not
+/// beside the leaf claim is a copy, unless it was cut itself: the leaf claim may have been there.
+pub(super) fn behind(leaf: &MemberClient, id: &VolumeId) -> Result<Option<SnapshotRow>> {
+    let Some(row) = leaf.snapshots.find(id) else { return Ok(None) };
+    if id.place().is_some() || row.group.is_some() {
+        return Ok(Some(row));
+    }
+    let place = beside(leaf, row.hash, &row.source);
+    if let Some(own) = place.as_ref().and_then(|place| leaf.snapshots.row_at(row.hash, place)) {
+        return Ok(Some(own));
+    }
+    is_told_from_copies(leaf, &row)?;
+    Ok(Some(row).filter(|row| place.is_none() || row.content.is_some() && is_cut(row)))
+}
+
+/// A driver that has just begun does not know yet where the leaf claim is, which may be all that tells a leaf snapshot from a copy.
+pub(super) fn is_told_from_copies(leaf: &MemberClient, row: &SnapshotRow) -> Result<()> {
+    let is_known = row.content.is_some() && is_cut(row) || beside(leaf, row.hash, &row.source).is_some();
+    if is_known || row.group.is_some() || leaf.rows.synced() {
+        return Ok(());
+    }
+    Err(Error::InProgress(format!(
+        "member {}: its claims are not listed yet, by which leaf snapshot {} is told from a copy",
+        leaf.member, row.place
+    )))
+}
 
 /// What is given out is marked first. One that came late, when that had gone, has its name and is of another moment; what was
 /// restored under our name is bound to a content that was there before it.

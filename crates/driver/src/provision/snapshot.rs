@@ -7,7 +7,7 @@ use tokio::time::Instant;
 use super::{
     Deadline, Provisioner, delete_snapshot,
     find::{self, FoundLeaf},
-    found_snapshot::{is_where_its_handle_says, was_given_out},
+    found_snapshot::{beside, is_cut, is_told_from_copies, is_where_its_handle_says, was_given_out},
     wait_for,
 };
 use domain::{
@@ -120,6 +120,7 @@ async fn settle_snapshot(provisioner: &Provisioner, job: &SnapshotCreation<'_>) 
         match (&step, &row) {
             (Cutting::Create, _) => make_snapshot(provisioner, job).await?,
             (Cutting::Cut, Some(row)) => {
+                is_told_from_copies(job.leaf, row)?;
                 if job.given_out {
                     was_given_out(job.leaf, row, &format!("snapshot {}", job.spec.name)).await?;
                 }
@@ -189,26 +190,19 @@ impl SnapshotCreation<'_> {
         self.step(self.row().as_ref()) != *step
     }
 
-    /// Where the leaf snapshot is or would be, if the source's handle says so, or else its leaf claim, where that is known.
-    fn beside(&self) -> Option<LeafPlace> {
-        let volume = VolumeId::parse(self.source)?;
-        let of_claim = || self.leaf.rows.find(&volume)?.1.claim.map(|claim| claim.place);
-        volume.place().or_else(of_claim).map(|source| LeafPlace { claim: leaf_name(self.hash), ..source })
-    }
-
-    /// The same, or where one is seen. In another namespace that is a copy.
+    /// Where the leaf snapshot is or would be, or where one is seen, which is a copy in another namespace.
     fn place(&self) -> Option<LeafPlace> {
         self.beside().or_else(|| self.leaf.snapshots.row(self.hash).map(|row| row.place))
+    }
+
+    fn beside(&self) -> Option<LeafPlace> {
+        beside(self.leaf, self.hash, self.source)
     }
 
     /// The leaf snapshot, as far as it is known. What a backup tool has made of it in another namespace is bound to a content that was there before.
     fn row(&self) -> Option<SnapshotRow> {
         let known = || self.leaf.snapshots.row(self.hash);
         let Some(place) = self.beside() else { return known() };
-        let is_cut = |row: &SnapshotRow| {
-            let own = Content::name_of(None, &row.uid);
-            row.content.as_deref().is_none_or(|content| *content == *own)
-        };
         self.leaf.snapshots.row_at(self.hash, &place).or_else(|| known().filter(is_cut))
     }
 

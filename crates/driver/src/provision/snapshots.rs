@@ -7,6 +7,7 @@ use tokio::time::Instant;
 use super::{
     Provisioner,
     delete_snapshot::{find_snapshot, is_not_stripped},
+    found_snapshot::behind,
     snapshot::Snapshot,
 };
 use domain::{
@@ -99,7 +100,7 @@ pub(super) async fn source(leaf: &MemberClient, id: &VolumeId) -> Result<Option<
 /// One that is named is read by itself where no watch stands, as where the member has too many to be followed.
 async fn asked_for(member: &Member, id: &VolumeId) -> Result<Option<SnapshotRow>> {
     if let Some(known) = member.last_known().filter(|known| known.snapshots.synced()) {
-        return Ok(known.snapshots.find(id));
+        return behind(known, id);
     }
     let leaf = member.leaf()?;
     let found = match id.place() {

@@ -321,6 +321,43 @@ fn copy_of_a_snapshot_in_another_namespace_is_not_given_out_once_the_snapshot_ha
     });
 }
 
+/// As its leaf claim was there before. A driver that has just begun has not listed it yet.
+#[test]
+fn snapshot_that_was_cut_in_another_namespace_is_not_called_gone_by_a_driver_that_has_just_begun() {
+    virtual_time::run(1, async {
+        let (bench, mut photo) = cut(Kind::Snapshot, USUAL).await;
+        assert!(photo.make().await, "{}", bench.guard.trace().join("\n"));
+        let member = &bench.members[0];
+        member.create("namespaces", json!({"metadata": {"name": ELSEWHERE}})).unwrap();
+        let name = photo.handle().unwrap().split('/').nth(2).unwrap().to_owned();
+        let own = member.get(SNAPSHOTS, SHOP, &name).unwrap();
+        let content = |uid: &str| format!("snapcontent-{uid}");
+        let behind = member.get(CONTENTS, "", &content(text(&own, "/metadata/uid"))).unwrap();
+        let (labels, notes) = (&own["metadata"]["labels"], &own["metadata"]["annotations"]);
+        let metadata = json!({"name": name, "namespace": ELSEWHERE, "labels": labels, "annotations": notes});
+        let cut = member.create(SNAPSHOTS, json!({"metadata": metadata, "spec": own["spec"]})).unwrap();
+        let uid = text(&cut, "/metadata/uid");
+        let mut spec = behind["spec"].clone();
+        spec["volumeSnapshotRef"] = json!({"namespace": ELSEWHERE, "name": name, "uid": uid});
+        let metadata = json!({"name": content(uid), "labels": behind["metadata"]["labels"]});
+        member.create(CONTENTS, json!({"metadata": metadata, "spec": spec})).unwrap();
+        let is_cut = |cut: &mut Value| {
+            cut["status"] = own["status"].clone();
+            cut["status"]["boundVolumeSnapshotContentName"] = json!(content(uid));
+        };
+        member.change(SNAPSHOTS, ELSEWHERE, &name, is_cut).unwrap();
+        photo.rob();
+        sleep(SOON).await;
+        bench.start();
+        bench.serves().await;
+        for _ in 0..3 {
+            let is_called_gone = |status: &tonic::Status| status.message().contains("was removed there");
+            assert!(!photo.ask().await.is_err_and(|status| is_called_gone(&status)));
+            sleep(SOON).await;
+        }
+    });
+}
+
 /// Where member and namespace have long names, its own handle says no place either. The answer may be lost.
 #[test]
 fn copy_of_a_snapshot_in_another_namespace_stays_however_often_the_snapshot_is_removed() {

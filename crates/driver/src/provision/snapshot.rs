@@ -192,17 +192,14 @@ impl SnapshotCreation<'_> {
 
     /// Where the leaf snapshot is or would be, or where one is seen, which is a copy in another namespace.
     fn place(&self) -> Option<LeafPlace> {
-        self.beside().or_else(|| self.leaf.snapshots.row(self.hash).map(|row| row.place))
-    }
-
-    fn beside(&self) -> Option<LeafPlace> {
-        beside(self.leaf, self.hash, self.source)
+        let seen = || self.leaf.snapshots.row(self.hash).map(|row| row.place);
+        beside(self.leaf, self.hash, self.source).or_else(seen)
     }
 
     /// The leaf snapshot, as far as it is known. What a backup tool has made of it in another namespace is bound to a content that was there before.
     fn row(&self) -> Option<SnapshotRow> {
         let known = || self.leaf.snapshots.row(self.hash);
-        let Some(place) = self.beside() else { return known() };
+        let Some(place) = beside(self.leaf, self.hash, self.source) else { return known() };
         self.leaf.snapshots.row_at(self.hash, &place).or_else(|| known().filter(is_cut))
     }
 
@@ -261,6 +258,7 @@ impl SnapshotCreation<'_> {
                 Ok(Some((there, None))) if self.made(&there) => {
                     return Err(self.without_marks(&place, &self.lacking(&there)));
                 }
+                Ok(None) => self.elsewhere().await,
                 read => read.map(|found| found.and_then(|(_, row)| row)),
             },
             None => match self.unplaced().await {
@@ -276,6 +274,15 @@ impl SnapshotCreation<'_> {
                 reason: format!("{error}; and whether a snapshot is there cannot be read: {unsure}"),
             }),
         }
+    }
+
+    /// What was cut where its leaf claim was before, and is not listed yet, where the handle of its volume says no place.
+    async fn elsewhere(&self) -> Result<Option<SnapshotRow>> {
+        if VolumeId::parse(self.source).is_none_or(|volume| volume.place().is_some()) {
+            return Ok(None);
+        }
+        leaf::snapshot::list(self.leaf, self.hash).await?;
+        Ok(self.row())
     }
 
     /// What carries its marks, or else where one of its name is without them, and what that lacks.

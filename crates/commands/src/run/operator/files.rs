@@ -37,7 +37,9 @@ pub(super) async fn output<T>(
         signal = hung_up(hangup) => Err(ended_by(signal)),
     };
     let written = written.and_then(|written| {
-        put(&partial, path).with_context(|| format!("write {}", path.display()))?;
+        // A file system may say only then that it is full.
+        let put = file.sync_all().and_then(|()| put(&partial, path));
+        put.with_context(|| format!("write {}", path.display()))?;
         Ok(written)
     });
     let _ = std::fs::remove_file(&partial);
@@ -118,6 +120,9 @@ mod tests {
         assert_eq!((names().len(), fs::read(&other).unwrap()), (2, b"first".to_vec()));
         let unasked = async |_: &mut File| -> anyhow::Result<()> { panic!("a file is there") };
         output(&other, unasked).await.unwrap_err();
+        let full = async |_: &mut File| -> anyhow::Result<()> { Err(anyhow!("the disk is full")) };
+        output(&folder.join("none"), full).await.unwrap_err();
+        assert_eq!(names().len(), 2, "nothing is left of it");
         fs::remove_dir_all(&folder).unwrap();
     }
 }

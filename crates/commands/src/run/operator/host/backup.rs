@@ -56,9 +56,7 @@ async fn write(
         );
     }
     let text = backup.text().map_err(|why| anyhow!(why))?;
-    file.write_all(text.as_bytes())
-        .and_then(|()| file.sync_all())
-        .with_context(|| format!("write {}", path.display()))?;
+    file.write_all(text.as_bytes()).with_context(|| format!("write {}", path.display()))?;
     let left_out: String = left_out.iter().flat_map(|why| ["Left out: ", why, ".\n"]).collect();
     let moving = match moving.len() {
         0 => String::new(),

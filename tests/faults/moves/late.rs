@@ -389,6 +389,24 @@ fn move_that_is_to_begin_where_a_former_one_has_closed_the_volume_late_waits_unt
     });
 }
 
+/// As what a backup tool restores, which nobody opens.
+#[test]
+fn move_of_a_leaf_that_names_a_former_one_and_is_not_opened_is_refused_and_says_what_to_take_off() {
+    virtual_time::run(1, async {
+        let story = story().await;
+        let restore = |claim: &mut Value| {
+            claim["metadata"]["annotations"]["kosmos.csi.io/move"] = json!(format!("{GONE}/source"));
+            claim["metadata"]["finalizers"] = json!(["kubernetes.io/pvc-protection"]);
+        };
+        story.bench.members[0].change(CLAIMS, SHOP, CLAIM, restore).unwrap();
+        sleep(STEP * 10).await;
+        story.asks(1, &json!({}));
+        story.comes_to("Refused").await;
+        let seen = story.status();
+        assert!(seen.contains("take annotation kosmos.csi.io/move off the claim"), "{seen}\n{}", story.trace());
+    });
+}
+
 /// Which was called off meanwhile, and the next one has the same name and was begun by then.
 #[test]
 fn volume_that_a_move_has_closed_late_is_moved_by_the_next_one() {

@@ -10,7 +10,7 @@ use domain::{
         Attributes, Claim, LeafPlace, Parameters, Request, VolumeHash, VolumeId, VolumeMode, VolumeSpec,
         backing::AttachMode,
         id::is_subdomain,
-        moving::{Part, Phase, YARD},
+        moving::{MoveMark, Part, Phase, YARD},
         quantity,
     },
 };
@@ -26,6 +26,7 @@ use leaf::{
     MemberClient,
     claim::LeafSpec,
     moving::{self as writes, yard},
+    ownership::MOVE,
     row::{ClaimRow, VolumeRow},
 };
 use member::{Member, registry::may_mean};
@@ -161,12 +162,7 @@ async fn source_at(
     if let Some(other) = &claim.moving
         && !moves::is_under_way(&job.movers.host, other).await?
     {
-        return Err(Error::InProgress(format!(
-            "member {}: leaf claim {home} says that {} has it, which is not under way in the host: the driver opens it \
-             again within some minutes",
-            from.name,
-            other.object()
-        )));
+        return Err(left_closed(from, &home, other, sight.is_held() && !claim.is_lost()));
     }
     claim.stands_still(&from.name).map_err(|error| Error::Refused(error.to_string()))?;
     let seen = sight.seen(&home, &moves::mark(&job.of, Part::Source));
@@ -186,6 +182,22 @@ async fn source_at(
     let volume = VolumeRow::new(sight.volume.as_ref().ok_or_else(missing)?);
     has_movers(leaf, &moves::mark(&job.of, Part::Source).uid).await?;
     Ok((home, pinned(&volume)))
+}
+
+/// Why a leaf that names a move which is not under way cannot be moved now. The driver opens it by itself where it is one that is whole.
+fn left_closed(from: &Member, home: &LeafPlace, other: &MoveMark, is_opened: bool) -> Error {
+    let says = format!(
+        "member {}: leaf claim {home} says that {} has it, which is not under way in the host",
+        from.name,
+        other.object()
+    );
+    if is_opened {
+        return Error::InProgress(format!("{says}: the driver opens it again within some minutes"));
+    }
+    Error::Refused(format!(
+        "{says}. The driver does not open it, as it has lost its volume or the driver's finalizer: take annotation \
+         {MOVE} off the claim there"
+    ))
 }
 
 /// What somebody has restored from a backup may be older, and the host would lead every pod to its copy.

@@ -14,7 +14,7 @@ use simulate::{
 use tokio::time::sleep;
 use tonic::Code;
 
-use super::{CLAIM, CLAIMS, MOVES, STEP, Story, at_the_end, users::stranger};
+use super::{CLAIM, CLAIMS, MOVES, STEP, Story, at_the_end, gone::approves, users::stranger};
 use crate::{
     ask::{Target, ask},
     bench::SHOP,
@@ -100,6 +100,24 @@ fn volume_that_has_become_larger_for_its_claim_since_its_copy_was_made_is_not_cl
         assert!(story.phase() == "Closing" && is_told, "{seen}\n{}", story.trace());
         story.bench.host.delete(MOVES, SHOP, "to").unwrap();
         assert_eq!(at_the_end(&story, &[false]).await, [""; 0]);
+    });
+}
+
+/// As where people of the member have enlarged the leaf, and its user asks for more later: all of it has been copied by then.
+#[test]
+fn volume_whose_claim_asks_for_more_once_it_is_copied_is_switched() {
+    virtual_time::run(1, async {
+        let story = Story::new(script()).await;
+        let asks_for = |size: &'static str| {
+            move |claim: &mut Value| claim["spec"]["resources"]["requests"]["storage"] = json!(size)
+        };
+        story.bench.members[0].change(CLAIMS, SHOP, CLAIM, asks_for("3Gi")).unwrap();
+        sleep(GROWS).await;
+        story.asks(1, &json!({"cutover": "Manual"}));
+        story.comes_to("Ready").await;
+        story.bench.host.change(CLAIMS, SHOP, CLAIM, asks_for("2Gi")).unwrap();
+        approves(&story);
+        story.comes_to("Succeeded").await;
     });
 }
 

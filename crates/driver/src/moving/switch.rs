@@ -47,10 +47,27 @@ pub(super) async fn try_out(job: &RunningMove, looked: &Looked) -> Result<()> {
         return Ok(());
     }
     let half = looked.copy.as_ref().map_err(Clone::clone)?;
+    holds_what_pods_may_write(looked, half)?;
     match led_to(job, looked, half).await? {
         Some(replacing) => replacing.try_out(&job.movers.host).await,
         None => Ok(()),
     }
+}
+
+/// The host is told of a larger size some time after the source has it. Once all was copied, it has found its room.
+fn holds_what_pods_may_write(looked: &Looked, half: &Half) -> Result<()> {
+    let capacity = |half: &Half| half.sight.claim().map(|claim| ClaimRow::new(claim).capacity());
+    let source = looked.source.as_deref().ok().and_then(capacity);
+    let requested = looked.subject.as_ref().map_or(0, |subject| subject.requested);
+    let grown = source.unwrap_or_default().min(requested);
+    if capacity(half).is_some_and(|copy| copy < grown) { Err(has_grown(looked)) } else { Ok(()) }
+}
+
+fn has_grown(looked: &Looked) -> Error {
+    Error::Refused(format!(
+        "the host's volume {} has become larger than its copy: delete the VolumeMove to call the move off, and make it again",
+        looked.pinned.name
+    ))
 }
 
 pub(super) async fn replace(job: &mut RunningMove, looked: &Looked) -> Result<Went> {
@@ -108,14 +125,8 @@ async fn led_to(job: &RunningMove, looked: &Looked, half: &Half) -> Result<Optio
         )));
     }
     let (claim, volume) = (ClaimRow::new(claim), VolumeRow::new(volume));
-    // The host is told of a larger size some time after the source has it, and pods write as much as that holds.
-    let source = looked.source.as_ref().ok().and_then(|half| half.sight.claim());
-    let grown = source.map_or(0, |source| ClaimRow::new(source).capacity().min(subject.requested));
-    if claim.capacity() < subject.capacity().max(grown) {
-        return Err(Error::Refused(format!(
-            "the host's volume {} has become larger than its copy: delete the VolumeMove to call the move off, and make it again",
-            looked.pinned.name
-        )));
+    if claim.capacity() < subject.capacity() {
+        return Err(has_grown(looked));
     }
     let member = &half.side.member;
     let class = begin::class_of(job, subject, member).await?;

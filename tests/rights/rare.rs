@@ -20,6 +20,7 @@ pub const RARE: &[Rare] = &[
     rare("kosmos-csi-controller", "get nodes", "which machine a real node is"),
     rare("kosmos-csi-controller", "list nodes", "nodes that a label names as a member's machine"),
     rare("kosmos-csi-controller", "get csinodes.storage.k8s.io", "how many volumes a real node takes"),
+    rare("kosmos-csi-controller", "get volumeattachments.storage.k8s.io", "whether a real node is to have a volume again"),
     rare("kosmos-csi-controller", "list volumeattachments.storage.k8s.io", "a volume without a claim that is attached still"),
     rare("kosmos-csi-controller", "delete volumeattachments.storage.k8s.io", "the same, to a virtual node"),
     rare("kosmos-csi-controller", "get persistentvolumes", "whether a claim that is gone has become a volume"),

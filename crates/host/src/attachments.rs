@@ -11,7 +11,10 @@ use kube::{
 use super::{Host, passed, unread};
 use domain::{
     error::Result,
-    volume::{DRIVER, NodeId, VolumeHash, published::attachment_name},
+    volume::{
+        DRIVER, NodeId, VolumeHash,
+        published::{attachment_name, host_attachment_name},
+    },
 };
 
 /// Written by external-attacher.
@@ -38,6 +41,14 @@ pub async fn list(host: &Host) -> Result<Vec<Attached>> {
     let is_ours = |one: &VolumeAttachment| one.spec.attacher == DRIVER && one.metadata.deletion_timestamp.is_none();
     let ours = listed.items.into_iter().filter(is_ours);
     Ok(ours.filter_map(Attached::new).collect())
+}
+
+/// Whether the attach controller wants a volume on a node of this name: what it wants detached it deletes. A quorum read.
+pub async fn is_wanted(host: &Host, handle: &str, node: &str) -> Result<bool> {
+    let name = host_attachment_name(handle, node);
+    let found = cluster::read(Api::<VolumeAttachment>::all(host.client.clone()).get(&name).await, &name);
+    let found = found.map_err(|error| unread(&format!("get volume attachment {name}"), &error))?;
+    Ok(found.is_some_and(|one| one.metadata.deletion_timestamp.is_none()))
 }
 
 /// Which volumes are, or are to be, on which nodes of this host, by the ids of these.

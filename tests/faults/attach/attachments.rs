@@ -2,6 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
+use domain::volume::published::host_attachment_name;
 use serde_json::{Value, json};
 use simulate::{
     faults::{Action, Verb},
@@ -62,8 +63,8 @@ fn volume_is_attached_to_the_members_node_and_taken_back() {
         only(&bench);
         let before = bench.guard.sent_for_work();
         unpublish(&bench, caller.handle().unwrap(), "real/n1").await.unwrap();
-        // The attachment read, deleted and watched until it is gone; the record.
-        assert_eq!(bench.guard.sent_for_work() - before, 4, "{}", bench.guard.trace().join("\n"));
+        // The attachment read, deleted and watched until it is gone; the record. In the host, whether it wants it there.
+        assert_eq!(bench.guard.sent_for_work() - before, 5, "{}", bench.guard.trace().join("\n"));
         assert!(bench.members[0].list(ATTACHMENTS).is_empty() && record(&bench, "data").is_empty());
         unpublish(&bench, caller.handle().unwrap(), "real/n1").await.unwrap();
         nothing_is_wrong(&bench);
@@ -264,6 +265,48 @@ fn make_imported(bench: &Bench, claim: &str) {
         "spec": {"accessModes": ["ReadWriteOnce"], "storageClassName": "now", "resources": {"requests": {"storage": "1Gi"}}},
     });
     bench.members[0].create("persistentvolumeclaims", claim).unwrap();
+}
+
+/// As the host's attach controller makes it for node `n1`.
+fn is_wanted_by_the_host(bench: &Bench, caller: &Caller) -> String {
+    let name = host_attachment_name(caller.handle().unwrap(), "n1");
+    let attachment = json!({
+        "metadata": {
+            "name": name,
+            "annotations": {"csi.alpha.kubernetes.io/node-id": "real/n1"},
+            "finalizers": ["external-attacher/kosmos-csi-io"],
+        },
+        "spec": {"attacher": "kosmos.csi.io", "nodeName": "n1", "source": {"persistentVolumeName": caller.volume()}},
+        "status": {"attached": true},
+    });
+    bench.host.create(ATTACHMENTS, attachment).unwrap();
+    name
+}
+
+/// As by an external-attacher that has stood still.
+#[test]
+fn call_that_comes_late_detaches_nothing_under_a_pod_that_has_come_back_to_the_node() {
+    virtual_time::run(1, async {
+        let (bench, mut caller, _attacher) = attached().await;
+        make_imported(&bench, "ledger");
+        sleep(STEP * 5).await;
+        for imported in [None, Some("m0/shop/ledger/0000000000000000")] {
+            if let Some(handle) = imported {
+                caller.stands_for(handle);
+            }
+            publish(&bench, &caller, "real/n1").await.unwrap();
+            let name = is_wanted_by_the_host(&bench, &caller);
+            let (there, on_record) = (only(&bench), record(&bench, "data"));
+            let (code, message) = refused(unpublish(&bench, caller.handle().unwrap(), "real/n1").await);
+            assert!(code == Code::Aborted && message.contains(&name), "{code:?} {message}");
+            assert_eq!((only(&bench), record(&bench, "data")), (there, on_record), "{imported:?}");
+            bench.host.delete(ATTACHMENTS, "", &name).unwrap();
+            assert!(bench.host.get(ATTACHMENTS, "", &name).is_some(), "external-attacher holds it");
+            unpublish(&bench, caller.handle().unwrap(), "real/n1").await.unwrap();
+            assert!(bench.members[0].list(ATTACHMENTS).is_empty() && record(&bench, "data").is_empty());
+        }
+        nothing_is_wrong(&bench);
+    });
 }
 
 /// Nothing is written on their claims, and people write the same digits into all their handles.

@@ -81,12 +81,13 @@ fn machine_that_was_written_at_a_time_nobody_reads_keeps_no_disk_from_another_on
 fn claim_becomes_a_disk_of_the_machine_and_is_taken_away_again() {
     for (kind, plugs, unplugs) in [
         // In the host CSINode and Node; in the member volume, machine, record, all machines, the change and a watch: which
-        // kind it has was asked when the volume was made. Back: the machine, the change, a watch for each of two steps, the record.
-        (Kind::Operator("v1alpha2"), 8, 5),
-        (Kind::Operator("v1alpha1"), 8, 5),
+        // kind it has was asked when the volume was made. Back: the machine, the change, a watch for each of two steps, the record; in
+        // the host whether it wants it there.
+        (Kind::Operator("v1alpha2"), 8, 6),
+        (Kind::Operator("v1alpha1"), 8, 6),
         // The instance is read as well, and both again after a request that answers nothing, and after the watch.
-        (Kind::KubeVirt(true), 13, 9),
-        (Kind::KubeVirt(false), 11, 7),
+        (Kind::KubeVirt(true), 13, 10),
+        (Kind::KubeVirt(false), 11, 8),
     ] {
         virtual_time::run(1, async {
             let (bench, caller, _host) = plugged(kind).await;

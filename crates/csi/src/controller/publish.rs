@@ -45,8 +45,9 @@ pub(super) async fn unpublish(
     Span::current().record("volume.id", &request.volume_id);
     let (provisioner, volume, node) = (Arc::clone(&controller.provisioner), &request.volume_id, &request.node_id);
     let (id, from) = (volume.clone(), node.clone());
-    let work =
-        |deadline| async move { driver::provision::publish::unpublish(&provisioner, &id, &from, &deadline).await };
+    let work = |deadline| async move {
+        Box::pin(driver::provision::publish::unpublish(&provisioner, &id, &from, &deadline)).await
+    };
     on_node(controller, volume, node, deadline, work).await?;
     Ok(v1::ControllerUnpublishVolumeResponse {})
 }

@@ -8,7 +8,7 @@ use std::{collections::BTreeMap, fmt};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use super::{AccessMode, NodeId, VolumeHash};
+use super::{AccessMode, DRIVER, NodeId, VolumeHash};
 
 /// How a volume is published on a node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -38,6 +38,11 @@ pub fn attachment_name(volume: VolumeHash, member_node: &str) -> String {
     let mut first = [0; 16];
     first.copy_from_slice(&digest[..16]);
     format!("kosmos-csi-{:032x}", u128::from_be_bytes(first))
+}
+
+/// The name of the VolumeAttachment that the host's own attach controller makes for a volume of this driver and a node.
+pub fn host_attachment_name(handle: &str, node: &str) -> String {
+    format!("csi-{:x}", Sha256::digest(format!("{handle}{DRIVER}{node}")))
 }
 
 impl fmt::Display for Attachment {
@@ -215,6 +220,12 @@ mod tests {
         assert_eq!(there.attached(Some("real/b")).collect::<Vec<_>>(), [&machine]);
         assert_eq!(there.attached(None).collect::<Vec<_>>(), [&node, &machine]);
         assert_eq!(there.attached(Some("virtual/c")).count(), 0);
+    }
+
+    #[test]
+    fn attachment_of_the_host_has_the_name_that_its_attach_controller_gives_it() {
+        let digest = "c64ec05738d35a85d4d4d85c39f3a9858c3c46303f45299f4152e0265e5f924c";
+        assert_eq!(host_attachment_name("m0/shop/data/8da434a88a9b3bbc", "n1"), format!("csi-{digest}"));
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! attachMode `volume-attachment`: the leaf driver's own attacher in the member attaches the volume to the member node that
 //! the host's node is, and says what that node's service has to know.
 
-use super::{super::Provisioner, Deadline, was_never_attached, watch};
+use super::{super::Provisioner, Deadline, is_unwanted, was_never_attached, watch};
 use crate::attach;
 use domain::{
     error::{Error, Result},
@@ -146,17 +146,20 @@ impl AttachCall<'_> {
     }
 }
 
-/// Detached is what the member has no VolumeAttachment of any more.
+/// Detached is what the member has no VolumeAttachment of any more. Whether it is wanted is asked once it was read, so that no later one is
+/// deleted on that answer.
 pub(super) async fn detach(
     leaf: &MemberClient,
     hash: VolumeHash,
     member_node: &str,
+    unwanted: impl Future<Output = Result<()>>,
     deadline: &Deadline,
 ) -> Result<()> {
     let seen = leaf::attachment::read(leaf, &attachment_name(hash, member_node)).await?;
     if let Some(attachment) = &seen {
         is_ours(leaf, attachment, hash)?;
     }
+    unwanted.await?;
     end(leaf, seen, deadline).await
 }
 
@@ -181,6 +184,7 @@ pub(super) async fn detach_all(
             && (node.is_empty() || one.node == node)
     };
     for attachment in ours.into_iter().filter(wanted) {
+        is_unwanted(provisioner, &handle, Some(node)).await?;
         tracing::info!(member = %leaf.member, volume = %id, attachment = attachment.name, "the volume is detached without a record of its node");
         end(leaf, Some(attachment), deadline).await?;
     }

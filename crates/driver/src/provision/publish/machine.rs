@@ -2,7 +2,7 @@
 
 use super::{
     super::{Provisioner, find::FoundLeaf},
-    Deadline, was_never_attached, watch,
+    Deadline, is_unwanted, was_never_attached, watch,
 };
 use crate::attach;
 use domain::{
@@ -82,6 +82,7 @@ pub(super) async fn unplug_unrecorded(
         having => having?,
     };
     for name in having.iter().filter(|name| named.as_ref().is_none_or(|named| named == *name)) {
+        is_unwanted(provisioner, &id.to_string(), Some(node)).await?;
         tracing::info!(member = %leaf.member, volume = %id, machine = name, "the volume is detached without a record of its node");
         detach(leaf, hash, namespace, name, deadline).await?;
     }

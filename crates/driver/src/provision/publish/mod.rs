@@ -25,7 +25,7 @@ use domain::{
     volume::{
         AccessMode, NodeId, VolumeId, VolumeMode,
         backing::{self, AttachMode, Attached},
-        published::{Attachment, Publication},
+        published::{Attachment, Publication, host_attachment_name},
     },
 };
 use host::volume::GivenOut;
@@ -145,11 +145,31 @@ pub async fn unpublish(provisioner: &Provisioner, handle: &str, node: &str, dead
     let (hash, namespace) = (found.hash, found.claim.place.namespace.as_str());
     let detach = |attached| async move {
         match attached {
-            Attachment::MemberNode(name) => attachment::detach(leaf, hash, &name, deadline).await,
-            Attachment::VirtualMachine(name) => machine::detach(leaf, hash, namespace, &name, deadline).await,
+            Attachment::MemberNode(name) => {
+                let unwanted = is_unwanted(provisioner, handle, node);
+                attachment::detach(leaf, hash, &name, unwanted, deadline).await
+            }
+            Attachment::VirtualMachine(name) => {
+                is_unwanted(provisioner, handle, node).await?;
+                machine::detach(leaf, hash, namespace, &name, deadline).await
+            }
         }
     };
     attach::unpublish(leaf, hash, &found.claim, node, detach).await
+}
+
+/// A call that comes late, or from an external-attacher that has stood still, is of a pod that has left a real node. Another one may have come
+/// there since, and its attachment has the same name. Whoever asks for all nodes means what is there now.
+async fn is_unwanted(provisioner: &Provisioner, handle: &str, node: Option<&str>) -> Result<()> {
+    let Some(NodeId::Real(name)) = node.and_then(NodeId::parse) else { return Ok(()) };
+    if !host::attachments::is_wanted(&provisioner.host, handle, &name).await? {
+        return Ok(());
+    }
+    Err(Error::InProgress(format!(
+        "volume {handle} stays attached to node {name}: VolumeAttachment {} of the host, which nobody deletes, wants it \
+         there",
+        host_attachment_name(handle, &name)
+    )))
 }
 
 /// What the volume keeps of the claim is read: another replica may have written it just now.

@@ -149,6 +149,40 @@ fn source_whose_copy_pods_may_have_had_is_given_back_to_no_claim_that_waits() {
     });
 }
 
+/// It alone said whether pods had it.
+#[test]
+fn source_whose_copy_has_lost_its_claim_is_given_back_to_no_claim_that_waits_before_its_volume_has_gone() {
+    virtual_time::run(1, async {
+        let mut story = story_in("Ready").await;
+        let member = &story.bench.members[1];
+        let held = member.list(VOLUMES);
+        assert_eq!(held.len(), 1, "{held:?}");
+        let volume = text(&held[0], "/metadata/name");
+        let free = |one: &mut Value| one["metadata"]["finalizers"] = json!([]);
+        let keep = |volume: &mut Value| volume["spec"]["persistentVolumeReclaimPolicy"] = json!("Retain");
+        member.change(VOLUMES, "", volume, keep).unwrap();
+        member.change(CLAIMS, SHOP, CLAIM, free).unwrap();
+        member.delete(CLAIMS, SHOP, CLAIM).unwrap();
+        restore(&story.bench, &story.waiting);
+        sleep(SURE).await;
+        assert!(story.caller.create().await.is_err(), "{}", story.trace());
+        assert!(is_lent(&story), "{}", story.trace());
+        let told = events(&story.bench);
+        assert!(told.contains("LeafElsewhere: ") && told.contains("of member m1 has no leaf claim"), "{told}");
+        member.change(VOLUMES, "", volume, free).unwrap();
+        member.delete(VOLUMES, "", volume).unwrap();
+        sleep(SURE).await;
+        let end = Instant::now() + MOVED;
+        while let Err(status) = story.caller.create().await {
+            assert!(Instant::now() < end, "{status}\n{}", story.trace());
+            sleep(STEP * 10).await;
+        }
+        assert_eq!(story.caller.provision().await, Ending::Provisioned);
+        sleep(SURE).await;
+        assert_eq!(story.found(), Ok((0, DATA.to_owned())), "{}", story.trace());
+    });
+}
+
 /// Which may have a copy that pods have had.
 #[test]
 fn source_is_given_back_to_no_claim_that_waits_before_a_member_that_has_left_is_forgotten() {

@@ -81,6 +81,13 @@ impl Forgotten<'_> {
             return Some(format!("member {} does not say now what it has of the volume", other.name));
         };
         let rows = [leaf.rows.row(self.hash).unwrap_or_default(), row_in_yard(leaf, self.hash)];
+        // Whoever has taken a claim away by force has taken along what said whether pods had it.
+        if let [Row { claim: None, volume: Some(volume), .. }, _] = &rows {
+            return Some(format!(
+                "leaf volume {} of member {} has no leaf claim that says whether pods have used it",
+                volume.name, leaf.member
+            ));
+        }
         let had = rows.into_iter().filter_map(|row: Row| row.claim).find(ClaimRow::was_had)?;
         Some(format!("pods may have used the copy with handle {} since", had.id(&leaf.member, self.hash)))
     }

@@ -357,7 +357,7 @@ impl GroupCreation<'_> {
         let Some(content) = self.groups.content(name, &group.uid).await?.filter(|content| content.retained) else {
             return Ok(());
         };
-        for part in parts.iter().filter(|part| !self.leaf.snapshots.is_marked(part.hash)) {
+        for part in parts.iter().filter(|part| !self.leaf.snapshots.is_marked(part.hash, &part.uid)) {
             if let Some(content) = &part.content {
                 leaf::snapshot::mark_content(self.leaf, part, content, None).await?;
             }

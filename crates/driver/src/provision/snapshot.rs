@@ -203,8 +203,7 @@ impl SnapshotCreation<'_> {
         self.leaf.snapshots.row_at(self.hash, &place).or_else(|| known().filter(is_cut))
     }
 
-    /// Whether what stands behind it carries our labels, as it does before anybody is told of it. That may have outlived its snapshot,
-    /// and one that came late be there.
+    /// Whether what stands behind it carries our labels, as before anybody is told of it. It may have outlived its snapshot, or come late.
     async fn is_marked(&self) -> Result<bool> {
         let namespace = self.place().map(|place| place.namespace);
         Ok(!leaf::snapshot::list_contents(self.leaf, self.hash, namespace.as_deref()).await?.is_empty())
@@ -339,7 +338,8 @@ impl SnapshotCreation<'_> {
 
     /// Marks what stands behind it as ours, so that it is found also when its snapshot has gone.
     async fn finish(&self, row: &SnapshotRow) -> Result<Snapshot> {
-        if let Some(content) = row.content.as_deref().filter(|_| !self.leaf.snapshots.is_marked(row.hash)) {
+        let snapshots = &self.leaf.snapshots;
+        if let Some(content) = row.content.as_deref().filter(|_| !snapshots.is_marked(row.hash, &row.uid)) {
             let backing = self.backing(row, content);
             let marked = leaf::snapshot::mark_content(self.leaf, row, content, backing.as_deref()).await;
             marked.map_err(|error| match error {

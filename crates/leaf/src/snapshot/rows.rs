@@ -211,8 +211,9 @@ impl Snapshots {
         });
     }
 
-    pub fn is_marked(&self, hash: VolumeHash) -> bool {
-        self.lock().own(hash).is_some_and(|row| row.marked)
+    pub fn is_marked(&self, hash: VolumeHash, uid: &str) -> bool {
+        let key: Key = (hash, uid.into());
+        self.lock().rows.get(&key).is_some_and(|row| row.marked)
     }
 
     /// It has gone, as was proved.

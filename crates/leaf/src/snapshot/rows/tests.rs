@@ -144,11 +144,25 @@ fn mark_stays_with_the_same_snapshot_only() {
     rows.put(&leaf("a", 1));
     rows.mark(hash("a"), "uid-a");
     rows.put(&leaf("a", 2));
-    assert!(rows.is_marked(hash("a")));
+    assert!(rows.is_marked(hash("a"), "uid-a"));
     let mut other = leaf("a", 3);
     other.metadata.uid = Some("another".to_owned());
     rows.put(&other);
-    assert!(!rows.is_marked(hash("a")));
+    assert!(!rows.is_marked(hash("a"), "another"));
+}
+
+/// What a backup tool has made of it elsewhere is not looked at where its own is given out.
+#[test]
+fn mark_of_an_older_copy_is_not_that_of_the_snapshot() {
+    let rows = Snapshots::new(host());
+    let mut copy = leaf("a", 1);
+    copy.metadata.namespace = Some("backup".to_owned());
+    copy.metadata.uid = Some("copy".to_owned());
+    let notes = copy.metadata.annotations.get_or_insert_default();
+    notes.insert("kosmos.csi.io/source".to_owned(), format!("m///{}", VolumeHash::new(&host(), "data")));
+    assert!(rows.put(&copy).is_some() && rows.put(&leaf("a", 1)).is_some());
+    rows.mark(hash("a"), "copy");
+    assert!(rows.is_marked(hash("a"), "copy") && !rows.is_marked(hash("a"), "uid-a"));
 }
 
 #[tokio::test(start_paused = true)]

@@ -47,9 +47,18 @@ pub fn text(member: &str, reach: &Reach, token: &str) -> String {
     .to_string()
 }
 
+/// An address without the user and the password that people write before the host.
+pub fn without_user(server: &str) -> String {
+    let (scheme, rest) = server.split_at(server.find("://").map_or(0, |at| at + "://".len()));
+    let (authority, path) = rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()));
+    let host = authority.rsplit_once('@').map_or(authority, |(_, host)| host);
+    format!("{scheme}{host}{path}")
+}
+
 /// Whether an address means another machine to each who uses it.
 pub fn is_loopback(server: &str) -> bool {
-    let rest = server.split_once("://").map_or(server, |(_, rest)| rest);
+    let server = without_user(server);
+    let rest = server.split_once("://").map_or(server.as_str(), |(_, rest)| rest);
     let authority = rest.split('/').next().unwrap_or_default();
     let host = match authority.strip_prefix('[') {
         Some(six) => six.split(']').next().unwrap_or_default(),
@@ -70,7 +79,7 @@ pub struct KubeconfigSummary {
 /// Reads what may be shown; the token itself is not among it.
 pub fn read(text: &str) -> KubeconfigSummary {
     let Some(cluster) = cluster(text) else { return KubeconfigSummary::default() };
-    KubeconfigSummary { server: word(&cluster, "/cluster/server").to_owned(), token: Token::of(text) }
+    KubeconfigSummary { server: without_user(word(&cluster, "/cluster/server")), token: Token::of(text) }
 }
 
 /// How its cluster is reached, where it says that; in which namespaces is not looked at.
@@ -150,9 +159,25 @@ mod tests {
     fn address_of_this_machine_is_known() {
         for server in ["https://127.0.0.1:6443", "https://localhost", "https://[::1]:6443/", "https://0.0.0.0:1"] {
             assert!(is_loopback(server), "{server}");
+            assert!(is_loopback(&server.replace("://", "://ann:secret@")), "{server}");
         }
         for server in ["https://10.0.0.1:6443", "https://api.example.org:6443/x", "https://[fd00::1]:6443", ""] {
             assert!(!is_loopback(server), "{server}");
+        }
+    }
+
+    #[test]
+    fn no_password_is_told_with_an_address() {
+        for (server, told) in [
+            ("https://ann:secret@10.0.0.1:6443", "https://10.0.0.1:6443"),
+            ("https://ann:sec@ret@api.example.org/a@b", "https://api.example.org/a@b"),
+            ("ann:secret@[fd00::1]:6443/", "[fd00::1]:6443/"),
+            ("https://api.example.org?a@b", "https://api.example.org?a@b"),
+            ("", ""),
+        ] {
+            assert_eq!(without_user(server), told);
+            let reach = Reach { server: server.to_owned(), ..Reach::default() };
+            assert_eq!(read(&text("cluster38", &reach, TOKEN)).server, told);
         }
     }
 

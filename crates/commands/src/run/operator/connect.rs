@@ -22,6 +22,7 @@ use member::{
     kubeconfig, registry,
     source::{Account, MemberDefinition, MemberDefinitions, clusters, directory, secrets},
 };
+use operator::kubeconfig::without_user;
 
 /// The host, which has said who it is.
 pub(super) async fn host(access: &HostAccess, dial: &Dial) -> anyhow::Result<Host> {
@@ -48,7 +49,7 @@ async fn line(access: &UserAccess, dial: &Dial) -> Result<(Client, String), Misu
         }
         None => own(access.context.as_deref()).await?,
     };
-    let way = format!("{by}: {}", config.cluster_url.to_string().trim_end_matches('/'));
+    let way = format!("{by}: {}", without_user(&config.cluster_url.to_string()).trim_end_matches('/'));
     let client = open("(host)", config, dial).map_err(|reason| Misuse(format!("--kubeconfig: {reason}")))?;
     Ok((client, way))
 }
@@ -77,7 +78,7 @@ pub(super) async fn admin(access: &MemberAccess, dial: &Dial) -> anyhow::Result<
         open("(member)", config.clone(), dial).map_err(|reason| Misuse(format!("--member-kubeconfig: {reason}")))?;
     let identity = patiently("waiting for the member to answer", host::identity(&client)).await;
     let identity = identity.map_err(|error| {
-        let server = entry.server.as_deref().unwrap_or_default();
+        let server = without_user(entry.server.as_deref().unwrap_or_default());
         anyhow::anyhow!(
             "--member-kubeconfig {}: {server}: {}",
             access.member_kubeconfig.display(),

@@ -246,7 +246,8 @@ async fn reach(flags: &Add, admin: &Admin, scope: &Scope) -> anyhow::Result<Reac
 /// By the administrator's own file, but for an address that he says besides.
 fn said(flags: &Add, admin: &Admin) -> anyhow::Result<Reach> {
     let entry = &admin.entry;
-    let server = flags.server.as_ref().or(entry.server.as_ref()).cloned().unwrap_or_default();
+    // The password is the administrator's, and no affair of the host's.
+    let server = kubeconfig::without_user(flags.server.as_ref().or(entry.server.as_ref()).map_or("", String::as_str));
     if flags.server.is_none() && kubeconfig::is_loopback(&server) {
         let file = flags.member.member_kubeconfig.display();
         return Err(Misuse(format!(
@@ -324,12 +325,13 @@ fn is_another(admin: &Admin, reach: &Reach) -> bool {
 }
 
 fn is_same(one: &str, other: &str) -> bool {
+    let [one, other] = [one, other].map(kubeconfig::without_user);
     one.trim_end_matches('/') == other.trim_end_matches('/')
 }
 
 /// What is said of an address that was said, or of one that was known before.
 fn of_address(admin: &Admin, reach: &Reach, reached: Result<(), String>) -> String {
-    let server = &reach.server;
+    let server = kubeconfig::without_user(&reach.server);
     match reached {
         Err(why) => {
             format!(

@@ -153,6 +153,7 @@ impl Replacing {
         SeenVolume {
             uid: volume.uid().unwrap_or_default(),
             replaces: volume.annotations().get(REPLACES).cloned(),
+            claim_uid: volume.spec.as_ref().and_then(|spec| spec.claim_ref.as_ref()?.uid.clone()),
             terminating: volume.metadata.deletion_timestamp.is_some(),
             finalizers: volume.finalizers().to_vec(),
             changed: is_former && self.carried(volume).is_some(),
@@ -213,8 +214,8 @@ impl Replacing {
 
     /// The volume is on its way out for good: nobody needs to be kept from deleting it any more.
     async fn drop_finalizers(&self, host: &Host, volume: Option<&PersistentVolume>) -> Result<()> {
-        let version = volume.and_then(|volume| volume.metadata.resource_version.clone());
-        let change = json!({"metadata": {"uid": self.replaced, "resourceVersion": version, "finalizers": null}});
+        let Some(of) = volume.map(|volume| &volume.metadata) else { return Ok(()) };
+        let change = json!({"metadata": {"uid": of.uid, "resourceVersion": of.resource_version, "finalizers": null}});
         let answer = volumes(host).patch_metadata(&self.name(), &PatchParams::default(), &Patch::Merge(change)).await;
         passed(&format!("take the finalizers of volume {}", self.name()), answer.map(drop))
     }

@@ -132,34 +132,50 @@ fn copy_of_another_move_that_is_where_the_copy_has_to_be_is_named_as_a_stall_unt
 }
 
 /// Between the end of one and the beginning of the other its name is free for anybody.
+async fn takes_the_name(story: &Story, volume: Value) {
+    let (host, name) = (&story.bench.host, story.caller.volume());
+    let is_made =
+        |asked: &Asked| asked.verb == Verb::Create && asked.resource == VOLUMES && !asked.query.contains("dryRun=All");
+    story.bench.guard.set_fate(move |_, at, asked| if at == 0 && is_made(asked) { Action::Hang } else { Action::Pass });
+    host.change(MOVES, SHOP, "to", |of| of["spec"]["approved"] = json!(true)).unwrap();
+    while host.get(VOLUMES, "", name).is_some() {
+        sleep(STEP / 10).await;
+    }
+    let made = host.create(VOLUMES, volume).unwrap();
+    story.bench.guard.heal();
+    sleep(Duration::from_mins(1)).await;
+    let words = format!("volume {name}: another volume of its name is there");
+    assert!(story.phase() == "Switching" && story.status().contains(&words), "{}", story.status());
+    let there = host.get(VOLUMES, "", name).unwrap();
+    assert_eq!((&there["metadata"]["uid"], &there["spec"]), (&made["metadata"]["uid"], &made["spec"]));
+}
+
+/// Its claim is bound to it at once, and protects it.
+#[test]
+fn volume_of_an_earlier_switch_that_comes_late_makes_way_once_somebody_deletes_it() {
+    virtual_time::run(1, async {
+        let story = story_in("Ready").await;
+        let (host, name, before) = (&story.bench.host, story.caller.volume(), story.host_volume());
+        let metadata = json!({"name": name, "annotations": before["metadata"]["annotations"]});
+        let mut late = json!({"metadata": metadata, "spec": before["spec"]});
+        late["metadata"]["annotations"]["kosmos.csi.io/replaces"] = json!("of-an-earlier-switch");
+        takes_the_name(&story, late).await;
+        host.delete(VOLUMES, "", name).unwrap();
+        assert!(host.get(VOLUMES, "", name).is_some(), "it is protected");
+        assert_eq!(at_the_end(&story, &[true]).await, [""; 0]);
+    });
+}
+
 #[test]
 fn volume_that_somebody_makes_in_the_host_while_its_own_makes_way_is_told_of_and_waited_for() {
     virtual_time::run(1, async {
         let story = story_in("Ready").await;
         let (host, name) = (&story.bench.host, story.caller.volume());
-        let is_made = |asked: &Asked| {
-            asked.verb == Verb::Create && asked.resource == VOLUMES && !asked.query.contains("dryRun=All")
-        };
-        story.bench.guard.set_fate(
-            move |_, at, asked| {
-                if at == 0 && is_made(asked) { Action::Hang } else { Action::Pass }
-            },
-        );
-        host.change(MOVES, SHOP, "to", |of| of["spec"]["approved"] = json!(true)).unwrap();
-        while host.get(VOLUMES, "", name).is_some() {
-            sleep(STEP / 10).await;
-        }
         let claim = json!({"kind": "PersistentVolumeClaim", "namespace": "elsewhere", "name": THEIRS, "uid": "0"});
         let spec = json!({"accessModes": ["ReadWriteOnce"], "capacity": {"storage": "1Gi"}, "storageClassName": THEIRS,
             "claimRef": claim, "persistentVolumeReclaimPolicy": "Retain", "volumeMode": "Filesystem",
             "csi": {"driver": "nfs.example", "volumeHandle": "x"}});
-        let made = host.create(VOLUMES, json!({"metadata": {"name": name}, "spec": spec})).unwrap();
-        story.bench.guard.heal();
-        sleep(Duration::from_mins(1)).await;
-        let words = format!("volume {name}: somebody has made another volume of its name: remove that one");
-        assert!(story.phase() == "Switching" && story.status().contains(&words), "{}", story.status());
-        let there = host.get(VOLUMES, "", name).unwrap();
-        assert_eq!((&there["metadata"]["uid"], &there["spec"]), (&made["metadata"]["uid"], &made["spec"]));
+        takes_the_name(&story, json!({"metadata": {"name": name}, "spec": spec})).await;
         host.change(VOLUMES, "", name, |volume| volume["metadata"]["finalizers"] = json!([])).unwrap();
         host.delete(VOLUMES, "", name).unwrap();
         assert_eq!(at_the_end(&story, &[true]).await, [""; 0]);

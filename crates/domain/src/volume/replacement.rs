@@ -14,6 +14,8 @@ pub struct SeenVolume {
     pub uid: String,
     /// UID of the volume in whose place it was made.
     pub replaces: Option<String>,
+    /// UID of the claim that it is for.
+    pub claim_uid: Option<String>,
     pub terminating: bool,
     pub finalizers: Vec<String>,
     /// People have written on it since it was decided what is to take its place.
@@ -60,9 +62,15 @@ pub fn decide(replaced: &str, claim_uid: &str, volume: Option<&SeenVolume>, clai
             Some(claim) if claim.uid == claim_uid && !claim.bound => Replacement::WakeClaim,
             _ => Replacement::Done,
         },
-        Some(volume) if volume.uid != replaced => {
-            Replacement::Stuck("somebody has made another volume of its name: remove that one".to_owned())
-        }
+        // It may be of an earlier switch, and have come late. Whoever deletes it has decided, and it is kept only by its claim, which is bound
+        // to any volume of that name.
+        Some(volume) if volume.uid != replaced => match volume.foreign_finalizers()[..] {
+            [] if volume.terminating && volume.claim_uid.as_deref() == Some(claim_uid) => Replacement::DropFinalizers,
+            _ => Replacement::Stuck(
+                "another volume of its name is there, made by somebody or by a request that came late: delete that one"
+                    .to_owned(),
+            ),
+        },
         Some(volume) if volume.changed => Replacement::Carry,
         Some(volume) if !volume.terminating => Replacement::Delete,
         Some(volume) => match volume.foreign_finalizers()[..] {
@@ -118,6 +126,24 @@ mod tests {
         assert_eq!(decide("old", "claim", None, None), Replacement::Create);
         assert_eq!(decide("old", "claim", Some(&new), None), Replacement::Done);
         assert_eq!(decide("old", "claim", Some(&new), Some(&claim("another", false))), Replacement::Done);
+    }
+
+    #[test]
+    fn another_volume_of_the_claim_goes_only_once_somebody_has_deleted_it() {
+        let late = |terminating: bool, claim: &str| SeenVolume {
+            replaces: Some("of an earlier switch".to_owned()),
+            claim_uid: Some(claim.to_owned()),
+            terminating,
+            ..volume("late")
+        };
+        let held = SeenVolume { finalizers: vec!["example.com/backup".to_owned()], ..late(true, "claim") };
+        for (seen, goes) in
+            [(late(true, "claim"), true), (late(false, "claim"), false), (late(true, "another"), false), (held, false)]
+        {
+            let next = decide("old", "claim", Some(&seen), Some(&claim("claim", true)));
+            assert_eq!(next == Replacement::DropFinalizers, goes, "{seen:?}: {next:?}");
+            assert!(goes || matches!(next, Replacement::Stuck(_)), "{seen:?}: {next:?}");
+        }
     }
 
     #[test]

@@ -6,6 +6,7 @@ mod snapshots;
 use std::collections::{BTreeMap, BTreeSet};
 
 use domain::volume::{LeafPlace, VolumeHash, VolumeId, quantity};
+use leaf::ownership::{MOVE, PLACE};
 pub use snapshots::{HostSnapshots, LeafSnapshot};
 
 /// The host, as one look has seen it.
@@ -26,6 +27,12 @@ pub struct HostSide {
 impl HostSide {
     fn serving<'a>(&'a self, name: &'a str) -> &'a str {
         self.aliases.get(name).map_or(name, String::as_str)
+    }
+
+    /// In whatever member: a move has a leaf in two, and the host's volume leads to one of them.
+    fn has_volume_of(&self, hash: VolumeHash) -> bool {
+        let mut ids = self.volumes.iter().filter_map(|volume| VolumeId::parse(&volume.handle));
+        ids.any(|id| id.hashes().contains(&hash))
     }
 
     /// A volume of a member that nobody knows may have any leaf of its hash.
@@ -227,13 +234,24 @@ impl<'a> Here<'a> {
             match self.user(leaf) {
                 Some(volume) if !volume.leaving => compared.findings.extend(self.judge_pair(leaf, volume)),
                 Some(_) => {}
-                None if leaf.moving => {}
+                None if leaf.moving && self.host.has_volume_of(leaf.hash) => {}
                 // Its volume is being made, or was deleted under its claim.
                 None if self.host.claims.contains(&leaf.claim_uid) || self.host.may_use(leaf.hash) => {}
                 None if leaf.age < self.older_than => compared.young += 1,
+                None if leaf.moving => compared.findings.push(self.left_by_a_move(leaf)),
                 None => compared.findings.push(self.orphan(leaf)),
             }
         }
+    }
+
+    /// It is no orphan to be removed: a move that is under way, and whose claim somebody has deleted, may have it still.
+    fn left_by_a_move(&self, leaf: &Leaf) -> Finding {
+        let message = format!(
+            "the leaf claim says that a move has it, and the host has neither a volume nor a claim for it. If the host has no such \
+             move either, nobody goes on with it: restore the volume in the host to have the data. If nobody wants that, take \
+             annotation {MOVE} off the leaf claim and {PLACE} off its leaf volume, and `kosmos-csi doctor` says what removes it"
+        );
+        Finding::of(&leaf.uid, "moving", &format!("{}/{}", self.side.member, leaf.place), message)
     }
 
     fn orphan(&self, leaf: &Leaf) -> Finding {
@@ -279,7 +297,8 @@ impl<'a> Here<'a> {
                 || near.into_iter().any(|leaf| leaf.hash == kept.hash);
             let has_user = self.users_of(kept.hash).next().is_some() || self.host.may_use(kept.hash);
             let is_awaited = self.host.awaited.contains(&kept.hash);
-            if has_claim || kept.moving || has_user || is_awaited {
+            let has_move = kept.moving && self.host.has_volume_of(kept.hash);
+            if has_claim || has_move || has_user || is_awaited {
                 continue;
             }
             if kept.age < self.older_than {

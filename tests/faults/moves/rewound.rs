@@ -183,6 +183,22 @@ fn source_whose_copy_has_lost_its_claim_is_given_back_to_no_claim_that_waits_bef
     });
 }
 
+/// Nobody would hear of it.
+#[test]
+fn leaf_that_a_move_has_is_a_stray_where_the_host_has_neither_move_nor_volume_nor_claim() {
+    virtual_time::run(1, async {
+        let story = story_in("Ready").await;
+        let stray = |count: u32| format!("kosmos_csi_member_volumes{{member=\"m0\",state=\"stray\"}} {count}");
+        sleep(Duration::from_mins(25)).await;
+        assert!(story.bench.metrics().contains(&stray(0)), "{}", story.bench.metrics());
+        restore(&story.bench, &story.waiting);
+        story.bench.host.delete(CLAIMS, SHOP, CLAIM).unwrap();
+        sleep(Duration::from_mins(25)).await;
+        assert!(story.bench.metrics().contains(&stray(1)), "{}", story.bench.metrics());
+        assert!(is_lent(&story), "{}", story.trace());
+    });
+}
+
 /// Which may have a copy that pods have had.
 #[test]
 fn source_is_given_back_to_no_claim_that_waits_before_a_member_that_has_left_is_forgotten() {

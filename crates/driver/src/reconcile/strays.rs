@@ -107,11 +107,7 @@ pub(super) async fn count(reconciler: &Reconciler, leaf: &MemberClient, strays: 
     loop {
         let some = leaf.rows.lasting_after(after, AT_ONCE);
         after = some.last().copied();
-        let used = |hash: &VolumeHash| {
-            let is_used =
-                |repair: &Repair<'_>| repair.row().is_moving() || reconciler.volumes.count_with(repair.handle()) > 0;
-            repairs(reconciler, leaf, *hash).iter().any(is_used)
-        };
+        let used = |hash: &VolumeHash| repairs(reconciler, leaf, *hash).iter().any(|one| is_used(reconciler, one));
         found.extend(some.into_iter().filter(|hash| !used(hash)));
         if after.is_none() {
             break;
@@ -130,6 +126,13 @@ pub(super) async fn count(reconciler: &Reconciler, leaf: &MemberClient, strays: 
     }
     strays.member.set_strays(again.len());
     strays.seen = found;
+}
+
+/// A move has a leaf in two members, and the host's volume leads to one of them.
+fn is_used(reconciler: &Reconciler, repair: &Repair<'_>) -> bool {
+    let volumes = &reconciler.volumes;
+    let is_moved = || repair.row().is_moving() && volumes.count_like(&repair.id) > 0;
+    volumes.count_with(repair.handle()) > 0 || is_moved()
 }
 
 fn remedy(there: u64, here: u64) -> String {

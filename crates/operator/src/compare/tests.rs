@@ -76,6 +76,21 @@ fn leaf_without_volume_is_an_orphan_unless_something_explains_it() {
     assert_eq!(compared, Compared { findings: vec![], young: 1 });
 }
 
+/// Its move keeps the host's volume, in either member, or the claim that waits for it.
+#[test]
+fn leaf_or_volume_of_a_move_is_told_only_where_the_host_has_neither_volume_nor_claim() {
+    let moving = || member(vec![Leaf { moving: true, ..leaf("db", "pvc-1") }], vec![]);
+    let elsewhere =
+        || HostVolume { handle: VolumeId::new("x", "shop", "db", hash("pvc-1")).to_string(), ..volume("db", "pvc-1") };
+    assert_eq!(names(&host(vec![elsewhere()]), moving()), [""; 0]);
+    let waiting = HostSide { claims: BTreeSet::from(["uid-pvc-1".to_owned()]), ..host(vec![]) };
+    assert_eq!(names(&waiting, moving()), [""; 0], "between two volumes");
+    assert_eq!(names(&host(vec![]), moving()), ["moving:m/shop/db"]);
+    let claimless = || member(vec![], vec![LeafVolume { moving: true, hash: hash("pvc-1"), ..kept("pv-1", "gone") }]);
+    assert_eq!(names(&host(vec![elsewhere()]), claimless()), [""; 0]);
+    assert_eq!(names(&host(vec![]), claimless()), ["kept:m/pv-1"]);
+}
+
 /// A leaf whose data may be wanted is removed with that word alone.
 #[test]
 fn orphan_names_what_removes_it_and_what_that_does_to_its_data() {

@@ -14,7 +14,7 @@ use simulate::{
     faults::{Action, Asked, Verb},
     text,
 };
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout};
 use tonic::Code;
 
 use super::{
@@ -31,6 +31,7 @@ use crate::{
     virtual_time,
 };
 
+const CLAIMS: &str = "persistentvolumeclaims";
 /// The driver is sure by then that nobody wants it.
 const SURE: Duration = Duration::from_mins(40);
 
@@ -81,6 +82,31 @@ fn publication_that_goes_on_does_not_outlive_an_unpublish_from_all_nodes() {
             sleep(STEP).await;
         }
         assert!(bench.members[0].list(ATTACHMENTS).is_empty());
+        nothing_is_wrong(&bench);
+    });
+}
+
+/// Another replica has answered the unpublish, and nobody would take the node off the record again.
+#[test]
+fn publication_that_nobody_waits_for_is_not_decided_anew_where_the_claim_was_written_meanwhile() {
+    virtual_time::run(1, async {
+        let (bench, caller, _attacher) = attached().await;
+        let is_record = |asked: &Asked| asked.verb == Verb::Patch && asked.resource == CLAIMS;
+        let sent = Arc::new(AtomicBool::new(false));
+        let told = Arc::clone(&sent);
+        bench.guard.set_fate(move |_, at, asked| {
+            let is_first = at > 0 && is_record(asked) && !told.swap(true, Ordering::Relaxed);
+            if is_first { Action::Delay(Duration::from_secs(2)) } else { Action::Pass }
+        });
+        let asked = timeout(Duration::from_secs(1), publish(&bench, &caller, "virtual/m0")).await;
+        assert!(asked.is_err() && sent.load(Ordering::Relaxed), "{asked:?}");
+        let unpublished = |claim: &mut Value| {
+            claim["metadata"]["annotations"]["kosmos.csi.io/unpublished"] = json!("by another replica");
+        };
+        bench.members[0].change(CLAIMS, SHOP, "data", unpublished).unwrap();
+        sleep(Duration::from_mins(1)).await;
+        assert_eq!(record(&bench, "data"), "", "{}", bench.guard.trace().join("\n"));
+        publish(&bench, &caller, "virtual/m0").await.unwrap();
         nothing_is_wrong(&bench);
     });
 }

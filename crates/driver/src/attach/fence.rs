@@ -21,7 +21,8 @@ use leaf::{
 /// Others write on the same claim, but not for ever.
 const TRIES: usize = 5;
 
-/// `told`: the leaf that the host was given, as its volume says.
+/// `told`: the leaf that the host was given, as its volume says. Somebody has written on the claim where it is to be decided anew: that may
+/// have been an unpublish of who has asked for this before, so it is decided only for one who waits still.
 pub async fn publish(
     leaf: &MemberClient,
     hash: VolumeHash,
@@ -29,12 +30,14 @@ pub async fn publish(
     node: &str,
     wanted: &Publication,
     told: Option<&GivenOut>,
+    caller_waits: impl Fn() -> bool,
 ) -> Result<()> {
     let (mut claim, mut read) = (seen.clone(), false);
     for _ in 0..TRIES {
         match claim.life.published.publish(node, wanted) {
             Verdict::Yes(with) => match record(leaf, hash, &claim, &with, told).await {
-                Err(Error::Refused(_) | Error::InProgress(_)) => {}
+                Err(Error::Refused(_) | Error::InProgress(_)) if caller_waits() => {}
+                Err(Error::Refused(_) | Error::InProgress(_)) => return Err(keeps_changing(leaf, &seen.place)),
                 recorded => return recorded,
             },
             verdict if read => return answer(verdict, leaf, &claim, node),

@@ -71,7 +71,7 @@ pub async fn publish(
     }
     match node {
         NodeId::Virtual { .. } => {
-            fence(&found, wanted, None).await?;
+            fence(&found, wanted, None, deadline).await?;
             Ok(backing::context_of_virtual_node())
         }
         NodeId::Real(node) => bring(provisioner, &found, &node, wanted, deadline).await?.context(),
@@ -98,7 +98,7 @@ async fn bring(
     };
     let backing = match way {
         AttachPath::Direct(backing) => {
-            fence(found, wanted, None).await?;
+            fence(found, wanted, None, deadline).await?;
             backing
         }
         AttachPath::Attachment { csi, member_node } => {
@@ -107,12 +107,12 @@ async fn bring(
             let volume = &volume;
             let job = attachment::AttachCall { leaf, hash, place, handle, volume, record, csi, member_node, deadline };
             let own = job.alone().await?;
-            fence(found, wanted, Some(Attachment::MemberNode(job.member_node.clone()))).await?;
+            fence(found, wanted, Some(Attachment::MemberNode(job.member_node.clone())), deadline).await?;
             job.attach(own, &wanted.node).await?
         }
         AttachPath::Machine(plan) => {
             only_for_one_node(wanted.access)?;
-            fence(found, wanted, Some(Attachment::VirtualMachine(plan.name().to_owned()))).await?;
+            fence(found, wanted, Some(Attachment::VirtualMachine(plan.name().to_owned())), deadline).await?;
             plan.attach(leaf, &found.claim.place.namespace, volume.filesystem(), deadline).await?
         }
     };
@@ -249,14 +249,22 @@ async fn is_led_to(provisioner: &Provisioner, found: &FoundLeaf, handle: &str) -
     Ok(told.is_some_and(|told| found.claim.is_or_was(&told.claim_uid)))
 }
 
-async fn fence(found: &FoundLeaf, wanted: &Publishing, attached: Option<Attachment>) -> Result<()> {
+async fn fence(
+    found: &FoundLeaf,
+    wanted: &Publishing,
+    attached: Option<Attachment>,
+    deadline: &Deadline,
+) -> Result<()> {
     if found.imported {
         // Nothing is ever written on it, so nothing fences it but the host's own attach controller.
         return Ok(());
     }
     let publication = Publication { access: wanted.access, readonly: wanted.readonly, attached };
     let told = GivenOut::read(&wanted.context);
-    attach::publish(found.leaf()?, found.hash, &found.claim, &wanted.node, &publication, told.as_ref()).await
+    let (leaf, told) = (found.leaf()?, told.as_ref());
+    // A driver that has stood still hears late that its caller has hung up.
+    let caller_waits = || deadline.caller_waits() && !deadline.passed();
+    attach::publish(leaf, found.hash, &found.claim, &wanted.node, &publication, told, caller_waits).await
 }
 
 /// What a watch of one object shows, within what is left of the call.

@@ -205,6 +205,12 @@ impl ClaimRow {
         self.had_volume() || !self.life.published.is_unpublished()
     }
 
+    /// It was recreated for a volume, and has not got it.
+    pub fn waits_as_recreated(&self) -> bool {
+        let is_recreated = self.finalizer.is_some() && !self.former.is_empty() && self.moving.is_none();
+        is_recreated && self.phase == Phase::Pending && self.volume().is_some()
+    }
+
     pub fn is_withdrawn(&self) -> bool {
         self.mark == Mark::Withdrawn
     }

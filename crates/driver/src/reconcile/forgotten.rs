@@ -5,6 +5,7 @@
 
 mod attachments;
 mod groups;
+mod left_behind;
 mod snapshots;
 mod superseded;
 
@@ -38,6 +39,7 @@ pub(super) struct Waiting {
     /// Claims that nothing of ours is to hold any more.
     leaving: Ages,
     superseded: Ages,
+    left_behind: Ages,
     snapshots: Ages,
     attachments: Ages,
     groups: Ages,
@@ -54,6 +56,7 @@ impl Waiting {
             leaves: ages(),
             leaving: ages(),
             superseded: ages(),
+            left_behind: ages(),
             snapshots: ages(),
             attachments: ages(),
             groups: ages(),
@@ -139,6 +142,7 @@ pub(super) async fn withdraw(reconciler: &Reconciler, leaf: &MemberClient, waiti
             tracing::debug!(member = leaf.member, claim = %row.place, %error, "it is not known yet whether a consumer pod holds a forgotten leaf");
         }
     }
+    left_behind::withdraw(reconciler, leaf, waiting).await;
 }
 
 /// The host and the member are asked themselves, and each step tests what it was decided on.

@@ -11,7 +11,7 @@ use super::over;
 use crate::{
     MemberClient,
     ownership::{HOST, MANAGED_BY, MOVED, PROVISIONED_BY, VOLUME},
-    saved::policy_of,
+    saved::{bound_to, policy_of},
 };
 use domain::{
     error::{Error, Result},
@@ -36,9 +36,17 @@ pub async fn read(client: &MemberClient, name: &str) -> Result<Option<Persistent
 
 /// The member's provisioner was told to remove it with its data.
 pub fn is_given_up(client: &MemberClient, volume: &PersistentVolume) -> bool {
+    is_kept(client, volume) && (policy_of(volume) == "Delete" || volume.metadata.deletion_timestamp.is_some())
+}
+
+fn is_kept(client: &MemberClient, volume: &PersistentVolume) -> bool {
     let label = |key: &str| volume.labels().get(key).map(String::as_str);
-    let is_kept = label(MOVED).is_some() && label(HOST) == Some(&*client.host.0) && label(VOLUME).is_none();
-    is_kept && (policy_of(volume) == "Delete" || volume.metadata.deletion_timestamp.is_some())
+    label(MOVED).is_some() && label(HOST) == Some(&*client.host.0) && label(VOLUME).is_none()
+}
+
+/// It is what a move has kept, and nobody's: not that claim's either which has this UID.
+pub fn is_kept_from(client: &MemberClient, volume: &PersistentVolume, claim_uid: &str) -> bool {
+    is_kept(client, volume) && bound_to(volume) != Some(claim_uid)
 }
 
 /// It is the leaf volume of the claim there, while what a move keeps is nobody's.

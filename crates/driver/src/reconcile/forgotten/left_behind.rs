@@ -1,0 +1,71 @@
+//! Leaf claims that were recreated late, when their volume had moved to another member. What they wait for is what the move has kept, which
+//! no claim gets by that, or it is gone. The host leads elsewhere, so no look at a volume finds them, and they would keep their name from a
+//! move back.
+
+use std::collections::BTreeMap;
+
+use super::{Reconciler, Waiting, leads_elsewhere};
+use domain::{
+    error::Result,
+    volume::{VolumeHash, VolumeId},
+};
+use leaf::{MemberClient, moving::kept, ownership, row::ClaimRow};
+
+pub(super) async fn withdraw(reconciler: &Reconciler, leaf: &MemberClient, waiting: &mut Waiting) {
+    for (hash, row) in waiting.left_behind.old(recreated(leaf), |(_, row)| &row.uid) {
+        if let Err(error) = withdraw_claim(reconciler, leaf, hash, &row).await {
+            tracing::debug!(member = leaf.member, claim = %row.place, %error, "a leaf claim of before a move is not withdrawn yet");
+        }
+    }
+}
+
+/// By what is in memory alone; also those that are on their way out, as our finalizer holds them.
+fn recreated(leaf: &MemberClient) -> Vec<(VolumeHash, ClaimRow)> {
+    let pending = leaf.rows.pending().into_iter().map(|(hash, row, _)| (hash, row));
+    let ailing = leaf.rows.needs_repair().into_iter().filter_map(|hash| Some((hash, leaf.rows.row(hash)?.claim?)));
+    let all: BTreeMap<VolumeHash, ClaimRow> = pending.chain(ailing).collect();
+    all.into_iter().filter(|(_, row)| row.waits_as_recreated()).collect()
+}
+
+/// It is deleted under the version that was read, and let go once it is seen to be on its way out.
+async fn withdraw_claim(reconciler: &Reconciler, leaf: &MemberClient, hash: VolumeHash, seen: &ClaimRow) -> Result<()> {
+    for _ in 0..2 {
+        let pair = leaf::healing::examine(leaf, hash, &seen.place, None).await?;
+        let Some(claim) = pair.ours(leaf, hash) else { return Ok(()) };
+        let (row, notes) = (ClaimRow::new(claim), claim.metadata.annotations.as_ref());
+        let name = notes.and_then(|notes| notes.get(ownership::NAME)).map_or("", String::as_str);
+        let is_it = row.uid == seen.uid && row.waits_as_recreated();
+        let is_anybodys = pair.volume.as_ref().is_some_and(|volume| !kept::is_kept_from(leaf, volume, &row.uid));
+        if !is_it || is_anybodys || !has_moved_away(reconciler, leaf, hash, (name, &row)).await? {
+            return Ok(());
+        }
+        if row.observed().terminating {
+            return leaf::claim::release(leaf, &row, hash).await;
+        }
+        tracing::info!(
+            member = leaf.member, claim = %row.place, volume = row.volume(),
+            "the driver deletes a leaf claim that was recreated late: the volume of the host is in another member by now"
+        );
+        leaf::claim::delete(leaf, &row, hash).await?;
+    }
+    Ok(())
+}
+
+/// By what the host says now: its volume leads to another member, where its leaf volume is seen, and none leads here.
+async fn has_moved_away(
+    reconciler: &Reconciler,
+    leaf: &MemberClient,
+    hash: VolumeHash,
+    (name, row): (&str, &ClaimRow),
+) -> Result<bool> {
+    // Whoever may write claims in the member may write another name.
+    if VolumeHash::new(&reconciler.host.id, name) != hash {
+        return Ok(false);
+    }
+    let Some(handle) = host::volume::handle_of(&reconciler.host, name).await? else { return Ok(false) };
+    if !leads_elsewhere(reconciler, leaf, &handle).await {
+        return Ok(false);
+    }
+    let id = VolumeId::new(&leaf.member, &row.place.namespace, &row.place.claim, hash);
+    Ok(!reconciler.handles.have_now(&reconciler.host, hash, |other| *other == id).await?)
+}

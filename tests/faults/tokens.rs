@@ -5,15 +5,17 @@ use std::{
     collections::BTreeMap,
     sync::{
         Arc, Mutex,
-        atomic::{AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
 use cluster::Transport;
 use csi::v1::{GetCapacityRequest, controller_server::Controller as _};
+use futures::stream;
 use http::{Request, Response, StatusCode, header::AUTHORIZATION};
-use http_body_util::BodyExt;
+use http_body_util::{BodyExt, StreamBody};
+use hyper::body::{Bytes, Frame};
 use k8s_openapi::ByteString;
 use kube::client::{Body, DynBody};
 use serde_json::{Value, json};
@@ -40,6 +42,8 @@ pub struct Doorman {
     refused: AtomicUsize,
     /// What is answered instead of a token.
     lie: Mutex<Option<String>>,
+    /// Of what is answered instead of a token nothing comes but the head.
+    is_endless: AtomicBool,
 }
 
 impl Doorman {
@@ -50,6 +54,7 @@ impl Doorman {
             good: Mutex::default(),
             refused: AtomicUsize::default(),
             lie: Mutex::default(),
+            is_endless: AtomicBool::default(),
         })
     }
 
@@ -87,6 +92,10 @@ impl Doorman {
         let asked: Value = serde_json::from_slice(&asked).unwrap();
         assert_eq!(asked["spec"]["expirationSeconds"], LIFE, "as long as the one before");
         assert_eq!(asked["spec"]["boundObjectRef"]["name"], SECRET, "it ends with the same Secret: {asked}");
+        if self.is_endless.load(Ordering::Relaxed) {
+            let endless = whole(StreamBody::new(stream::pending::<Result<Frame<Bytes>, BoxError>>()));
+            return Err(Response::builder().status(StatusCode::CREATED).body(endless).unwrap());
+        }
         let token = lock(&self.lie).clone().unwrap_or_else(|| self.token(ACCOUNT));
         let review = json!({
             "apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "metadata": {}, "spec": asked["spec"],
@@ -119,7 +128,7 @@ impl Doorman {
 
 pub fn whole<B>(body: B) -> Box<DynBody>
 where
-    B: hyper::body::Body<Data = hyper::body::Bytes> + Send + Unpin + 'static,
+    B: hyper::body::Body<Data = Bytes> + Send + Unpin + 'static,
     BoxError: From<B::Error>,
 {
     Box::new(BodyExt::map_err(body, BoxError::from))
@@ -215,5 +224,21 @@ fn member_writes_nothing_but_its_own_next_token_into_the_host() {
         *lock(&doorman.lie) = None;
         sleep(Duration::from_secs(LIFE / 4)).await;
         assert!(secret(&bench) != before && is_up(&bench));
+    });
+}
+
+/// One task renews the tokens of all members, and a member's administrator decides what is answered.
+#[test]
+fn answer_about_a_token_that_comes_to_no_end_keeps_none_from_being_renewed() {
+    virtual_time::run(1, async {
+        let (bench, doorman) = guarded().await;
+        let before = secret(&bench);
+        doorman.is_endless.store(true, Ordering::Relaxed);
+        sleep(Duration::from_secs(LIFE / 2 + LIFE / 10)).await;
+        assert_eq!(secret(&bench), before, "it is asked for by now");
+        doorman.is_endless.store(false, Ordering::Relaxed);
+        sleep(Duration::from_secs(LIFE / 2)).await;
+        assert!(secret(&bench) != before && is_up(&bench), "{}", bench.guard.trace().join("\n"));
+        assert_eq!(doorman.refused.load(Ordering::Relaxed), 0);
     });
 }

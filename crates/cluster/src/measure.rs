@@ -7,10 +7,12 @@ use std::{
         Arc,
         atomic::{AtomicUsize, Ordering},
     },
-    task::{Context, Poll},
+    task::{Context, Poll, ready},
+    time::Duration,
 };
 
 use hyper::body::{Body, Bytes, Frame, SizeHint};
+use tokio::time::{Sleep, sleep};
 use tower::BoxError;
 
 use super::{
@@ -32,6 +34,9 @@ const OBJECT: usize = 5;
 const UNCOUNTED: usize = 64 << 10;
 /// The same where it is only asked who it is.
 const IDENTITY: usize = 4 << 20;
+/// From when more of an answer is first waited for to its end. API servers end all but watches in that time. One that goes on, a byte now and then,
+/// would hold up for ever whoever reads it, and with him all that he does for other clusters.
+const ENDS_WITHIN: Duration = Duration::from_mins(1);
 
 /// Whose answers they are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,7 +85,7 @@ impl Measure {
     pub(super) fn of<B>(&self, body: B, read: Reading) -> Measured<B> {
         let read = if self.answers == Answers::OfAnySize { Reading::InPieces } else { read };
         let (body, values) = (Box::pin(body), Values::default());
-        Measured { body, read, held: 0, values, beginning: Vec::new(), measure: self.clone() }
+        Measured { body, read, held: 0, values, beginning: Vec::new(), late: None, measure: self.clone() }
     }
 }
 
@@ -94,6 +99,8 @@ pub(super) struct Measured<B> {
     values: Values,
     /// Of the line that is coming, or of an answer all that is not counted.
     beginning: Vec<u8>,
+    /// When it is to have come to its end, once that was waited for.
+    late: Option<Pin<Box<Sleep>>>,
     measure: Measure,
 }
 
@@ -187,6 +194,19 @@ impl<B> Measured<B> {
         (values > VALUES).then(|| format!("what it answers at one time has more than {VALUES} values"))
     }
 
+    /// Why no more is waited for, once that is so: as of a cluster that does not answer.
+    fn poll_late(&mut self, context: &mut Context<'_>) -> Poll<String> {
+        if self.read != Reading::Whole {
+            return Poll::Pending;
+        }
+        ready!(self.late.get_or_insert_with(|| Box::pin(sleep(ENDS_WITHIN))).as_mut().poll(context));
+        let reason = format!("its answer does not end within {} s", ENDS_WITHIN.as_secs());
+        if let Some(breaker) = &self.measure.breaker {
+            breaker.failed(&reason);
+        }
+        Poll::Ready(reason)
+    }
+
     /// Of a line, what tells which object it is about.
     fn keep_beginning(&mut self, more: &[u8]) {
         let room = HEAD.saturating_sub(self.beginning.len());
@@ -215,7 +235,7 @@ where
             Poll::Ready(Some(Ok(frame))) => frame,
             Poll::Ready(Some(Err(error))) => return Poll::Ready(Some(Err(error.into()))),
             Poll::Ready(None) => return Poll::Ready(None),
-            Poll::Pending => return Poll::Pending,
+            Poll::Pending => return self.poll_late(context).map(|reason| Some(Err(reason.into()))),
         };
         let admitted = frame.data_ref().map_or(Ok(()), |piece| self.admit(piece));
         Poll::Ready(Some(admitted.map(|()| frame).map_err(Into::into)))
@@ -232,7 +252,9 @@ where
 
 #[cfg(test)]
 mod tests {
-    use http_body_util::{BodyExt, Full};
+    use futures::stream;
+    use http_body_util::{BodyExt, Full, StreamBody};
+    use tokio::time::{Instant, timeout};
 
     use super::*;
 
@@ -276,6 +298,27 @@ mod tests {
         assert_eq!(read(&measure, &half, Reading::InPieces).await, Ok(half.len()));
         drop(slow);
         assert_eq!(read(&measure, &half, Reading::Whole).await, Ok(half.len()));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn answer_that_comes_to_no_end_is_given_up_where_it_is_read_as_a_whole() {
+        let measure = Measure::new("m", Answers::Bounded, Some(Breaker::default()));
+        let dripping = || {
+            StreamBody::new(stream::unfold((), |()| async {
+                sleep(ENDS_WITHIN / 20).await;
+                Some((Ok::<_, BoxError>(Frame::data(Bytes::from_static(b" "))), ()))
+            }))
+        };
+        for read in [Reading::ByLine, Reading::InPieces] {
+            let read_for_long = timeout(ENDS_WITHIN * 2, measure.of(dripping(), read).collect()).await;
+            assert!(read_for_long.is_err(), "{read:?}: whoever reads it so bounds it himself");
+        }
+        assert_eq!(measure.breaker.as_ref().and_then(Breaker::open), None);
+        let begun = Instant::now();
+        let told = measure.of(dripping(), Reading::Whole).collect().await.unwrap_err().to_string();
+        assert!(told.contains("does not end within 60 s"), "{told}");
+        assert!((ENDS_WITHIN..ENDS_WITHIN * 2).contains(&begun.elapsed()), "{:?}", begun.elapsed());
+        assert_eq!(measure.breaker.as_ref().and_then(Breaker::open), Some(told));
     }
 
     /// Whoever writes signs into a text has no member closed by them.

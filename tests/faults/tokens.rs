@@ -19,7 +19,7 @@ use hyper::body::{Bytes, Frame};
 use k8s_openapi::ByteString;
 use kube::client::{Body, DynBody};
 use serde_json::{Value, json};
-use simulate::{service::Service, text};
+use simulate::{faults::Action, service::Service, text};
 use tokio::time::{Instant, sleep};
 use tower::{BoxError, ServiceExt, service_fn};
 
@@ -151,16 +151,20 @@ async fn guarded() -> (Arc<Bench>, Arc<Doorman>) {
     (bench, doorman)
 }
 
-/// As `member add` does.
-fn give(bench: &Bench, doorman: &Doorman) {
+fn data(doorman: &Doorman) -> Value {
     let token = doorman.token(ACCOUNT);
     let text = fixture::kubeconfig_text("https://m0").replace("token: t", &format!("token: {token}"));
-    let data = json!({"kubeconfig": ByteString(text.into_bytes())});
+    json!({"kubeconfig": ByteString(text.into_bytes())})
+}
+
+/// As `member add` does.
+fn give(bench: &Bench, doorman: &Doorman) {
+    let data = data(doorman);
     bench.host.change("secrets", DRIVER_NAMESPACE, "m0", |secret| secret["data"] = data.clone()).unwrap();
 }
 
-fn secret(bench: &Bench) -> String {
-    text(&bench.host.get("secrets", DRIVER_NAMESPACE, "m0").unwrap(), "/data/kubeconfig").to_owned()
+fn secret(bench: &Bench, member: &str) -> String {
+    text(&bench.host.get("secrets", DRIVER_NAMESPACE, member).unwrap(), "/data/kubeconfig").to_owned()
 }
 
 fn is_up(bench: &Bench) -> bool {
@@ -213,17 +217,17 @@ fn member_whose_token_ended_while_the_host_was_off_says_so_and_goes_on_with_a_ne
 fn member_writes_nothing_but_its_own_next_token_into_the_host() {
     virtual_time::run(1, async {
         let (bench, doorman) = guarded().await;
-        let before = secret(&bench);
+        let before = secret(&bench, "m0");
         let other = doorman.token("system:serviceaccount:kube-system:root");
         let more = format!("{}}}, {{exec: {{command: id}}}}", doorman.token(ACCOUNT));
         for lie in [String::new(), "canary".to_owned(), other, more] {
             *lock(&doorman.lie) = Some(lie.clone());
             sleep(Duration::from_secs(LIFE / 10)).await;
-            assert_eq!(secret(&bench), before, "{lie}");
+            assert_eq!(secret(&bench, "m0"), before, "{lie}");
         }
         *lock(&doorman.lie) = None;
         sleep(Duration::from_secs(LIFE / 4)).await;
-        assert!(secret(&bench) != before && is_up(&bench));
+        assert!(secret(&bench, "m0") != before && is_up(&bench));
     });
 }
 
@@ -232,13 +236,51 @@ fn member_writes_nothing_but_its_own_next_token_into_the_host() {
 fn answer_about_a_token_that_comes_to_no_end_keeps_none_from_being_renewed() {
     virtual_time::run(1, async {
         let (bench, doorman) = guarded().await;
-        let before = secret(&bench);
+        let before = secret(&bench, "m0");
         doorman.is_endless.store(true, Ordering::Relaxed);
         sleep(Duration::from_secs(LIFE / 2 + LIFE / 10)).await;
-        assert_eq!(secret(&bench), before, "it is asked for by now");
+        assert_eq!(secret(&bench, "m0"), before, "it is asked for by now");
         doorman.is_endless.store(false, Ordering::Relaxed);
         sleep(Duration::from_secs(LIFE / 2)).await;
-        assert!(secret(&bench) != before && is_up(&bench), "{}", bench.guard.trace().join("\n"));
+        assert!(secret(&bench, "m0") != before && is_up(&bench), "{}", bench.guard.trace().join("\n"));
         assert_eq!(doorman.refused.load(Ordering::Relaxed), 0);
+    });
+}
+
+/// Volumes of the host are known by that name too.
+#[test]
+fn token_of_a_second_name_of_a_member_is_renewed_as_well() {
+    virtual_time::run(1, async {
+        let (bench, doorman) = guarded().await;
+        let mut alias = fixture::kubeconfig("alias");
+        alias["data"] = data(&doorman);
+        bench.host.create("secrets", alias).unwrap();
+        let first = secret(&bench, "alias");
+        sleep(Duration::from_secs(2 * LIFE)).await;
+        assert!(secret(&bench, "alias") != first);
+        assert_eq!(doorman.refused.load(Ordering::Relaxed), 0, "each is renewed in time");
+    });
+}
+
+/// Whoever gives the rights back finds a member that takes the driver's token.
+#[test]
+fn token_of_a_member_that_cannot_be_read_is_renewed_as_well() {
+    virtual_time::run(1, async {
+        let (bench, doorman) = guarded().await;
+        bench.guard.set_fate(|_, at, asked| {
+            let is_denied = at == 1 && asked.resource == "storageclasses.storage.k8s.io";
+            if is_denied { Action::Answer { code: 403, reason: "Forbidden" } } else { Action::Pass }
+        });
+        bench.start();
+        bench.serves().await;
+        sleep(Duration::from_secs(2 * LIFE)).await;
+        let is = |state: &str| {
+            bench.metrics().contains(&format!("kosmos_csi_member_state{{member=\"m0\",state=\"{state}\"}} 1"))
+        };
+        assert!(is("unreadable"), "{}", bench.metrics());
+        bench.guard.heal();
+        sleep(Duration::from_secs(20)).await;
+        assert!(is("ok"), "{}", bench.metrics());
+        assert_eq!(doorman.refused.load(Ordering::Relaxed), 0, "each is renewed in time");
     });
 }

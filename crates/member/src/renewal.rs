@@ -1,7 +1,12 @@
 //! Members' tokens are renewed by who uses them: each asks the member for its next one, with the one that it has, and writes it
 //! into the Secret that it was read from. Every replica reads it there.
 
-use std::{collections::BTreeMap, ops::RangeInclusive, sync::Arc, time::Duration};
+use std::{
+    collections::BTreeMap,
+    ops::RangeInclusive,
+    sync::{Arc, PoisonError},
+    time::Duration,
+};
 
 use k8s_openapi::{
     ByteString,
@@ -12,13 +17,13 @@ use k8s_openapi::{
     jiff::Timestamp,
 };
 use kube::{
-    Api, ResourceExt,
+    Api, Client, ResourceExt,
     api::{Patch, PatchParams, PostParams},
 };
 use serde_json::json;
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
-use super::{Member, Registry, kubeconfig, source::secrets::KEY, token::Token};
+use super::{Identity, Member, Registry, kubeconfig, source::secrets::KEY, token::Token};
 use cluster::with_causes;
 use host::Host;
 
@@ -92,7 +97,7 @@ fn said(seconds: i64) -> String {
 
 /// Until when the new one is good; none where somebody else has renewed it, or it cannot be asked for now.
 async fn renew(host: &Host, member: &Arc<Member>, name: &str, clock: &Clock) -> Result<Option<i64>, String> {
-    let Ok(leaf) = member.leaf() else { return Ok(None) };
+    let Some(client) = client_of(member) else { return Ok(None) };
     let secrets = Api::<Secret>::namespaced(host.client.clone(), &host.namespace);
     let read = cluster::read(secrets.get(name).await, name);
     let read = read.map_err(|error| format!("get Secret {}/{name}: {}", host.namespace, with_causes(&error)))?;
@@ -101,7 +106,7 @@ async fn renew(host: &Host, member: &Arc<Member>, name: &str, clock: &Clock) -> 
     let text = String::from_utf8(text).unwrap_or_default();
     let Some(old) = kubeconfig::token(&text) else { return Ok(None) };
     let Some(token) = Token::read(&old).filter(|token| is_due(token, clock)) else { return Ok(None) };
-    let new = ask(&leaf.client, &token).await?;
+    let new = ask(client, &token).await?;
     // The member writes it into an object of the host: nothing but a token, and of nobody else.
     let read = Token::read(&new).filter(|read| Token::is_plain(&new) && read.is_the_next_of(&token));
     let Some(Token { ends, .. }) = read else {
@@ -119,8 +124,16 @@ async fn renew(host: &Host, member: &Arc<Member>, name: &str, clock: &Clock) -> 
     }
 }
 
+/// Also of one that is another name of a member, and of one that is not used because it says too much or grants too little: that may last for
+/// longer than a token, and what is to be mended then needs one that is good.
+fn client_of(member: &Member) -> Option<&Client> {
+    let link = member.link.as_ref().ok().filter(|link| link.line.breaker.open().is_none())?;
+    let identity = link.identity.lock().unwrap_or_else(PoisonError::into_inner);
+    matches!(*identity, Identity::Proven(_) | Identity::Alias(_)).then_some(&link.leaf.client)
+}
+
 /// The next token, of the same account, bound to the same Secret: it ends with that too.
-async fn ask(client: &kube::Client, token: &Token) -> Result<String, String> {
+async fn ask(client: &Client, token: &Token) -> Result<String, String> {
     let (namespace, account) = token.account().unwrap_or_default();
     let bound = token.bound().map(|bound| BoundObjectReference {
         api_version: Some("v1".to_owned()),

@@ -8,6 +8,7 @@ use csi::v1::{
     controller_server::Controller as _,
     volume_capability::{AccessMode, AccessType, MountVolume, access_mode::Mode},
 };
+use prost::Message as _;
 use serde_json::{Value, json};
 use simulate::{
     faults::{Action, Verb},
@@ -223,6 +224,36 @@ fn published_nodes_are_listed() {
         caller.change(Change::Publish).await;
         let nodes = list(&bench, 0, "").await.entries[0].status.clone().unwrap().published_node_ids;
         assert_eq!(nodes, ["virtual/m0"]);
+    });
+}
+
+/// Whoever may write claims in a member may write as much as an API server takes of an annotation.
+#[test]
+fn page_of_a_list_is_no_longer_than_what_callers_read_whatever_leaf_claims_say_of_their_nodes() {
+    virtual_time::run(1, async {
+        let bench = bench(&fixture::steady(STEP)).await;
+        let node = |number: u32| format!("\"real/{}{number}\":{{\"access\":\"ReadWriteMany\"}}", "n".repeat(200));
+        let record = format!("{{{}}}", (0..1000).map(node).collect::<Vec<_>>().join(","));
+        for number in 0..24 {
+            let claim = format!("data-{number}");
+            volume(&bench, &claim).await;
+            on_leaf(&bench, &claim, |claim| {
+                claim["metadata"]["annotations"]["kosmos.csi.io/published"] = json!(record);
+            });
+        }
+        sleep(STEP).await;
+        let (mut found, mut token) = (Vec::new(), String::new());
+        loop {
+            let page = list(&bench, 0, &token).await;
+            assert!(page.encoded_len() < 4 << 20, "{} bytes", page.encoded_len());
+            found.extend(ids(&page));
+            token = page.next_token;
+            if token.is_empty() {
+                break;
+            }
+        }
+        let all: BTreeSet<&String> = found.iter().collect();
+        assert_eq!((found.len(), all.len()), (24, 24));
     });
 }
 

@@ -20,6 +20,9 @@ use leaf::{
 /// What external-health-monitor calls a volume that is not well, in events, and what others may write as a condition.
 const ABNORMAL: &str = "VolumeConditionAbnormal";
 
+/// What is told of one takes so many bytes at most.
+const AILMENT: usize = 512;
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Severity {
     Degraded,
@@ -54,10 +57,11 @@ pub fn list_ailing(provisioner: &Provisioner, most: usize, token: &str) -> Resul
             leaf.rows.page_of_ailing(after, most, ails)
         }
     };
-    list::page(provisioner, most, token, pick, |place, hash, row| {
+    let entry = |place: &Place<'_>, hash, row: Row| {
         let handle = row.id(place.member, hash)?.to_string();
         Some(Health { handle, ailments: ailments(&row, place) })
-    })
+    };
+    list::page(provisioner, most, token, pick, entry, |health| list::ENTRY + health.ailments.len() * AILMENT)
 }
 
 pub async fn health(provisioner: &Provisioner, handle: &str) -> Result<Health> {

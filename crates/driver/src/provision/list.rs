@@ -19,8 +19,14 @@ use leaf::{
     row::{ClaimRow, Row},
 };
 
-/// A page is never longer, so that an answer fits into what gRPC clients take.
-const LONGEST_PAGE: usize = 4096;
+/// A page is never longer, so that an answer fits into what gRPC clients take, which is 4 MiB.
+pub(super) const LONGEST_PAGE: usize = 4096;
+/// The same in bytes: whoever may write a leaf claim in its member decides how many nodes its record names.
+const LARGEST_PAGE: usize = 3 << 20;
+/// What an entry takes at most, beside what is counted of it.
+pub(super) const ENTRY: usize = 320;
+/// What the id of a node takes beside its letters.
+const NODE: usize = 4;
 
 /// A volume as it is listed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -76,7 +82,13 @@ pub(super) struct Place<'a> {
 pub fn list(provisioner: &Provisioner, most: usize, token: &str) -> Result<Page<Listed>> {
     let is_there = |row: &Row| row.claim.as_ref().is_some_and(is_listed);
     let pick = |leaf: &MemberClient, _: &Place<'_>, after, most| leaf.rows.page(after, most, is_there);
-    page(provisioner, most, token, pick, |place, hash, row| row.claim.map(|claim| listed(place.member, hash, &claim)))
+    let entry = |place: &Place<'_>, hash, row: Row| row.claim.map(|claim| listed(place.member, hash, &claim));
+    page(provisioner, most, token, pick, entry, length)
+}
+
+/// In bytes, of an answer.
+fn length(listed: &Listed) -> usize {
+    ENTRY + listed.nodes.iter().map(|node| node.len() + NODE).sum::<usize>()
 }
 
 pub async fn get(provisioner: &Provisioner, handle: &str) -> Result<Listed> {
@@ -95,12 +107,13 @@ pub(super) fn page<T>(
     token: &str,
     pick: impl Fn(&MemberClient, &Place<'_>, Option<VolumeHash>, usize) -> Vec<(VolumeHash, Row)>,
     entry: impl Fn(&Place<'_>, VolumeHash, Row) -> Option<T>,
+    length: impl Fn(&T) -> usize,
 ) -> Result<Page<T>> {
     let most = if most == 0 { LONGEST_PAGE } else { most.min(LONGEST_PAGE) };
     let token = Token::parse(token)?;
     let begin = token.as_ref().map_or("", |token| token.member.as_str()).to_owned();
     let members = provisioner.members.all()?;
-    let (mut entries, mut last) = (Vec::new(), None);
+    let (mut entries, mut bytes, mut last) = (Vec::new(), 0, None);
     for (name, member) in members.range(begin..) {
         let Some(leaf) = member.last_known() else { continue };
         let trouble = member.leaf().err().map(|error| error.to_string());
@@ -108,11 +121,13 @@ pub(super) fn page<T>(
         let after = token.as_ref().filter(|token| token.member == *name).map(|token| token.hash);
         // One more than there is room for says whether there is a next page.
         for (hash, row) in pick(leaf, &place, after, most + 1 - entries.len()) {
-            if entries.len() == most {
+            let new = entry(&place, hash, row);
+            bytes += new.as_ref().map_or(0, &length);
+            if entries.len() == most || !entries.is_empty() && bytes > LARGEST_PAGE {
                 let next = last.as_ref().map(Token::print).unwrap_or_default();
                 return Ok(Page { entries, next });
             }
-            entries.extend(entry(&place, hash, row));
+            entries.extend(new);
             last = Some(Token { member: name.clone(), hash });
         }
     }

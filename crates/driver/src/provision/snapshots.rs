@@ -8,6 +8,7 @@ use super::{
     Provisioner,
     delete_snapshot::{find_snapshot, is_not_stripped},
     found_snapshot::behind,
+    list::LONGEST_PAGE,
     snapshot::Snapshot,
 };
 use domain::{
@@ -25,7 +26,7 @@ const TOKEN: &str = "after:";
 pub struct SnapshotQuery {
     pub id: String,
     pub source: String,
-    /// At most so many; 0: all.
+    /// At most so many; 0: as many as fit.
     pub most: usize,
     pub token: String,
 }
@@ -146,7 +147,8 @@ fn page(found: Vec<Snapshot>, after: &str, most: usize) -> (Vec<Snapshot>, Strin
         found.into_iter().map(|snapshot| (snapshot.id.to_string(), snapshot)).collect();
     found.retain(|(id, _)| *id.as_str() > *after);
     found.sort_unstable_by(|left, right| left.0.cmp(&right.0));
-    let more = most > 0 && found.len() > most;
+    let most = if most == 0 { LONGEST_PAGE } else { most.min(LONGEST_PAGE) };
+    let more = found.len() > most;
     if more {
         found.truncate(most);
     }

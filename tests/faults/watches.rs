@@ -5,7 +5,10 @@ use std::time::Duration;
 use csi::v1::{self, controller_server::Controller as _};
 use k8s_openapi::ByteString;
 use serde_json::{Value, json};
-use simulate::faults::{Action, Verb};
+use simulate::{
+    faults::{Action, Verb},
+    text,
+};
 use tokio::time::{sleep, timeout};
 use tonic::Code;
 
@@ -15,7 +18,9 @@ use crate::{
     fixture::{self, Planted},
     invariants::violations,
     late::{LATE, creates},
-    late_snapshots, prompt,
+    late_snapshots,
+    people::delete_leaf_claim,
+    prompt,
     reclaim::{self, CLAIM},
     shared::has_alias,
     snapshotter::{GROUPS, Kind, SNAPSHOTS, Snapshotter, USUAL, Wish},
@@ -73,6 +78,29 @@ fn what_happens_is_heard_again_whatever_ended_the_watch() {
             assert!(wrong.is_empty(), "after {trouble:?} (forgotten: {forgotten}): {wrong:#?}");
         }
     }
+}
+
+/// As behind a proxy that passes no watch on, in front of a member that is well.
+#[test]
+fn leaf_that_was_deleted_comes_back_also_where_no_watch_of_its_member_can_be_begun() {
+    virtual_time::run(1, async {
+        let bench = reclaim::bench().await;
+        let _caller = reclaim::provisioned(&bench, Script::new(CLAIM)).await;
+        bench.guard.set_fate(|_, at, asked| {
+            let is_meant = at == 1 && asked.verb == Verb::Watch;
+            if is_meant { Action::Answer { code: 503, reason: "ServiceUnavailable" } } else { Action::Pass }
+        });
+        bench.start();
+        bench.serves().await;
+        sleep(OVER).await;
+        let before = delete_leaf_claim(&bench, CLAIM);
+        let is_back = || {
+            let leaf = reclaim::leaf(&bench, CLAIM);
+            leaf.as_ref().is_some_and(|leaf| text(leaf, "/metadata/uid") != before) && reclaim::phase(leaf) == "Bound"
+        };
+        reclaim::until(&bench, Duration::from_hours(1), "it is back", is_back).await;
+        assert_eq!(bench.guard.wrong(), Vec::<String>::new());
+    });
 }
 
 /// A volume of the host is made `Retain` after the watch of these has met a trouble: whether its leaf follows at once.

@@ -199,10 +199,13 @@ impl WatchedKind<'_> {
     where
         K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned,
     {
-        let (mut pauses, mut is_cut) = (pauses().build(), false);
+        let (mut pauses, mut is_cut, mut heard) = (pauses().build(), false, Instant::now());
         loop {
-            let (before, began) = (version.clone(), Instant::now());
-            let ended = self.resume(&mut version, is_cut, take).await;
+            let (before, began, mut is_begun) = (version.clone(), Instant::now(), false);
+            let ended = self.resume(&mut version, &mut is_begun, is_cut, take).await;
+            if is_begun {
+                heard = Instant::now();
+            }
             let is_early = began.elapsed().as_secs() < u64::from(WATCH_SECONDS);
             is_cut = is_early || is_cut && version == before;
             match ended {
@@ -212,6 +215,18 @@ impl WatchedKind<'_> {
                 Ok(Ended::Over) => pauses = self::pauses().build(),
                 // A right that is missing now: a list will say whether it still is.
                 Err(error) if interrupted(self.cluster, self.kind, &error).is_some() => return None,
+                // As behind a proxy that passes none on. What is known gets old, and nothing else would say so.
+                Err(error) if heard.elapsed() > WATCH_SILENCE => {
+                    let (member, error) = (&*self.cluster.member, with_causes(&error));
+                    tracing::warn!(
+                        member,
+                        kind = ?self.kind,
+                        error,
+                        "no watch of the member can be begun: the driver lists all again, and hears of changes \
+                         minutes late"
+                    );
+                    return None;
+                }
                 Err(_) => {
                     if version != before {
                         pauses = self::pauses().build();
@@ -228,6 +243,7 @@ impl WatchedKind<'_> {
     async fn resume<K>(
         self,
         version: &mut String,
+        is_begun: &mut bool,
         is_cut: bool,
         take: &impl Fn(Change<K>),
     ) -> Result<Ended, kube::Error>
@@ -241,7 +257,7 @@ impl WatchedKind<'_> {
             );
             return Ok(Ended::Lost);
         }
-        self.watch(version, take).await
+        self.watch(version, is_begun, take).await
     }
 
     /// The version that a list has now, in one place.
@@ -250,7 +266,12 @@ impl WatchedKind<'_> {
         cluster::newest(&self.cluster.client, &K::url_path(&(), place)).await
     }
 
-    async fn watch<K>(self, version: &mut String, take: &impl Fn(Change<K>)) -> Result<Ended, kube::Error>
+    async fn watch<K>(
+        self,
+        version: &mut String,
+        is_begun: &mut bool,
+        take: &impl Fn(Change<K>),
+    ) -> Result<Ended, kube::Error>
     where
         K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned,
     {
@@ -260,6 +281,7 @@ impl WatchedKind<'_> {
             Err(kube::Error::Api(status)) if status.code == 410 => return Ok(Ended::Lost),
             begun => begun?,
         };
+        *is_begun = true;
         let mut events = std::pin::pin!(events);
         loop {
             let event = match timeout(WATCH_SILENCE, events.try_next()).await {

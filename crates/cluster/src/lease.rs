@@ -76,6 +76,23 @@ impl Seen {
     }
 }
 
+/// What keeps a process from asking for the lease. Where that is so of all, none does the work, and nothing else would say why.
+#[derive(Debug, Default)]
+struct Obstacle {
+    since: Option<Instant>,
+    is_told: bool,
+}
+
+impl Obstacle {
+    /// It is there still: whether to tell of it now, which is done once, and of one that lasts.
+    fn is_news(&mut self) -> bool {
+        let since = *self.since.get_or_insert_with(Instant::now);
+        let is_news = !self.is_told && since.elapsed() >= DURATION;
+        self.is_told |= is_news;
+        is_news
+    }
+}
+
 impl Lease {
     /// Each kind of work has a lease of its own, by this name.
     pub fn new(client: Client, namespace: &str, name: &'static str) -> Self {
@@ -171,11 +188,16 @@ impl Lease {
     async fn acquire(&self) -> (String, Instant) {
         // Replicas that were started together do not ask together for ever.
         let mut pauses = ConstantBuilder::default().with_delay(RETRY).with_jitter().without_max_times().build();
-        let mut seen = None;
+        let (mut seen, mut obstacle) = (None, Obstacle::default());
         loop {
             match self.try_acquire(&mut seen).await {
                 Ok(Some(acquired)) => return acquired,
-                Ok(None) => {}
+                Ok(None) => obstacle = Obstacle::default(),
+                Err(error) if obstacle.is_news() => tracing::warn!(
+                    lease = self.name,
+                    error = with_causes(&error),
+                    "this replica cannot ask for the lease: if no replica can, nobody does the work in the background"
+                ),
                 Err(error) => tracing::debug!(error = with_causes(&error), "the lease cannot be asked for"),
             }
             let pause = pauses.next().unwrap_or(RETRY);
@@ -303,6 +325,18 @@ mod tests {
         assert!(seen.soonest(RETRY) <= RETRY / 4, "it may be taken then");
         sleep(RETRY / 4).await;
         assert_eq!(seen.soonest(RETRY), RETRY, "it was not to be had");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_keeps_the_lease_from_being_asked_for_is_told_once_where_it_lasts() {
+        let mut obstacle = Obstacle::default();
+        assert!(!obstacle.is_news(), "it may be over at once");
+        sleep(DURATION / 2).await;
+        assert!(!obstacle.is_news());
+        sleep(DURATION / 2).await;
+        assert!(obstacle.is_news());
+        sleep(DURATION * 2).await;
+        assert!(!obstacle.is_news(), "it is told already");
     }
 
     #[test]

@@ -237,8 +237,14 @@ impl Caller {
     async fn remove_with(&mut self, next: impl Fn(Duration) -> Duration) {
         self.detach().await;
         let handle = self.handle.clone().expect("a host volume has a handle");
-        lock(&self.bench.guard.history).let_go(&self.volume);
-        lock(&self.bench.guard.history).may_go(&handle, &self.volume);
+        if let Some(time) = self.script.stands_still {
+            self.bench.sidecar.stand_still(&self.volume, time).await;
+        }
+        let is_kept = self.is_kept();
+        if !is_kept {
+            lock(&self.bench.guard.history).let_go(&self.volume);
+            lock(&self.bench.guard.history).may_go(&handle, &self.volume);
+        }
         let mut pause = FIRST_PAUSE / 2;
         while let Err(status) = self.delete(&handle).await {
             self.answered("DeleteVolume", &status);
@@ -247,6 +253,9 @@ impl Caller {
             if !self.is_to_be_removed() {
                 return self.bench.guard.note(|| format!("{} is not to be removed any more", self.script.claim));
             }
+        }
+        if is_kept {
+            return self.wrong("I6: the host keeps it since before DeleteVolume was called, which is done");
         }
         self.bench.guard.note(|| format!("DeleteVolume {} is done", self.script.claim));
         self.bench.guard.look();

@@ -103,6 +103,7 @@ pub async fn trouble(
                 }
             }
             19 => host::delete_volumes(bench, chance),
+            20 | 21 => host::want_back_before_the_call(bench, chance),
             18 => {
                 busy.spawn(member::strip(Arc::clone(bench), at, Duration::from_secs(chance.u64(1..60))));
             }

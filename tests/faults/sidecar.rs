@@ -1,9 +1,15 @@
 //! The provisioner that runs beside the driver: what it knows only in its memory, and what becomes of the class that it reads.
 
-use std::sync::{
-    Mutex,
-    atomic::{AtomicU64, Ordering},
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Mutex,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
 };
+
+use tokio::time::{Instant, sleep_until};
 
 use crate::bench::lock;
 
@@ -23,6 +29,8 @@ pub enum Class {
 pub struct Sidecar {
     lives: AtomicU64,
     class: Mutex<Class>,
+    /// Volumes of the host that it has found to be removed, and when it asks for that.
+    late: Mutex<BTreeMap<String, Instant>>,
 }
 
 impl Sidecar {
@@ -37,6 +45,21 @@ impl Sidecar {
 
     pub fn class(&self) -> Class {
         *lock(&self.class)
+    }
+
+    /// It has looked at a volume, and stands still before it asks for the removal of that.
+    pub async fn stand_still(&self, volume: &str, time: Duration) {
+        let until = Instant::now() + time;
+        lock(&self.late).insert(volume.to_owned(), until);
+        sleep_until(until).await;
+        lock(&self.late).remove(volume);
+    }
+
+    /// Volumes of which it has looked, and does not ask before so long.
+    pub fn stands_still(&self, least: Duration) -> Vec<String> {
+        let soonest = Instant::now() + least;
+        let late = lock(&self.late);
+        late.iter().filter(|(_, until)| **until >= soonest).map(|(volume, _)| volume.clone()).collect()
     }
 }
 

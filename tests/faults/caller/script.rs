@@ -29,6 +29,8 @@ pub struct Script {
     pub at_once: usize,
     /// The provisioner asks once more for what it already has.
     pub asks_again: bool,
+    /// The provisioner stands still for so long between its look at a volume that is to go and its call.
+    pub stands_still: Option<Duration>,
     /// What happens to the volume while it lives, and the time before each of it.
     pub changes: &'static [Change],
     pub pace: Duration,
@@ -57,6 +59,7 @@ impl Script {
             deleted_after: None,
             at_once: 1,
             asks_again: false,
+            stands_still: None,
             changes: &[],
             pace: Duration::ZERO,
             binding: None,

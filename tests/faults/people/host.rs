@@ -17,6 +17,8 @@ use crate::{
 /// Between two looks at a removal, and at what becomes of it.
 const LOOK: Duration = Duration::from_millis(500);
 const AT_ONCE: Duration = Duration::from_millis(5);
+/// The replica that leads believes a watch of the host's volumes for ten seconds that has died unnoticed, and its Lease for six.
+const HEARD: Duration = Duration::from_secs(30);
 
 /// An administrator finds that a volume is worth more than its class says, perhaps after having thought otherwise, and then
 /// perhaps deletes its claim.
@@ -107,6 +109,27 @@ pub(super) async fn call_off(bench: Arc<Bench>, held: Held, after: Duration, use
         // Others may have been quicker.
         if bench.host.get("persistentvolumes", "", volume).is_some_and(|volume| is_free(&volume)) {
             claim_again(&bench, volume, SHOP, &format!("back-{volume}"));
+        }
+    }
+}
+
+/// Of the volumes that the provisioner has seen to be removed, long before it calls, every other one is wanted back, perhaps for another claim.
+pub(super) fn want_back_before_the_call(bench: &Bench, chance: &mut Rng) {
+    for volume in bench.sidecar.stands_still(HEARD) {
+        let is_to_go = |volume: &Value| text(volume, "/status/phase") == "Released" && policy(volume) == "Delete";
+        // Nobody keeps the data of a leaf that people of the member have deleted while the host is to remove it too.
+        let is_whole = |volume: &Value| {
+            let leaf = bench.leaf_behind(text(volume, "/spec/csi/volumeHandle"));
+            leaf.is_ok_and(|leaf| text(&leaf, "/status/phase") == "Bound" && !is_deleted(&leaf))
+        };
+        let seen = bench.host.get("persistentvolumes", "", &volume);
+        let may_be_had = seen.is_some_and(|seen| is_to_go(&seen) && !is_deleted(&seen) && is_whole(&seen));
+        if !may_be_had || chance.bool() {
+            continue;
+        }
+        set_policy(bench, &volume, "Retain");
+        if chance.bool() {
+            claim_again(bench, &volume, SHOP, &format!("wanted-{volume}"));
         }
     }
 }

@@ -33,9 +33,9 @@ impl Mood {
     /// Which of the acts in `trouble` comes next.
     pub(super) fn act(self, chance: &mut Rng) -> u8 {
         match self {
-            Self::Mixed => chance.u8(..20),
+            Self::Mixed => chance.u8(..22),
             // Restarts, replicas, policies that change, volumes that are used again, and, mostly, removals that are called off.
-            Self::Wavering => [0, 17, 8, 8, 9, 11, 11, 11, 11][chance.usize(..9)],
+            Self::Wavering => [0, 17, 8, 8, 9, 11, 11, 11, 11, 20][chance.usize(..10)],
         }
     }
 

@@ -31,6 +31,8 @@ pub const GOLD: &str = "gold";
 pub const ELSEWHERE: &str = "elsewhere";
 /// Somebody else's storage driver, and the class of its snapshots.
 pub const THEIRS: &str = "theirs";
+/// On what a backup tool has restored.
+const RESTORED: &str = "example.com/restored";
 /// Before the names of volumes that people have made for leaf claims.
 pub const BY_HAND: &str = "by-hand-";
 /// A claim's name of so many letters and a few more has no room in a handle.
@@ -177,7 +179,14 @@ impl Planted {
         self.put(bench, at, "persistentvolumeclaims", copy);
     }
 
-    /// The same with its volume, to which it is bound.
+    /// The same by the leaf claim's own name, as backup tools restore it.
+    pub fn restore(&mut self, bench: &Bench, at: usize, leaf: &Value) {
+        let mut restored = claim(ELSEWHERE, text(leaf, "/metadata/name"), &leaf["metadata"]["labels"]);
+        restored["metadata"]["annotations"] = notes_of_restored(leaf);
+        self.put(bench, at, "persistentvolumeclaims", restored);
+    }
+
+    /// The same as a copy, with its volume, to which it is bound.
     pub fn copy_with_volume(bench: &Bench, at: usize, leaf: &Value, of: &Value) {
         let name = format!("copy-of-{}", text(leaf, "/metadata/name"));
         let mut copy = claim(ELSEWHERE, &name, &leaf["metadata"]["labels"]);
@@ -217,7 +226,7 @@ impl Planted {
     /// A leaf snapshot as a backup tool restores it into another namespace: by its own name, labels and annotations and all.
     pub fn restore_snapshot(&mut self, bench: &Bench, at: usize, leaf: &Value) {
         let mut restored = snapshot(ELSEWHERE, text(leaf, "/metadata/name"), &leaf["metadata"]["labels"]);
-        restored["metadata"]["annotations"] = leaf["metadata"]["annotations"].clone();
+        restored["metadata"]["annotations"] = notes_of_restored(leaf);
         self.put(bench, at, SNAPSHOTS, restored);
     }
 
@@ -225,7 +234,7 @@ impl Planted {
     pub fn remove_copies(&mut self, bench: &Bench) {
         self.0.retain(|(at, kind, object)| {
             let name = text(object, "/metadata/name");
-            let copy = name.starts_with("copy-of-");
+            let copy = name.starts_with("copy-of-") || object["metadata"]["annotations"][RESTORED].is_string();
             if copy {
                 let _ = bench.members[*at].delete(kind, text(object, "/metadata/namespace"), name);
             }
@@ -255,6 +264,12 @@ impl Planted {
         let touched = self.0.iter().filter(|planted| !is_as_it_was(planted));
         touched.map(|(at, kind, was)| format!("I3: m{at}: {kind} of somebody else's is not as it was: {was}")).collect()
     }
+}
+
+fn notes_of_restored(leaf: &Value) -> Value {
+    let mut notes = leaf["metadata"]["annotations"].clone();
+    notes[RESTORED] = json!("yes");
+    notes
 }
 
 pub fn labels(host: &str, hash: &str) -> Value {

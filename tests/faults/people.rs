@@ -113,7 +113,7 @@ pub async fn trouble(
             }
             _ => {
                 let into = if chance.bool() { at } else { chance.usize(..fixture::MEMBERS) };
-                member::copy(bench, planted, at, into);
+                member::copy(bench, planted, at, into, chance.bool());
             }
         }
     }

@@ -184,8 +184,8 @@ pub(super) fn put_labels_back(bench: &Bench, member: usize) {
     }
 }
 
-/// Copies of a leaf and of a leaf snapshot. Best of a leaf that was healed: it says in whose place it stands.
-pub(super) fn copy(bench: &Bench, planted: &Mutex<Planted>, member: usize, into: usize) {
+/// Copies of a leaf and of a leaf snapshot, perhaps by their own names. Best of a leaf that was healed: it says in whose place it stands.
+pub(super) fn copy(bench: &Bench, planted: &Mutex<Planted>, member: usize, into: usize, restored: bool) {
     let is_ours = |leaf: &Arc<Value>| {
         let history = lock(&bench.guard.history);
         history.volume_of(leaf).is_some() && !history.was_planted(leaf)
@@ -194,11 +194,14 @@ pub(super) fn copy(bench: &Bench, planted: &Mutex<Planted>, member: usize, into:
         bench.members[member].list("persistentvolumeclaims").into_iter().filter(|leaf| is_ours(leaf)).collect();
     let is_healed = |leaf: &&Arc<Value>| leaf["metadata"]["annotations"]["kosmos.csi.io/former"].is_string();
     if let Some(leaf) = leaves.iter().find(is_healed).or_else(|| leaves.first()) {
-        bench.guard.note(|| format!("somebody copies leaf claim {} into m{into}", text(leaf, "/metadata/name")));
-        lock(planted).copy(bench, into, leaf);
+        let name = text(leaf, "/metadata/name");
+        bench.guard.note(|| format!("somebody copies leaf claim {name} into m{into}, by its own name: {restored}"));
+        let copy = if restored { Planted::restore } else { Planted::copy };
+        copy(&mut lock(planted), bench, into, leaf);
     }
     if let Some(leaf) = bench.members[member].list(SNAPSHOTS).iter().find(|leaf| is_ours(leaf)) {
-        lock(planted).copy_snapshot(bench, member, leaf);
+        let copy = if restored { Planted::restore_snapshot } else { Planted::copy_snapshot };
+        copy(&mut lock(planted), bench, member, leaf);
     }
 }
 

@@ -65,6 +65,7 @@ mod replaced;
 mod restored;
 mod rolled_back;
 mod schedules;
+mod second_names;
 mod shared;
 mod sidecar;
 mod snapshotter;

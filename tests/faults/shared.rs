@@ -160,12 +160,17 @@ fn removal_for_one_volume_waits_for_the_other_one_also_where_the_member_lets_nob
     }
 }
 
-pub async fn has_alias(bench: &Bench) {
+/// A Secret that gives the first member a second name.
+pub fn alias() -> Value {
     let mut alias = fixture::kubeconfig("m0");
     for path in ["/metadata/name", "/metadata/labels/kosmos.csi.io~1member"] {
         *alias.pointer_mut(path).unwrap() = json!("alias");
     }
-    bench.host.create("secrets", alias).unwrap();
+    alias
+}
+
+pub async fn has_alias(bench: &Bench) {
+    bench.host.create("secrets", alias()).unwrap();
     sleep(Duration::from_secs(5)).await;
 }
 

@@ -3,6 +3,7 @@
 
 mod afterwards;
 mod attributes;
+mod calls;
 mod changed;
 mod denied;
 mod everything;

@@ -238,7 +238,8 @@ impl Caller {
         self.detach().await;
         let handle = self.handle.clone().expect("a host volume has a handle");
         if let Some(time) = self.script.stands_still {
-            self.bench.sidecar.stand_still(&self.volume, time).await;
+            let another = Box::pin(self.is_changed_late(time));
+            tokio::join!(self.bench.sidecar.stand_still(&self.volume, time), another);
         }
         let is_kept = self.is_kept();
         if !is_kept {

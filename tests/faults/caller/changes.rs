@@ -1,7 +1,7 @@
 //! What happens to a volume while it lives, as external-resizer and external-attacher bring it about: they ask until they
 //! are told that it is so, and then it is looked up.
 
-use std::{collections::HashMap, sync::Arc};
+use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use csi::v1::{self, CapacityRange, controller_server::Controller as _};
 use serde_json::{Value, json};
@@ -11,10 +11,10 @@ use tonic::{Code, Status};
 
 use super::{Caller, FIRST_PAUSE, LONGEST_PAUSE};
 use crate::{
-    ask::capability,
+    ask::{Target, ask, capability},
     attach,
     bench::{lock, with_deadline},
-    fixture::GOLD,
+    fixture::{BY_HAND, GOLD, NOW},
     people,
 };
 
@@ -60,6 +60,38 @@ impl Caller {
     pub async fn detach(&mut self) {
         if self.attached {
             Box::pin(self.change(Change::Unpublish)).await;
+        }
+    }
+
+    /// Of a volume whose claim has gone, another sidecar asks within that time for what it has seen to be wanted before.
+    pub(super) async fn is_changed_late(&self, within: Duration) {
+        sleep(within * fastrand::u32(..100) / 100).await;
+        let volume = self.known_handle().to_owned();
+        let member = volume.split('/').next().unwrap_or_default().to_owned();
+        let target = Target { volume, member, class: NOW.to_owned(), ..Target::default() };
+        let is_by_hand = self.leaf_volume().is_some_and(|volume| volume.starts_with(BY_HAND));
+        match fastrand::u8(..3) {
+            // No driver knows of it, or it is not bound.
+            0 | 1 if is_by_hand || self.is_deferred() => {}
+            0 => self.asks_late("ControllerExpandVolume", &target).await,
+            1 => self.asks_late("ControllerModifyVolume", &target).await,
+            _ if self.script.attaches() => {}
+            _ => self.is_on_a_node_late(&target).await,
+        }
+    }
+
+    async fn asks_late(&self, rpc: &str, target: &Target) {
+        let (code, why) = ask(&self.bench, rpc, target).await;
+        self.bench.guard.note(|| format!("{rpc} {} comes late: {code:?} {why}", self.script.claim));
+    }
+
+    /// Whatever is answered, external-attacher sees to it then that the node leaves the volume.
+    async fn is_on_a_node_late(&self, target: &Target) {
+        self.asks_late("ControllerPublishVolume", target).await;
+        let mut pause = FIRST_PAUSE;
+        while ask(&self.bench, "ControllerUnpublishVolume", target).await.0 != Code::Ok {
+            sleep(pause).await;
+            pause = (pause * 2).min(LONGEST_PAUSE);
         }
     }
 

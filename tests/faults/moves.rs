@@ -320,15 +320,19 @@ fn member_that_is_silent_for_a_while_at_any_moment_is_waited_for() {
     }
 }
 
+/// Up to fifty seconds. Which ones, the moment says.
+fn some_writes_are_late(story: &Story, moment: u64) {
+    story.bench.guard.set_fate(move |number, _, asked| {
+        let is_late = asked.verb.writes() && number % 7 == moment % 7;
+        if is_late { Action::Late(Duration::from_secs(number % 50)) } else { Action::Pass }
+    });
+}
+
 #[test]
 fn writes_that_are_carried_out_late_undo_nothing() {
     none_is_wrong(&virtual_time::each(virtual_time::THREADS, drawn(MOMENTS, SOME), |moment| {
         disturbed(moment, &[true, false], &async |story: &mut Story| {
-            let late = moment % 7;
-            story.bench.guard.set_fate(move |number, _, asked| {
-                let is_late = asked.verb.writes() && number % 7 == late;
-                if is_late { Action::Late(Duration::from_secs(number % 50)) } else { Action::Pass }
-            });
+            some_writes_are_late(story, moment);
             sleep(Duration::from_secs(30)).await;
             if moment % 2 == 0 {
                 let _ = story.bench.host.delete(MOVES, SHOP, "to");

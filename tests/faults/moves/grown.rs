@@ -38,6 +38,15 @@ fn target(story: &Story) -> Target {
     Target { volume, class: fixture::NOW.to_owned(), ..Target::default() }
 }
 
+/// Its user asks for more once the copy is being prepared.
+async fn prepares_while_it_grows(story: &Story) {
+    story.asks(1, &json!({}));
+    story.comes_to("Preparing").await;
+    let (code, why) = ask(&story.bench, "ControllerExpandVolume", &target(story)).await;
+    assert_eq!(code, Code::Aborted, "{why}");
+    story.comes_to("Closing").await;
+}
+
 /// Its user would hear that the copy is too small once all was copied.
 #[test]
 fn volume_that_is_being_enlarged_is_not_closed_to_its_pods() {
@@ -45,11 +54,7 @@ fn volume_that_is_being_enlarged_is_not_closed_to_its_pods() {
         let mut storage = fixture::steady(STEP);
         storage.resizing = Work::takes(GROWS..=GROWS);
         let story = Story::in_members(2, &storage, script()).await;
-        story.asks(1, &json!({}));
-        story.comes_to("Preparing").await;
-        let (code, why) = ask(&story.bench, "ControllerExpandVolume", &target(&story)).await;
-        assert_eq!(code, Code::Aborted, "{why}");
-        story.comes_to("Closing").await;
+        prepares_while_it_grows(&story).await;
         sleep(GROWS / 2).await;
         assert_eq!(story.phase(), "Closing", "{}\n{}", story.status(), story.trace());
         assert!(story.status().contains("the volume is being enlarged"), "{}", story.status());
@@ -65,11 +70,7 @@ fn volume_whose_filesystem_grows_with_its_next_pod_is_not_closed_and_its_user_is
         let mut storage = fixture::steady(STEP);
         storage.classes.iter_mut().for_each(|class| class.growth = Growth::OnNode);
         let story = Story::in_members(2, &storage, script()).await;
-        story.asks(1, &json!({}));
-        story.comes_to("Preparing").await;
-        let (code, why) = ask(&story.bench, "ControllerExpandVolume", &target(&story)).await;
-        assert_eq!(code, Code::Aborted, "{why}");
-        story.comes_to("Closing").await;
+        prepares_while_it_grows(&story).await;
         sleep(GROWS).await;
         let (seen, words) = (story.status(), "is being enlarged: its filesystem grows once a pod uses the volume");
         assert!(story.phase() == "Closing" && seen.contains(words), "{seen}\n{}", story.trace());

@@ -18,6 +18,7 @@ use super::{
     forgotten::{SURE, remove_by_force},
     none_is_wrong,
     play::Mood,
+    some_writes_are_late,
 };
 use crate::{
     bench::{SHOP, lock},
@@ -347,11 +348,7 @@ fn copy_that_is_said_to_be_of_another_move_stays_while_its_own_is_under_way() {
 fn writes_of_a_move_that_was_called_off_hinder_the_next_one_in_no_way_though_they_are_late() {
     none_is_wrong(&virtual_time::each(virtual_time::THREADS, drawn(MOMENTS, SOME), |moment| {
         disturbed(moment, &[true, false], &async |story: &mut Story| {
-            let late = moment % 7;
-            story.bench.guard.set_fate(move |number, _, asked| {
-                let is_late = asked.verb.writes() && number % 7 == late;
-                if is_late { Action::Late(Duration::from_secs(number % 50)) } else { Action::Pass }
-            });
+            some_writes_are_late(story, moment);
             sleep(Duration::from_secs(5)).await;
             let (host, end) = (&story.bench.host, Instant::now() + MOVED);
             let _ = host.delete(MOVES, SHOP, "to");

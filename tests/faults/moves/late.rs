@@ -270,24 +270,33 @@ fn source_that_is_kept_stays_when_the_claim_that_it_had_in_the_yard_is_removed()
     }
 }
 
-/// As it was recreated where somebody had deleted it before the move. It would keep its name from a move back, and wait for ever.
+/// What the move has kept of the source.
+fn kept_of(story: &Story) -> String {
+    let is_kept = |one: &Arc<Value>| !one["metadata"]["labels"]["kosmos.csi.io/moved"].is_null();
+    let kept = story.bench.members[0].list(VOLUMES).into_iter().find(is_kept).unwrap();
+    text(&kept, "/metadata/name").to_owned()
+}
+
+/// As it was recreated for that where somebody had deleted it before the move.
+fn is_recreated_late(story: &Story) {
+    let mut claim = (*story.bench.members[1].get(CLAIMS, SHOP, CLAIM).unwrap()).clone();
+    claim["metadata"] = json!({"name": CLAIM, "namespace": SHOP, "labels": claim["metadata"]["labels"],
+        "annotations": claim["metadata"]["annotations"], "finalizers": claim["metadata"]["finalizers"]});
+    let says = claim["metadata"]["annotations"].as_object_mut().unwrap();
+    says.retain(|key, _| !key.starts_with("pv.kubernetes.io/") && key != "kosmos.csi.io/move");
+    says.insert("kosmos.csi.io/former".to_owned(), json!("01234567-89ab-cdef-0123-456789abcdef"));
+    claim["spec"]["volumeName"] = json!(kept_of(story));
+    claim["status"] = json!({});
+    story.bench.members[0].create(CLAIMS, claim).unwrap();
+}
+
+/// It would keep its name from a move back, and wait for ever.
 #[test]
 fn claim_of_the_source_that_is_recreated_late_goes_once_the_volume_has_moved_away() {
     virtual_time::run(1, async {
         let story = moved().await;
         let member = &story.bench.members[0];
-        let is_kept = |one: &Arc<Value>| !one["metadata"]["labels"]["kosmos.csi.io/moved"].is_null();
-        let kept = member.list(VOLUMES).into_iter().find(is_kept).unwrap();
-        let kept = text(&kept, "/metadata/name").to_owned();
-        let mut claim = (*story.bench.members[1].get(CLAIMS, SHOP, CLAIM).unwrap()).clone();
-        claim["metadata"] = json!({"name": CLAIM, "namespace": SHOP, "labels": claim["metadata"]["labels"],
-            "annotations": claim["metadata"]["annotations"], "finalizers": claim["metadata"]["finalizers"]});
-        let says = claim["metadata"]["annotations"].as_object_mut().unwrap();
-        says.retain(|key, _| !key.starts_with("pv.kubernetes.io/") && key != "kosmos.csi.io/move");
-        says.insert("kosmos.csi.io/former".to_owned(), json!("01234567-89ab-cdef-0123-456789abcdef"));
-        claim["spec"]["volumeName"] = json!(kept);
-        claim["status"] = json!({});
-        member.create(CLAIMS, claim).unwrap();
+        is_recreated_late(&story);
         sleep(Duration::from_mins(5)).await;
         let there = member.get(CLAIMS, SHOP, CLAIM);
         assert!(there.is_some_and(|claim| text(&claim, "/status/phase") != "Bound"), "{}", story.trace());
@@ -297,6 +306,26 @@ fn claim_of_the_source_that_is_recreated_late_goes_once_the_volume_has_moved_awa
         story.asks(0, &json!({}));
         story.comes_to("Succeeded").await;
         assert_eq!(story.found(), Ok((0, DATA.to_owned())), "{}", story.trace());
+    });
+}
+
+/// By whoever in the member takes off it which claim it was for, as to import it. The class is not the claim's yet.
+#[test]
+fn claim_of_the_source_that_is_recreated_late_stays_where_somebody_gives_it_what_the_move_has_kept() {
+    virtual_time::run(1, async {
+        let story = moved().await;
+        let (member, kept) = (&story.bench.members[0], kept_of(&story));
+        let free = |volume: &mut Value| {
+            volume["spec"].as_object_mut().unwrap().remove("claimRef");
+            volume["spec"]["storageClassName"] = json!("another");
+        };
+        member.change(VOLUMES, "", &kept, free).unwrap();
+        is_recreated_late(&story);
+        sleep(Duration::from_mins(45)).await;
+        let claim = member.get(CLAIMS, SHOP, CLAIM);
+        let stays = claim.is_some_and(|claim| claim["metadata"]["deletionTimestamp"].is_null());
+        assert!(stays, "{}", story.trace());
+        assert_eq!((story.found(), story.kept(0)), (Ok((1, DATA.to_owned())), vec![DATA.to_owned()]));
     });
 }
 

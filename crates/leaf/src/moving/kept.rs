@@ -44,9 +44,10 @@ fn is_kept(client: &MemberClient, volume: &PersistentVolume) -> bool {
     label(MOVED).is_some() && label(HOST) == Some(&*client.host.0) && label(VOLUME).is_none()
 }
 
-/// It is what a move has kept, and nobody's: not that claim's either which has this UID.
+/// It is what a move has kept, and not that claim's which has this UID. Where its claimRef has none, somebody in the member gives it to
+/// a claim, which may be this one.
 pub fn is_kept_from(client: &MemberClient, volume: &PersistentVolume, claim_uid: &str) -> bool {
-    is_kept(client, volume) && bound_to(volume) != Some(claim_uid)
+    is_kept(client, volume) && bound_to(volume).is_some_and(|uid| uid != claim_uid)
 }
 
 /// It is the leaf volume of the claim there, while what a move keeps is nobody's.

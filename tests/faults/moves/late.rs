@@ -26,6 +26,7 @@ use crate::{
     extent::drawn,
     fixture,
     late::{LATE, creates},
+    shared::has_alias,
     virtual_time,
 };
 
@@ -327,6 +328,37 @@ fn claim_of_the_source_that_is_recreated_late_stays_where_somebody_gives_it_what
         assert!(stays, "{}", story.trace());
         assert_eq!((story.found(), story.kept(0)), (Ok((1, DATA.to_owned())), vec![DATA.to_owned()]));
     });
+}
+
+/// Made by a person to have the source, with a second name of its member, or with the hash alone.
+#[test]
+fn claim_of_the_source_that_is_recreated_late_stays_while_another_volume_of_the_host_leads_to_it() {
+    for is_hashed in [false, true] {
+        virtual_time::run(1, async {
+            let story = moved().await;
+            has_alias(&story.bench).await;
+            let (host, hash) = (&story.bench.host, story.hash());
+            let handle =
+                if is_hashed { format!("m0///{hash}") } else { format!("alias/{SHOP}/{CLAIM}/{}", &hash[..16]) };
+            let mut by_hand = Value::clone(&story.host_volume());
+            by_hand["metadata"] = json!({"name": "by-hand"});
+            let spec = by_hand["spec"].as_object_mut().unwrap();
+            spec.remove("claimRef");
+            spec.insert("persistentVolumeReclaimPolicy".to_owned(), json!("Retain"));
+            by_hand["spec"]["csi"]["volumeHandle"] = json!(handle);
+            by_hand["spec"]["csi"].as_object_mut().unwrap().remove("volumeAttributes");
+            host.create(VOLUMES, by_hand).unwrap();
+            is_recreated_late(&story);
+            sleep(Duration::from_mins(45)).await;
+            let claim = story.bench.members[0].get(CLAIMS, SHOP, CLAIM);
+            let stays = claim.is_some_and(|claim| claim["metadata"]["deletionTimestamp"].is_null());
+            assert!(stays, "{handle}: {}", story.trace());
+            host.delete(VOLUMES, "", "by-hand").unwrap();
+            sleep(Duration::from_mins(45)).await;
+            assert!(story.bench.members[0].get(CLAIMS, SHOP, CLAIM).is_none(), "{handle}: {}", story.trace());
+            assert_eq!((story.found(), story.kept(0)), (Ok((1, DATA.to_owned())), vec![DATA.to_owned()]));
+        });
+    }
 }
 
 /// As one has it that began before names in the yard said whose they are.

@@ -10,6 +10,7 @@ use domain::{
     volume::{VolumeHash, VolumeId},
 };
 use leaf::{MemberClient, moving::kept, ownership, row::ClaimRow};
+use member::registry::may_mean;
 
 pub(super) async fn withdraw(reconciler: &Reconciler, leaf: &MemberClient, waiting: &mut Waiting) {
     for (hash, row) in waiting.left_behind.old(recreated(leaf), |(_, row)| &row.uid) {
@@ -36,7 +37,7 @@ async fn withdraw_claim(reconciler: &Reconciler, leaf: &MemberClient, hash: Volu
         let name = notes.and_then(|notes| notes.get(ownership::NAME)).map_or("", String::as_str);
         let is_it = row.uid == seen.uid && row.waits_as_recreated();
         let is_anybodys = pair.volume.as_ref().is_some_and(|volume| !kept::is_kept_from(leaf, volume, &row.uid));
-        if !is_it || is_anybodys || !has_moved_away(reconciler, leaf, hash, (name, &row)).await? {
+        if !is_it || is_anybodys || !has_moved_away(reconciler, leaf, hash, name).await? {
             return Ok(());
         }
         if row.observed().terminating {
@@ -51,13 +52,9 @@ async fn withdraw_claim(reconciler: &Reconciler, leaf: &MemberClient, hash: Volu
     Ok(())
 }
 
-/// By what the host says now: its volume leads to another member, where its leaf volume is seen, and none leads here.
-async fn has_moved_away(
-    reconciler: &Reconciler,
-    leaf: &MemberClient,
-    hash: VolumeHash,
-    (name, row): (&str, &ClaimRow),
-) -> Result<bool> {
+/// By what the host says now: its volume leads to another member, where its leaf volume is seen, and none leads here, by whichever name of the
+/// member and to whatever place: a person may have made one to have the source.
+async fn has_moved_away(reconciler: &Reconciler, leaf: &MemberClient, hash: VolumeHash, name: &str) -> Result<bool> {
     // Whoever may write claims in the member may write another name.
     if VolumeHash::new(&reconciler.host.id, name) != hash {
         return Ok(false);
@@ -66,6 +63,7 @@ async fn has_moved_away(
     if !leads_elsewhere(reconciler, leaf, &handle).await {
         return Ok(false);
     }
-    let id = VolumeId::new(&leaf.member, &row.place.namespace, &row.place.claim, hash);
-    Ok(!reconciler.handles.have_now(&reconciler.host, hash, |other| *other == id).await?)
+    let members = reconciler.members.all()?;
+    let leads_here = |id: &VolumeId| may_mean(&members, &id.member, &leaf.member) && id.names(hash);
+    Ok(!reconciler.handles.have_now(&reconciler.host, hash, leads_here).await?)
 }

@@ -166,6 +166,27 @@ fn volume_of_an_earlier_switch_that_comes_late_makes_way_once_somebody_deletes_i
     });
 }
 
+/// Its provisioner removes the storage behind it by its finalizer, and all CSI drivers have the same.
+#[test]
+fn volume_of_other_storage_that_has_the_name_and_the_claim_keeps_its_finalizers_when_somebody_deletes_it() {
+    virtual_time::run(1, async {
+        let story = story_in("Ready").await;
+        let (host, name) = (&story.bench.host, story.caller.volume());
+        let finalizer = "external-provisioner.volume.kubernetes.io/finalizer";
+        let mut spec = story.host_volume()["spec"].clone();
+        spec["persistentVolumeReclaimPolicy"] = json!("Delete");
+        spec["csi"] = json!({"driver": "nfs.example", "volumeHandle": "x"});
+        takes_the_name(&story, json!({"metadata": {"name": name, "finalizers": [finalizer]}, "spec": spec})).await;
+        host.delete(VOLUMES, "", name).unwrap();
+        sleep(Duration::from_mins(2)).await;
+        let there = host.get(VOLUMES, "", name).unwrap();
+        assert!(there["metadata"]["finalizers"].to_string().contains(finalizer), "{there}");
+        assert!(story.status().contains("it is held by finalizers"), "{}", story.status());
+        host.change(VOLUMES, "", name, |volume| volume["metadata"]["finalizers"] = json!([])).unwrap();
+        assert_eq!(at_the_end(&story, &[true]).await, [""; 0]);
+    });
+}
+
 #[test]
 fn volume_that_somebody_makes_in_the_host_while_its_own_makes_way_is_told_of_and_waited_for() {
     virtual_time::run(1, async {

@@ -62,15 +62,7 @@ pub fn decide(replaced: &str, claim_uid: &str, volume: Option<&SeenVolume>, clai
             Some(claim) if claim.uid == claim_uid && !claim.bound => Replacement::WakeClaim,
             _ => Replacement::Done,
         },
-        // It may be of an earlier switch, and have come late. Whoever deletes it has decided, and it is kept only by its claim, which is bound
-        // to any volume of that name.
-        Some(volume) if volume.uid != replaced => match volume.foreign_finalizers()[..] {
-            [] if volume.terminating && volume.claim_uid.as_deref() == Some(claim_uid) => Replacement::DropFinalizers,
-            _ => Replacement::Stuck(
-                "another volume of its name is there, made by somebody or by a request that came late: delete that one"
-                    .to_owned(),
-            ),
-        },
+        Some(volume) if volume.uid != replaced => another(claim_uid, volume),
         Some(volume) if volume.changed => Replacement::Carry,
         Some(volume) if !volume.terminating => Replacement::Delete,
         Some(volume) => match volume.foreign_finalizers()[..] {
@@ -79,6 +71,24 @@ pub fn decide(replaced: &str, claim_uid: &str, volume: Option<&SeenVolume>, clai
                 Replacement::Stuck(format!("finalizer {first} holds it, and its owner has to take that off"))
             }
         },
+    }
+}
+
+/// One that a switch has made may be of an earlier one, and have come late. Whoever deletes it has decided, and it is kept only by its claim,
+/// which is bound to any volume of that name. By the finalizers of any other one somebody's storage may be removed.
+fn another(claim_uid: &str, volume: &SeenVolume) -> Replacement {
+    let is_late = volume.replaces.is_some() && volume.claim_uid.as_deref() == Some(claim_uid);
+    match volume.foreign_finalizers()[..] {
+        [] if volume.terminating && is_late => Replacement::DropFinalizers,
+        _ if volume.terminating => Replacement::Stuck(format!(
+            "another volume of its name is there, and is being deleted: it is held by finalizers {}. Take them off \
+             once nobody needs what is behind it",
+            volume.finalizers.join(", ")
+        )),
+        _ => Replacement::Stuck(
+            "another volume of its name is there, made by somebody or by a request that came late: delete that one"
+                .to_owned(),
+        ),
     }
 }
 
@@ -137,9 +147,14 @@ mod tests {
             ..volume("late")
         };
         let held = SeenVolume { finalizers: vec!["example.com/backup".to_owned()], ..late(true, "claim") };
-        for (seen, goes) in
-            [(late(true, "claim"), true), (late(false, "claim"), false), (late(true, "another"), false), (held, false)]
-        {
+        let theirs = SeenVolume { replaces: None, ..late(true, "claim") };
+        for (seen, goes) in [
+            (late(true, "claim"), true),
+            (late(false, "claim"), false),
+            (late(true, "another"), false),
+            (held, false),
+            (theirs, false),
+        ] {
             let next = decide("old", "claim", Some(&seen), Some(&claim("claim", true)));
             assert_eq!(next == Replacement::DropFinalizers, goes, "{seen:?}: {next:?}");
             assert!(goes || matches!(next, Replacement::Stuck(_)), "{seen:?}: {next:?}");

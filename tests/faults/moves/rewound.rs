@@ -169,6 +169,7 @@ fn source_whose_copy_has_lost_its_claim_is_given_back_to_no_claim_that_waits_bef
         assert!(is_lent(&story), "{}", story.trace());
         let told = events(&story.bench);
         assert!(told.contains("LeafElsewhere: ") && told.contains("of member m1 has no leaf claim"), "{told}");
+        assert!(told.contains(&format!("used it; its handle is m1/{SHOP}/{CLAIM}/")), "{told}");
         member.change(VOLUMES, "", volume, free).unwrap();
         member.delete(VOLUMES, "", volume).unwrap();
         sleep(SURE).await;

@@ -83,9 +83,14 @@ impl Forgotten<'_> {
         let rows = [leaf.rows.row(self.hash).unwrap_or_default(), row_in_yard(leaf, self.hash)];
         // Whoever has taken a claim away by force has taken along what said whether pods had it.
         if let [Row { claim: None, volume: Some(volume), .. }, _] = &rows {
+            let handle = volume.id(&leaf.member, self.hash);
+            // Among the movers it has none yet by which pods would find it.
+            let handle = Some(handle).filter(|_| volume.claim_place.namespace != YARD);
             return Some(format!(
-                "leaf volume {} of member {} has no leaf claim that says whether pods have used it",
-                volume.name, leaf.member
+                "leaf volume {} of member {} has no leaf claim that says whether pods have used it{}",
+                volume.name,
+                leaf.member,
+                handle.map_or_else(String::new, |handle| format!("; its handle is {handle}"))
             ));
         }
         let had = rows.into_iter().filter_map(|row: Row| row.claim).find(ClaimRow::was_had)?;

@@ -133,6 +133,12 @@ impl VolumeObjects {
         waiting.filter(has_another).map(CompactClaim::row).filter(|row| !row.former.is_empty() && row.moving.is_none())
     }
 
+    /// Recreated for a volume, and without it, whatever else there is.
+    pub(super) fn recreated(&self) -> impl Iterator<Item = ClaimRow> {
+        let waiting = self.claims.iter().filter(|claim| claim.phase == Phase::Pending && claim.is_held());
+        waiting.map(CompactClaim::row).filter(ClaimRow::waits_as_recreated)
+    }
+
     /// Those that are there without their claims, with their data: no move has them, nor people of the member, unless they keep what a
     /// claim of ours was.
     pub(super) fn left(&self) -> impl Iterator<Item = VolumeRow> {

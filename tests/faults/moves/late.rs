@@ -73,7 +73,7 @@ async fn story() -> Story {
 }
 
 /// Whose source is kept, and whose move is no more.
-async fn moved() -> Story {
+pub(super) async fn moved() -> Story {
     let story = story().await;
     story.asks(1, &json!({}));
     story.comes_to("Succeeded").await;
@@ -279,7 +279,7 @@ fn kept_of(story: &Story) -> String {
 }
 
 /// As it was recreated for that where somebody had deleted it before the move.
-fn is_recreated_late(story: &Story) {
+pub(super) fn is_recreated_late(story: &Story) {
     let mut claim = (*story.bench.members[1].get(CLAIMS, SHOP, CLAIM).unwrap()).clone();
     claim["metadata"] = json!({"name": CLAIM, "namespace": SHOP, "labels": claim["metadata"]["labels"],
         "annotations": claim["metadata"]["annotations"], "finalizers": claim["metadata"]["finalizers"]});

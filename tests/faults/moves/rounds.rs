@@ -9,6 +9,7 @@ use tokio::time::{Instant, sleep, timeout};
 use super::{
     CLAIM, CLAIMS, DATA, ENDED, MOVED, MOVES, STEP, Story, VOLUMES, at_the_end, is_slow,
     killed::{PHASES, story_in},
+    late::{is_recreated_late, moved},
     none_is_wrong,
 };
 use crate::{
@@ -167,5 +168,20 @@ fn volume_is_used_from_its_switch_on_though_the_member_of_its_source_is_away() {
         assert!(story.status().contains("member m0: "), "{}", story.status());
         story.bench.guard.heal();
         assert_eq!(at_the_end(&story, &[true]).await, [""; 0]);
+    });
+}
+
+/// It has the name at home, and the copy among the movers is what is known of the volume there.
+#[test]
+fn volume_moves_back_though_the_leaf_claim_of_before_is_recreated_late_meanwhile() {
+    virtual_time::run(1, async {
+        let story = moved().await;
+        story.asks(0, &json!({}));
+        story.comes_to("Preparing").await;
+        is_recreated_late(&story);
+        sleep(AWAY * 2).await;
+        story.comes_to("Succeeded").await;
+        assert_eq!(story.found(), Ok((0, DATA.to_owned())), "{}", story.trace());
+        assert_eq!(story.left(), [""; 0], "{}", story.trace());
     });
 }

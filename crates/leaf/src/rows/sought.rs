@@ -33,6 +33,13 @@ impl Rows {
         all.flat_map(|(hash, entry)| entry.superseded().map(move |claim| (*hash, claim))).collect()
     }
 
+    /// Claims that were recreated for a volume, and have not got it, also those that are on their way out, as our finalizer holds them.
+    pub fn recreated(&self) -> Vec<(VolumeHash, ClaimRow)> {
+        let table = self.lock();
+        let all = table.tally.to_repair.iter().filter_map(|hash| Some((*hash, table.rows.get(hash)?)));
+        all.flat_map(|(hash, entry)| entry.recreated().map(move |claim| (hash, claim))).collect()
+    }
+
     /// The volumes of this hash that outlive their leaf claims, whatever else carries its labels.
     pub fn left(&self, hash: VolumeHash) -> Vec<VolumeRow> {
         self.lock().rows.get(&hash).map(|entry| entry.left().collect()).unwrap_or_default()

@@ -344,7 +344,10 @@ fn claim_that_was_recreated_late_waits_in_vain_once_another_one_has_its_volume()
     rows.put_claim(&moved);
     let superseded: Vec<_> = rows.superseded().into_iter().map(|(of, claim)| (of, claim.uid.to_string())).collect();
     assert_eq!(superseded, [(hash(), CLAIM_UID.to_owned())]);
+    let recreated: Vec<_> = rows.recreated().into_iter().map(|(_, claim)| claim.uid.to_string()).collect();
+    assert_eq!(recreated, [CLAIM_UID], "though another one is the leaf");
     rows.put_claim(&claim("11", "Pending"));
+    assert!(rows.recreated().is_empty());
     assert!(rows.superseded().is_empty(), "nothing says that it was recreated");
 }
 

@@ -2,8 +2,6 @@
 //! no claim gets by that, or it is gone. The host leads elsewhere, so no look at a volume finds them, and they would keep their name from a
 //! move back.
 
-use std::collections::BTreeMap;
-
 use super::{Reconciler, Waiting, leads_elsewhere};
 use domain::{
     error::Result,
@@ -13,19 +11,11 @@ use leaf::{MemberClient, moving::kept, ownership, row::ClaimRow};
 use member::registry::may_mean;
 
 pub(super) async fn withdraw(reconciler: &Reconciler, leaf: &MemberClient, waiting: &mut Waiting) {
-    for (hash, row) in waiting.left_behind.old(recreated(leaf), |(_, row)| &row.uid) {
+    for (hash, row) in waiting.left_behind.old(leaf.rows.recreated(), |(_, row)| &row.uid) {
         if let Err(error) = withdraw_claim(reconciler, leaf, hash, &row).await {
             tracing::debug!(member = leaf.member, claim = %row.place, %error, "a leaf claim of before a move is not withdrawn yet");
         }
     }
-}
-
-/// By what is in memory alone; also those that are on their way out, as our finalizer holds them.
-fn recreated(leaf: &MemberClient) -> Vec<(VolumeHash, ClaimRow)> {
-    let pending = leaf.rows.pending().into_iter().map(|(hash, row, _)| (hash, row));
-    let ailing = leaf.rows.needs_repair().into_iter().filter_map(|hash| Some((hash, leaf.rows.row(hash)?.claim?)));
-    let all: BTreeMap<VolumeHash, ClaimRow> = pending.chain(ailing).collect();
-    all.into_iter().filter(|(_, row)| row.waits_as_recreated()).collect()
 }
 
 /// It is deleted under the version that was read, and let go once it is seen to be on its way out.

@@ -207,7 +207,7 @@ impl ClaimRow {
 
     /// It was recreated for a volume, and has not got it.
     pub fn waits_as_recreated(&self) -> bool {
-        let is_recreated = self.finalizer.is_some() && !self.former.is_empty() && self.moving.is_none();
+        let is_recreated = self.finalizer.is_some() && !self.former.is_empty();
         is_recreated && self.phase == Phase::Pending && self.volume().is_some()
     }
 

@@ -30,7 +30,7 @@ use crate::{
     virtual_time,
 };
 
-const GONE: &str = "shop/none/01234567-89ab-cdef-0123-456789abcdef";
+pub(super) const GONE: &str = "shop/none/01234567-89ab-cdef-0123-456789abcdef";
 const FORGED: &str = "forged";
 /// Which move has a leaf.
 const SAYS: &str = "/metadata/annotations/kosmos.csi.io~1move";

@@ -9,7 +9,7 @@ use tokio::time::{Instant, sleep, timeout};
 use super::{
     CLAIM, CLAIMS, DATA, ENDED, MOVED, MOVES, STEP, Story, VOLUMES, at_the_end, is_slow,
     killed::{PHASES, story_in},
-    late::{is_recreated_late, moved},
+    late::{GONE, is_recreated_late, moved},
     none_is_wrong,
 };
 use crate::{
@@ -180,6 +180,23 @@ fn volume_moves_back_though_the_leaf_claim_of_before_is_recreated_late_meanwhile
         story.comes_to("Preparing").await;
         is_recreated_late(&story);
         sleep(AWAY * 2).await;
+        story.comes_to("Succeeded").await;
+        assert_eq!(story.found(), Ok((0, DATA.to_owned())), "{}", story.trace());
+        assert_eq!(story.left(), [""; 0], "{}", story.trace());
+    });
+}
+
+/// One that was called off brings the source home with its mark, and another one has succeeded since.
+#[test]
+fn volume_moves_back_once_the_leaf_claim_has_gone_that_a_former_move_has_recreated_late() {
+    virtual_time::run(1, async {
+        let (story, marked) = (moved().await, json!(format!("{GONE}/isolated-source")));
+        is_recreated_late(&story);
+        let mark = |claim: &mut Value| claim["metadata"]["annotations"]["kosmos.csi.io/move"] = marked;
+        story.bench.members[0].change(CLAIMS, SHOP, CLAIM, mark).unwrap();
+        sleep(AWAY * 2).await;
+        assert!(story.bench.members[0].get(CLAIMS, SHOP, CLAIM).is_none(), "{}", story.trace());
+        story.asks(0, &json!({}));
         story.comes_to("Succeeded").await;
         assert_eq!(story.found(), Ok((0, DATA.to_owned())), "{}", story.trace());
         assert_eq!(story.left(), [""; 0], "{}", story.trace());

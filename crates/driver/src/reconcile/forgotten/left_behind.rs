@@ -26,7 +26,11 @@ async fn withdraw_claim(reconciler: &Reconciler, leaf: &MemberClient, hash: Volu
         let (row, notes) = (ClaimRow::new(claim), claim.metadata.annotations.as_ref());
         let name = notes.and_then(|notes| notes.get(ownership::NAME)).map_or("", String::as_str);
         let is_it = row.uid == seen.uid && row.waits_as_recreated();
-        let is_anybodys = pair.volume.as_ref().is_some_and(|volume| !kept::is_kept_from(leaf, volume, &row.uid));
+        let is_anybodys = match &pair.volume {
+            Some(volume) => !kept::is_kept_from(leaf, volume, &row.uid),
+            // Where a move has it, that tells its user what has gone.
+            None => row.moving.is_some(),
+        };
         if !is_it || is_anybodys || !has_moved_away(reconciler, leaf, hash, name).await? {
             return Ok(());
         }

@@ -20,7 +20,7 @@ pub(super) async fn withdraw(reconciler: &Reconciler, leaf: &MemberClient, waiti
 
 /// It is deleted under the version that was read, and let go once it is seen to be on its way out.
 async fn withdraw_claim(reconciler: &Reconciler, leaf: &MemberClient, hash: VolumeHash, seen: &ClaimRow) -> Result<()> {
-    for _ in 0..2 {
+    for is_deleted in [false, true] {
         let pair = leaf::healing::examine(leaf, hash, &seen.place, None).await?;
         let Some(claim) = pair.ours(leaf, hash) else { return Ok(()) };
         let (row, notes) = (ClaimRow::new(claim), claim.metadata.annotations.as_ref());
@@ -31,7 +31,11 @@ async fn withdraw_claim(reconciler: &Reconciler, leaf: &MemberClient, hash: Volu
             // Where a move has it, that tells its user what has gone.
             None => row.moving.is_some(),
         };
-        if !is_it || is_anybodys || !has_moved_away(reconciler, leaf, hash, name).await? {
+        if !is_it || is_anybodys {
+            return Ok(());
+        }
+        // What was just deleted does not come back, whatever the host says now, and each answer is a list of all its volumes.
+        if !is_deleted && !has_moved_away(reconciler, leaf, hash, name).await? {
             return Ok(());
         }
         if row.observed().terminating {

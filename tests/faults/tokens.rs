@@ -262,6 +262,23 @@ fn token_of_a_second_name_of_a_member_is_renewed_as_well() {
     });
 }
 
+#[test]
+fn token_of_a_second_name_is_renewed_also_after_the_member_did_not_answer_when_it_was_asked_for() {
+    virtual_time::run(1, async {
+        let (bench, doorman) = guarded().await;
+        let mut alias = fixture::kubeconfig("alias");
+        alias["data"] = data(&doorman);
+        bench.host.create("secrets", alias).unwrap();
+        let first = secret(&bench, "alias");
+        doorman.is_endless.store(true, Ordering::Relaxed);
+        sleep(Duration::from_secs(LIFE / 2 + LIFE / 4)).await;
+        assert_eq!(secret(&bench, "alias"), first, "it is asked for by now");
+        doorman.is_endless.store(false, Ordering::Relaxed);
+        sleep(Duration::from_secs(LIFE / 4)).await;
+        assert!(secret(&bench, "alias") != first, "{}", bench.guard.trace().join("\n"));
+    });
+}
+
 /// Whoever gives the rights back finds a member that takes the driver's token.
 #[test]
 fn token_of_a_member_that_cannot_be_read_is_renewed_as_well() {

@@ -75,6 +75,10 @@ async fn prove(member: &Member, link: &Link, pinning: &Pinning, openings: &Openi
                 return (identity, opening);
             }
             Err(identity) => {
+                // Its token is renewed, and nothing else would close what a request for that has opened.
+                if matches!(identity, Identity::Alias(_)) {
+                    link.line.breaker.close();
+                }
                 tell(member, link, &identity, &mut told);
                 link.set(identity);
             }

@@ -34,9 +34,11 @@ const OBJECT: usize = 5;
 const UNCOUNTED: usize = 64 << 10;
 /// The same where it is only asked who it is.
 const IDENTITY: usize = 4 << 20;
-/// From when more of an answer is first waited for to its end. API servers end all but watches in that time. One that goes on, a byte now and then,
-/// would hold up for ever whoever reads it, and with him all that he does for other clusters.
+/// From when more of an answer is first waited for to its end, or to as much more of it as `MORE`. One that goes on, a byte now and then, would hold
+/// up for ever whoever reads it, and with him all that he does for other clusters.
 const ENDS_WITHIN: Duration = Duration::from_mins(1);
+/// In bytes. Over a slow link a page of nodes or of pods takes some minutes, and would take as long whenever it is asked for again.
+const MORE: usize = 1 << 20;
 
 /// Whose answers they are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -99,7 +101,7 @@ pub(super) struct Measured<B> {
     values: Values,
     /// Of the line that is coming, or of an answer all that is not counted.
     beginning: Vec<u8>,
-    /// When it is to have come to its end, once that was waited for.
+    /// When it is to have come to its end, or on, once that was waited for.
     late: Option<Pin<Box<Sleep>>>,
     measure: Measure,
 }
@@ -184,6 +186,9 @@ impl<B> Measured<B> {
             self.values.count(&std::mem::take(&mut self.beginning));
             self.values.count(piece);
         }
+        if (self.held + piece.len()) / MORE > self.held / MORE {
+            self.late = None;
+        }
         self.held += piece.len();
         let (measure, more) = (&self.measure, self.values.count - before);
         let bytes = measure.together.fetch_add(piece.len(), Ordering::Relaxed) + piece.len();
@@ -200,7 +205,8 @@ impl<B> Measured<B> {
             return Poll::Pending;
         }
         ready!(self.late.get_or_insert_with(|| Box::pin(sleep(ENDS_WITHIN))).as_mut().poll(context));
-        let reason = format!("its answer does not end within {} s", ENDS_WITHIN.as_secs());
+        let (more, seconds) = (MORE >> 20, ENDS_WITHIN.as_secs());
+        let reason = format!("its answer does not end, and less than {more} MiB more of it came within {seconds} s");
         if let Some(breaker) = &self.measure.breaker {
             breaker.failed(&reason);
         }
@@ -316,9 +322,24 @@ mod tests {
         assert_eq!(measure.breaker.as_ref().and_then(Breaker::open), None);
         let begun = Instant::now();
         let told = measure.of(dripping(), Reading::Whole).collect().await.unwrap_err().to_string();
-        assert!(told.contains("does not end within 60 s"), "{told}");
+        assert!(told.contains("less than 1 MiB more of it came within 60 s"), "{told}");
         assert!((ENDS_WITHIN..ENDS_WITHIN * 2).contains(&begun.elapsed()), "{:?}", begun.elapsed());
         assert_eq!(measure.breaker.as_ref().and_then(Breaker::open), Some(told));
+    }
+
+    /// As a page of nodes over a slow link.
+    #[tokio::test(start_paused = true)]
+    async fn answer_that_goes_on_is_read_to_its_end_however_long_that_takes() {
+        let measure = Measure::new("m", Answers::Bounded, Some(Breaker::default()));
+        let (begun, pieces) = (Instant::now(), 60_usize);
+        let slow = StreamBody::new(stream::unfold(0, move |sent| async move {
+            sleep(ENDS_WITHIN / 20).await;
+            (sent < pieces).then(|| (Ok::<_, BoxError>(Frame::data(Bytes::from(vec![b' '; MORE / 16]))), sent + 1))
+        }));
+        let read = measure.of(slow, Reading::Whole).collect().await.map(|whole| whole.to_bytes().len());
+        assert_eq!(read.map_err(|error| error.to_string()), Ok(pieces * MORE / 16));
+        assert!(begun.elapsed() > ENDS_WITHIN * 3, "{:?}", begun.elapsed());
+        assert_eq!(measure.breaker.as_ref().and_then(Breaker::open), None);
     }
 
     /// Whoever writes signs into a text has no member closed by them.

@@ -21,7 +21,7 @@ use kube::{
     api::{Patch, PatchParams, PostParams},
 };
 use serde_json::json;
-use tokio::time::{Instant, MissedTickBehavior, interval};
+use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
 
 use super::{Identity, Member, Registry, kubeconfig, source::secrets::KEY, token::Token};
 use cluster::with_causes;
@@ -31,6 +31,8 @@ use host::Host;
 const LOOK: Duration = Duration::from_secs(30);
 /// From one try to the next, also where something puts the former token back again and again.
 const BETWEEN: RangeInclusive<i64> = 60..=3600;
+/// The others wait meanwhile. An answer that goes on fast enough would be read for an hour.
+const ANSWERED_WITHIN: Duration = Duration::from_mins(2);
 
 /// The time, in seconds. It goes on where the machine's clock is set back, and follows where that is set forward.
 struct Clock {
@@ -148,8 +150,10 @@ async fn ask(client: &Client, token: &Token) -> Result<String, String> {
     };
     let request = TokenRequest { spec, ..TokenRequest::default() };
     let accounts = Api::<ServiceAccount>::namespaced(client.clone(), namespace);
-    let answer = accounts.create_token_request(account, &PostParams::default(), &request).await;
-    let answer =
-        answer.map_err(|error| format!("ask for a token of {namespace}/{account}: {}", with_causes(&error)))?;
+    let failed = |why: String| format!("ask for a token of {namespace}/{account}: {why}");
+    let nothing_else = PostParams::default();
+    let answer = timeout(ANSWERED_WITHIN, accounts.create_token_request(account, &nothing_else, &request)).await;
+    let answer = answer.map_err(|_| failed("its answer does not end".to_owned()))?;
+    let answer = answer.map_err(|error| failed(with_causes(&error)))?;
     Ok(answer.status.map(|status| status.token).unwrap_or_default())
 }

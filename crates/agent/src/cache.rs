@@ -2,23 +2,21 @@
 
 mod one_by_one;
 mod refilled;
+mod watched;
 
 use std::{
     collections::{BTreeSet, HashMap},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use futures::StreamExt;
-use kube::runtime::{
-    WatchStreamExt,
-    watcher::{self, Event, ExponentialBackoff, watcher},
-};
+use kube::runtime::watcher::Event;
 use serde_json::Value;
 use tokio::sync::watch;
 
-use super::object::{Object, Objects, Place, whole};
-use cluster::{Relist, pauses, with_causes};
+use super::object::{Object, Place, whole};
+use cluster::Relist;
 pub(super) use one_by_one::keep_one_by_one;
+pub(super) use watched::keep;
 
 /// What one member's pods, or its nodes, may take of memory: its administrator decides what it says, and one process serves
 /// all members.
@@ -309,26 +307,6 @@ impl<T: Cached> ObjectCache<T> {
 
     fn lock(&self) -> MutexGuard<'_, Table<T>> {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// Keeps a cache true, until it is dropped, and tells what has changed in it. `keeps` decides what is kept, and may leave out of it
-/// what nobody reads.
-pub(super) async fn keep<T: Cached>(
-    objects: Objects,
-    config: watcher::Config,
-    cache: &ObjectCache<T>,
-    keeps: fn(&mut Value) -> bool,
-    tell: impl Fn(&Change<T>),
-) {
-    let kind = objects.resource_url().to_owned();
-    let events = watcher(objects, config).backoff(ExponentialBackoff::from(pauses()));
-    let mut events = std::pin::pin!(events);
-    while let Some(event) = events.next().await {
-        match event {
-            Ok(event) => cache.take(event, keeps).iter().for_each(&tell),
-            Err(error) => cache.obstructed(&kind, with_causes(&error)),
-        }
     }
 }
 

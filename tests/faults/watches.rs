@@ -103,6 +103,25 @@ fn leaf_that_was_deleted_comes_back_also_where_no_watch_of_its_member_can_be_beg
     });
 }
 
+/// As where its API servers have more to do than they can. What is known of it is not forgotten for that.
+#[test]
+fn member_that_answers_neither_watches_nor_lists_for_long_is_as_open_as_before() {
+    virtual_time::run(1, async {
+        let bench = Bench::serving(1, &fixture::steady(Duration::from_secs(2))).await;
+        sleep(LASTS).await;
+        bench.guard.set_fate(|_, at, asked| {
+            let is_meant = at == 1 && matches!(asked.verb, Verb::Watch | Verb::List);
+            if is_meant { Action::Answer { code: 503, reason: "ServiceUnavailable" } } else { Action::Pass }
+        });
+        sleep(Duration::from_mins(15)).await;
+        let is_open = || bench.metrics().contains("kosmos_csi_member_state{member=\"m0\",state=\"ok\"} 1");
+        assert!(is_open(), "{}", bench.metrics());
+        bench.guard.heal();
+        sleep(OVER).await;
+        assert!(is_open() && timeout(OVER, prompt::volume(&bench, 0)).await.is_ok(), "{}", bench.metrics());
+    });
+}
+
 /// A volume of the host is made `Retain` after the watch of these has met a trouble: whether its leaf follows at once.
 fn host_is_heard_again(trouble: &Action, forgotten: bool) {
     virtual_time::run(1, async {

@@ -215,19 +215,20 @@ impl WatchedKind<'_> {
                 Ok(Ended::Over) => pauses = self::pauses().build(),
                 // A right that is missing now: a list will say whether it still is.
                 Err(error) if interrupted(self.cluster, self.kind, &error).is_some() => return None,
-                // As behind a proxy that passes none on. What is known gets old, and nothing else would say so.
-                Err(error) if heard.elapsed() > WATCH_SILENCE => {
-                    let (member, error) = (&*self.cluster.member, with_causes(&error));
-                    tracing::warn!(
-                        member,
-                        kind = ?self.kind,
-                        error,
-                        "no watch of the member can be begun: the driver lists all again, and hears of changes \
-                         minutes late"
-                    );
-                    return None;
-                }
-                Err(_) => {
+                Err(error) => {
+                    // As behind a proxy that passes none on. What is known gets old, and nothing else would say so. Where nothing is
+                    // listed either, to forget it would only close the member.
+                    if heard.elapsed() > WATCH_SILENCE && self.newest::<K>().await.is_ok() {
+                        let (member, error) = (&*self.cluster.member, with_causes(&error));
+                        tracing::warn!(
+                            member,
+                            kind = ?self.kind,
+                            error,
+                            "no watch of the member can be begun: the driver lists all again, and hears of changes \
+                             minutes late"
+                        );
+                        return None;
+                    }
                     if version != before {
                         pauses = self::pauses().build();
                     }

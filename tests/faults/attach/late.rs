@@ -111,6 +111,38 @@ fn publication_that_nobody_waits_for_is_not_decided_anew_where_the_claim_was_wri
     });
 }
 
+/// Somebody else had written on the claim, so it is read again, and that takes its time.
+#[test]
+fn publication_is_not_decided_on_a_claim_that_was_read_once_its_caller_had_gone() {
+    virtual_time::run(1, async {
+        let (bench, caller, _attacher) = attached().await;
+        let sent = Arc::new(AtomicBool::new(false));
+        let told = Arc::clone(&sent);
+        bench.guard.set_fate(move |_, at, asked| match asked.verb {
+            _ if at == 0 || asked.resource != CLAIMS => Action::Pass,
+            Verb::Patch if !told.swap(true, Ordering::Relaxed) => Action::Delay(STEP * 5),
+            Verb::Get if told.load(Ordering::Relaxed) => Action::Delay(STEP * 20),
+            _ => Action::Pass,
+        });
+        let is_written = |by: &str| {
+            let write = |claim: &mut Value| claim["metadata"]["annotations"]["kosmos.csi.io/unpublished"] = json!(by);
+            bench.members[0].change(CLAIMS, SHOP, "data", write).unwrap();
+        };
+        let meanwhile = async {
+            sleep(STEP * 2).await;
+            is_written("for another node");
+        };
+        let (asked, ()) = tokio::join!(timeout(STEP * 10, publish(&bench, &caller, "virtual/m0")), meanwhile);
+        assert!(asked.is_err() && sent.load(Ordering::Relaxed), "{asked:?}");
+        is_written("by another replica");
+        sleep(Duration::from_mins(1)).await;
+        assert_eq!(record(&bench, "data"), "", "{}", bench.guard.trace().join("\n"));
+        bench.guard.heal();
+        publish(&bench, &caller, "virtual/m0").await.unwrap();
+        nothing_is_wrong(&bench);
+    });
+}
+
 #[test]
 fn attachment_that_is_in_the_record_stays_for_ever() {
     virtual_time::run(1, async {

@@ -35,9 +35,10 @@ pub async fn publish(
     let (mut claim, mut read) = (seen.clone(), false);
     for _ in 0..TRIES {
         match claim.life.published.publish(node, wanted) {
+            // Asked after the read: what is written between the two is seen in it, or in the version.
+            Verdict::Yes(_) if read && !caller_waits() => return Err(keeps_changing(leaf, &seen.place)),
             Verdict::Yes(with) => match record(leaf, hash, &claim, &with, told).await {
-                Err(Error::Refused(_) | Error::InProgress(_)) if caller_waits() => {}
-                Err(Error::Refused(_) | Error::InProgress(_)) => return Err(keeps_changing(leaf, &seen.place)),
+                Err(Error::Refused(_) | Error::InProgress(_)) => {}
                 recorded => return recorded,
             },
             verdict if read => return answer(verdict, leaf, &claim, node),

@@ -309,6 +309,45 @@ fn call_that_comes_late_detaches_nothing_under_a_pod_that_has_come_back_to_the_n
     });
 }
 
+/// The watch broke while the driver stood still. Another replica has detached the volume by then, and attached it for the next pod.
+#[test]
+fn call_that_waits_for_a_detachment_takes_back_nothing_that_was_attached_since() {
+    virtual_time::run(1, async {
+        let (bench, caller, attacher) = attached().await;
+        publish(&bench, &caller, "real/n1").await.unwrap();
+        attacher.is(Mood::Silent);
+        bench.guard.set_fate(|_, at, asked| {
+            let is_watch = at > 0 && asked.verb == Verb::Watch && asked.resource == ATTACHMENTS;
+            if is_watch { Action::Cut(0) } else { Action::Pass }
+        });
+        let (member, former, on_record) = (bench.members[0].clone(), only(&bench), record(&bench, "data"));
+        let name = text(&former, "/metadata/name");
+        let meanwhile = async {
+            while only(&bench)["metadata"].get("deletionTimestamp").is_none() {
+                sleep(STEP / 10).await;
+            }
+            let release = |one: &mut Value| one["metadata"]["finalizers"] = json!([]);
+            member.change(ATTACHMENTS, "", name, release).unwrap();
+            let next = json!({
+                "metadata": {
+                    "name": name, "labels": former["metadata"]["labels"], "annotations": former["metadata"]["annotations"],
+                },
+                "spec": former["spec"],
+            });
+            is_wanted_by_the_host(&bench, &caller);
+            member.create(ATTACHMENTS, next).unwrap()
+        };
+        let asked = unpublish(&bench, caller.handle().unwrap(), "real/n1");
+        let (answer, made) = tokio::join!(asked, meanwhile);
+        let (code, message) = refused(answer);
+        assert!(code == Code::Aborted && message.contains("attached to it again"), "{code:?} {message}");
+        sleep(Duration::from_mins(1)).await;
+        let there = only(&bench);
+        assert_eq!(text(&there, "/metadata/uid"), text(&made, "/metadata/uid"), "{}", bench.guard.trace().join("\n"));
+        assert!(there["metadata"].get("deletionTimestamp").is_none() && record(&bench, "data") == on_record);
+    });
+}
+
 /// Nothing is written on their claims, and people write the same digits into all their handles.
 #[test]
 fn imported_volumes_are_attached_and_detached_each_for_itself() {

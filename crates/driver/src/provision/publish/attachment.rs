@@ -201,6 +201,7 @@ fn is_of_same_leaf(one: &LeafAttachment, id: &VolumeId) -> bool {
     is_there && other.names(hash) && id.names(hash)
 }
 
+/// One that was made since, for the next pod, is no affair of this call.
 async fn end(leaf: &MemberClient, mut seen: Option<LeafAttachment>, deadline: &Deadline) -> Result<()> {
     while let Some(attachment) = seen {
         seen = if attachment.terminating {
@@ -208,6 +209,12 @@ async fn end(leaf: &MemberClient, mut seen: Option<LeafAttachment>, deadline: &D
         } else {
             leaf::attachment::delete(leaf, &attachment).await?
         };
+        if seen.as_ref().is_some_and(|now| now.uid != attachment.uid) {
+            return Err(Error::InProgress(format!(
+                "member {}: leaf volume {} was detached from node {}, and has been attached to it again since: the next call decides on that",
+                leaf.member, attachment.volume, attachment.member_node
+            )));
+        }
     }
     Ok(())
 }

@@ -267,16 +267,16 @@ fn make_imported(bench: &Bench, claim: &str) {
     bench.members[0].create("persistentvolumeclaims", claim).unwrap();
 }
 
-/// As the host's attach controller makes it for node `n1`.
-fn is_wanted_by_the_host(bench: &Bench, caller: &Caller) -> String {
-    let name = host_attachment_name(caller.handle().unwrap(), "n1");
+/// As the host's attach controller makes it.
+pub(super) fn is_wanted_by_the_host(bench: &Bench, caller: &Caller, node: &str) -> String {
+    let name = host_attachment_name(caller.handle().unwrap(), node);
     let attachment = json!({
         "metadata": {
             "name": name,
-            "annotations": {"csi.alpha.kubernetes.io/node-id": "real/n1"},
+            "annotations": {"csi.alpha.kubernetes.io/node-id": format!("real/{node}")},
             "finalizers": ["external-attacher/kosmos-csi-io"],
         },
-        "spec": {"attacher": "kosmos.csi.io", "nodeName": "n1", "source": {"persistentVolumeName": caller.volume()}},
+        "spec": {"attacher": "kosmos.csi.io", "nodeName": node, "source": {"persistentVolumeName": caller.volume()}},
         "status": {"attached": true},
     });
     bench.host.create(ATTACHMENTS, attachment).unwrap();
@@ -295,7 +295,7 @@ fn call_that_comes_late_detaches_nothing_under_a_pod_that_has_come_back_to_the_n
                 caller.stands_for(handle);
             }
             publish(&bench, &caller, "real/n1").await.unwrap();
-            let name = is_wanted_by_the_host(&bench, &caller);
+            let name = is_wanted_by_the_host(&bench, &caller, "n1");
             let (there, on_record) = (only(&bench), record(&bench, "data"));
             let (code, message) = refused(unpublish(&bench, caller.handle().unwrap(), "real/n1").await);
             assert!(code == Code::Aborted && message.contains(&name), "{code:?} {message}");
@@ -334,7 +334,7 @@ fn call_that_waits_for_a_detachment_takes_back_nothing_that_was_attached_since()
                 },
                 "spec": former["spec"],
             });
-            is_wanted_by_the_host(&bench, &caller);
+            is_wanted_by_the_host(&bench, &caller, "n1");
             member.create(ATTACHMENTS, next).unwrap()
         };
         let asked = unpublish(&bench, caller.handle().unwrap(), "real/n1");

@@ -13,7 +13,9 @@ use tokio::time::sleep;
 use tonic::Code;
 
 use super::{
-    STEP, VIRTUAL_MACHINE, backing,
+    STEP, VIRTUAL_MACHINE,
+    attachments::is_wanted_by_the_host,
+    backing,
     double::Mood,
     host_node,
     machines::{Host, INSTANCES, Kind, OPERATED, PLUGGED, UUID, disks},
@@ -170,6 +172,34 @@ fn trouble_of_the_machine_is_told_and_its_end_is_found_by_a_retry() {
             again.unwrap();
             assert_eq!(seen(&bench, kind).0.len(), 1, "{kind:?}");
             nothing_is_wrong(&bench);
+        });
+    }
+}
+
+/// Another replica has taken the disk away meanwhile, and plugged it again for the next pod.
+#[test]
+fn call_that_waits_for_a_detachment_unplugs_no_disk_that_was_plugged_since() {
+    for kind in KINDS {
+        virtual_time::run(1, async {
+            let (bench, caller, host) = plugged(kind).await;
+            publish(&bench, &caller, "real/vm-1").await.unwrap();
+            host.is(Mood::Silent);
+            let (member, resource) = (bench.members[0].clone(), machines(kind));
+            let before = member.get(resource, SHOP, "vm-1").unwrap();
+            let meanwhile = async {
+                while !seen(&bench, kind).0.is_empty() {
+                    sleep(STEP).await;
+                }
+                sleep(STEP * 2).await;
+                is_wanted_by_the_host(&bench, &caller, "vm-1");
+                member.change(resource, SHOP, "vm-1", |machine| machine["spec"] = before["spec"].clone()).unwrap();
+            };
+            let asked = unpublish(&bench, caller.handle().unwrap(), "real/vm-1");
+            let (answer, ()) = tokio::join!(asked, meanwhile);
+            assert_eq!(refused(answer).0, Code::Aborted, "{kind:?}");
+            sleep(STEP * 600).await;
+            let there = (seen(&bench, kind).0.len(), record(&bench, &caller).contains("vm-1"));
+            assert_eq!(there, (1, true), "{kind:?}: {}", bench.guard.trace().join("\n"));
         });
     }
 }

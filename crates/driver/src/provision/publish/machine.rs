@@ -81,10 +81,11 @@ pub(super) async fn unplug_unrecorded(
         }
         having => having?,
     };
+    let handle = id.to_string();
+    let unwanted = || is_unwanted(provisioner, &handle, Some(node));
     for name in having.iter().filter(|name| named.as_ref().is_none_or(|named| named == *name)) {
-        is_unwanted(provisioner, &id.to_string(), Some(node)).await?;
+        detach(leaf, hash, namespace, name, unwanted, deadline).await?;
         tracing::info!(member = %leaf.member, volume = %id, machine = name, "the volume is detached without a record of its node");
-        detach(leaf, hash, namespace, name, deadline).await?;
     }
     Ok(())
 }
@@ -171,17 +172,20 @@ async fn only_there(
     }
 }
 
-/// Detached is what neither the machine asks for nor its status names in any way.
-pub(super) async fn detach(
+/// Detached is what neither the machine asks for nor its status names in any way. Whether it is wanted is asked once the machine was read,
+/// and again before a further removal: the machine may have got it for the next pod since.
+pub(super) async fn detach<U: Future<Output = Result<()>>>(
     leaf: &MemberClient,
     hash: VolumeHash,
     namespace: &str,
     name: &str,
+    unwanted: impl Fn() -> U,
     deadline: &Deadline,
 ) -> Result<()> {
     let machines = machines(leaf, namespace).await?;
     let wanted = DiskName::new(hash);
-    let (mut machine, mut asked) = (machines.read(name).await?, false);
+    let (mut machine, mut asked, mut again) = (machines.read(name).await?, false, false);
+    unwanted().await?;
     loop {
         if machine.is_gone() {
             tracing::info!(member = %leaf.member, namespace, machine = name, disk = wanted.name, "the driver takes the disk for detached: the machine is gone");
@@ -191,6 +195,9 @@ pub(super) async fn detach(
         match disk.detaching(&wanted) {
             Detaching::Done => return Ok(()),
             Detaching::Remove if !asked => {
+                if again {
+                    unwanted().await?;
+                }
                 machine = machines.remove(&machine, &wanted).await?;
                 asked = true;
             }
@@ -201,7 +208,7 @@ pub(super) async fn detach(
                     Error::InProgress(about(leaf, namespace, &machine, &what))
                 })
                 .await?;
-                asked = false;
+                (asked, again) = (false, true);
             }
         }
     }

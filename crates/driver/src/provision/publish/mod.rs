@@ -150,8 +150,8 @@ pub async fn unpublish(provisioner: &Provisioner, handle: &str, node: &str, dead
                 attachment::detach(leaf, hash, &name, unwanted, deadline).await
             }
             Attachment::VirtualMachine(name) => {
-                is_unwanted(provisioner, handle, node).await?;
-                machine::detach(leaf, hash, namespace, &name, deadline).await
+                let unwanted = || is_unwanted(provisioner, handle, node);
+                machine::detach(leaf, hash, namespace, &name, unwanted, deadline).await
             }
         }
     };

@@ -43,12 +43,24 @@ pub async fn list(host: &Host) -> Result<Vec<Attached>> {
     Ok(ours.filter_map(Attached::new).collect())
 }
 
-/// Whether the attach controller wants a volume on a node of this name: what it wants detached it deletes. A quorum read.
+/// Whether the attach controller wants a volume on a node of this name: what it wants detached it deletes. A quorum read. Where the account
+/// may not read it, as by a ClusterRole of before an upgrade, nothing is known to be wanted: no pod could leave a real node otherwise.
 pub async fn is_wanted(host: &Host, handle: &str, node: &str) -> Result<bool> {
     let name = host_attachment_name(handle, node);
-    let found = cluster::read(Api::<VolumeAttachment>::all(host.client.clone()).get(&name).await, &name);
-    let found = found.map_err(|error| unread(&format!("get volume attachment {name}"), &error))?;
-    Ok(found.is_some_and(|one| one.metadata.deletion_timestamp.is_none()))
+    match cluster::read(Api::<VolumeAttachment>::all(host.client.clone()).get(&name).await, &name) {
+        Ok(found) => Ok(found.is_some_and(|one| one.metadata.deletion_timestamp.is_none())),
+        Err(kube::Error::Api(status)) if status.code == 403 => {
+            tracing::warn!(
+                volume = handle,
+                node,
+                reason = status.message,
+                "the driver may not ask the host whether a pod wants the volume on the node again, and takes it that none does: \
+                 apply the ClusterRole kosmos-csi-controller of this version"
+            );
+            Ok(false)
+        }
+        Err(error) => Err(unread(&format!("get volume attachment {name}"), &error)),
+    }
 }
 
 /// Which volumes are, or are to be, on which nodes of this host, by the ids of these.

@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use domain::volume::published::host_attachment_name;
 use serde_json::{Value, json};
 use simulate::{
-    faults::{Action, Verb},
+    faults::{Action, Asked, Verb},
     text,
 };
 use tokio::time::sleep;
@@ -305,6 +305,30 @@ fn call_that_comes_late_detaches_nothing_under_a_pod_that_has_come_back_to_the_n
             unpublish(&bench, caller.handle().unwrap(), "real/n1").await.unwrap();
             assert!(bench.members[0].list(ATTACHMENTS).is_empty() && record(&bench, "data").is_empty());
         }
+        nothing_is_wrong(&bench);
+    });
+}
+
+/// Of a host that does not answer nobody knows what it wants. An account without the right will not hear it, however long it waits.
+#[test]
+fn volume_is_detached_where_the_driver_may_not_ask_the_host_and_not_while_the_host_does_not_answer() {
+    virtual_time::run(1, async {
+        let (bench, caller, _attacher) = attached().await;
+        publish(&bench, &caller, "real/n1").await.unwrap();
+        let (there, on_record) = (only(&bench), record(&bench, "data"));
+        let is_question =
+            |at: usize, asked: &Asked| at == 0 && asked.verb == Verb::Get && asked.resource == ATTACHMENTS;
+        bench.guard.set_fate(move |_, at, asked| if is_question(at, asked) { Action::Hang } else { Action::Pass });
+        let (code, message) = refused(unpublish(&bench, caller.handle().unwrap(), "real/n1").await);
+        assert!([Code::Aborted, Code::Unavailable].contains(&code), "{code:?} {message}");
+        assert_eq!((only(&bench), record(&bench, "data")), (there, on_record));
+        bench.guard.set_fate(move |_, at, asked| {
+            let refusal = Action::Answer { code: 403, reason: "Forbidden" };
+            if is_question(at, asked) { refusal } else { Action::Pass }
+        });
+        sleep(Duration::from_mins(1)).await;
+        unpublish(&bench, caller.handle().unwrap(), "real/n1").await.unwrap();
+        assert!(bench.members[0].list(ATTACHMENTS).is_empty() && record(&bench, "data").is_empty());
         nothing_is_wrong(&bench);
     });
 }

@@ -70,7 +70,7 @@ fn attachment_that_comes_late_is_taken_back_and_keeps_nobody_from_the_volume_for
 fn publication_that_goes_on_does_not_outlive_an_unpublish_from_all_nodes() {
     virtual_time::run(1, async {
         let (bench, caller, _attacher) = attached().await;
-        let slow = |at| if at > 0 { Action::Delay(Duration::from_millis(2400)) } else { Action::Pass };
+        let slow = |at| if at > 0 { Action::Delay(Duration::from_secs(2)) } else { Action::Pass };
         bench.guard.set_fate(move |_, at, _| slow(at));
         let (code, message) = refused(publish(&bench, &caller, "real/n1").await);
         assert_eq!(code, Code::Aborted, "{message}");
@@ -138,6 +138,32 @@ fn publication_is_not_decided_on_a_claim_that_was_read_once_its_caller_had_gone(
         sleep(Duration::from_mins(1)).await;
         assert_eq!(record(&bench, "data"), "", "{}", bench.guard.trace().join("\n"));
         bench.guard.heal();
+        publish(&bench, &caller, "virtual/m0").await.unwrap();
+        nothing_is_wrong(&bench);
+    });
+}
+
+/// It waits until a write of the call before has come to an end, and its own caller hangs up meanwhile.
+#[test]
+fn publication_that_begins_once_its_caller_has_gone_is_not_recorded() {
+    virtual_time::run(1, async {
+        let (bench, caller, _attacher) = attached().await;
+        let sent = AtomicBool::new(false);
+        bench.guard.set_fate(move |_, at, asked| {
+            let is_record = at > 0 && asked.verb == Verb::Patch && asked.resource == CLAIMS;
+            let is_first = is_record && !sent.swap(true, Ordering::Relaxed);
+            if is_first { Action::Delay(STEP * 40) } else { Action::Pass }
+        });
+        for _ in 0..2 {
+            let asked = timeout(STEP * 10, publish(&bench, &caller, "virtual/m0")).await;
+            assert!(asked.is_err(), "{asked:?}");
+        }
+        let unpublished = |claim: &mut Value| {
+            claim["metadata"]["annotations"]["kosmos.csi.io/unpublished"] = json!("by another replica");
+        };
+        bench.members[0].change(CLAIMS, SHOP, "data", unpublished).unwrap();
+        sleep(Duration::from_mins(1)).await;
+        assert_eq!(record(&bench, "data"), "", "{}", bench.guard.trace().join("\n"));
         publish(&bench, &caller, "virtual/m0").await.unwrap();
         nothing_is_wrong(&bench);
     });

@@ -21,8 +21,8 @@ use leaf::{
 /// Others write on the same claim, but not for ever.
 const TRIES: usize = 5;
 
-/// `told`: the leaf that the host was given, as its volume says. Somebody has written on the claim where it is to be decided anew: that may
-/// have been an unpublish of who has asked for this before, so it is decided only for one who waits still.
+/// `told`: the leaf that the host was given, as its volume says. Who does not wait any more may have asked for the opposite since, so nothing is
+/// decided for him.
 pub async fn publish(
     leaf: &MemberClient,
     hash: VolumeHash,
@@ -35,8 +35,8 @@ pub async fn publish(
     let (mut claim, mut read) = (seen.clone(), false);
     for _ in 0..TRIES {
         match claim.life.published.publish(node, wanted) {
-            // Asked after the read: what is written between the two is seen in it, or in the version.
-            Verdict::Yes(_) if read && !caller_waits() => return Err(keeps_changing(leaf, &seen.place)),
+            // Asked once the claim was seen: an unpublish that comes later than this is found by its version.
+            Verdict::Yes(_) if !caller_waits() => return Err(nobody_waits(leaf, &seen.place)),
             Verdict::Yes(with) => match record(leaf, hash, &claim, &with, told).await {
                 Err(Error::Refused(_) | Error::InProgress(_)) => {}
                 recorded => return recorded,
@@ -284,6 +284,13 @@ fn unreadable(leaf: &MemberClient, claim: &ClaimRow) -> Error {
         leaf.member,
         ownership::PUBLISHED,
         claim.place
+    ))
+}
+
+fn nobody_waits(leaf: &MemberClient, place: &LeafPlace) -> Error {
+    Error::InProgress(format!(
+        "member {}: nobody waits any more for leaf claim {place} to be published, so its record stays as it is",
+        leaf.member
     ))
 }
 

@@ -19,7 +19,7 @@ use csi::{
     client::{CallError, Client},
     v1::{ControllerPublishVolumeRequest, ControllerUnpublishVolumeRequest},
 };
-use domain::volume::{DRIVER, HostId, VolumeHash};
+use domain::volume::{DRIVER, published::host_attachment_name};
 use simulate::{Cluster, text};
 
 pub(super) const ATTACHMENTS: &str = "volumeattachments.storage.k8s.io";
@@ -239,7 +239,8 @@ fn of_pod(host: &Cluster, pod: &Value) -> Vec<(String, WantedAttachment)> {
         node_id: node_id.clone(),
         volume: text(volume, "/metadata/name").to_owned(),
     };
-    volumes.map(|volume| (name(text(&volume, "/spec/csi/volumeHandle"), node), wanted(&volume))).collect()
+    let name = |volume: &Value| host_attachment_name(text(volume, "/spec/csi/volumeHandle"), node);
+    volumes.map(|volume| (name(&volume), wanted(&volume))).collect()
 }
 
 fn node_id(host: &Cluster, node: &str) -> Option<String> {
@@ -257,11 +258,6 @@ fn claims(pod: &Value) -> Vec<String> {
         claim => Some(claim.to_owned()),
     };
     volumes.filter_map(claim).collect()
-}
-
-/// One for each volume and node.
-fn name(handle: &str, node: &str) -> String {
-    format!("csi-{}", VolumeHash::new(&HostId(handle.to_owned()), node))
 }
 
 #[cfg(test)]

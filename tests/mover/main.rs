@@ -9,6 +9,7 @@ mod kills;
 mod lines;
 #[path = "../namespace.rs"]
 mod namespace;
+mod pipe;
 mod refusals;
 mod tree;
 mod trees;

@@ -13,6 +13,7 @@ use std::{
     thread,
 };
 
+use rustix::io::ioctl_fionbio;
 use tokio::{
     io::AsyncReadExt,
     net::{UnixListener, UnixStream},
@@ -64,6 +65,9 @@ pub fn run(arguments: Vec<OsString>) -> io::Result<()> {
     socket.write_all(&text)?;
     let (mut saying, mut stdin) = (socket.try_clone()?, File::from(io::stdin().as_fd().try_clone_to_owned()?));
     thread::spawn(move || io::copy(&mut stdin, &mut saying).and_then(|_| saying.shutdown(Shutdown::Write)));
-    let mut stdout = File::from(io::stdout().as_fd().try_clone_to_owned()?);
+    // rsync leaves it so that whoever writes into it when it is full gets an error, and the other end says more than it reads at once.
+    let stdout = io::stdout().as_fd().try_clone_to_owned()?;
+    ioctl_fionbio(&stdout, false)?;
+    let mut stdout = File::from(stdout);
     io::copy(&mut socket, &mut stdout).map(|_| ())
 }

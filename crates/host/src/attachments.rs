@@ -43,11 +43,20 @@ pub async fn list(host: &Host) -> Result<Vec<Attached>> {
     Ok(ours.filter_map(Attached::new).collect())
 }
 
-/// Whether the attach controller wants a volume on a node of this name: what it wants detached it deletes. A quorum read. Where the account
-/// may not read it, as by a ClusterRole of before an upgrade, nothing is known to be wanted: no pod could leave a real node otherwise.
+/// Whether the attach controller wants a volume on a node of this name: what it wants detached it deletes. A quorum read. An account that may
+/// not get it, as by a ClusterRole of before an upgrade, lists it, as external-attacher beside it does. Where it may not do that either, nothing
+/// is known to be wanted: no pod could leave a real node otherwise.
 pub async fn is_wanted(host: &Host, handle: &str, node: &str) -> Result<bool> {
-    let name = host_attachment_name(handle, node);
-    match cluster::read(Api::<VolumeAttachment>::all(host.client.clone()).get(&name).await, &name) {
+    let (name, attachments) = (host_attachment_name(handle, node), Api::<VolumeAttachment>::all(host.client.clone()));
+    let found = match cluster::read(attachments.get(&name).await, &name) {
+        Err(kube::Error::Api(status)) if status.code == 403 => {
+            let named = ListParams::default().fields(&format!("metadata.name={name}"));
+            let listed = attachments.list(&named).await;
+            listed.map(|listed| listed.items.into_iter().find(|one| one.name_any() == name))
+        }
+        found => found,
+    };
+    match found {
         Ok(found) => Ok(found.is_some_and(|one| one.metadata.deletion_timestamp.is_none())),
         Err(kube::Error::Api(status)) if status.code == 403 => {
             tracing::warn!(
@@ -59,7 +68,7 @@ pub async fn is_wanted(host: &Host, handle: &str, node: &str) -> Result<bool> {
             );
             Ok(false)
         }
-        Err(error) => Err(unread(&format!("get volume attachment {name}"), &error)),
+        Err(error) => Err(unread(&format!("read volume attachment {name}"), &error)),
     }
 }
 

@@ -324,9 +324,32 @@ fn volume_is_detached_where_the_driver_may_not_ask_the_host_and_not_while_the_ho
         assert_eq!((only(&bench), record(&bench, "data")), (there, on_record));
         bench.guard.set_fate(move |_, at, asked| {
             let refusal = Action::Answer { code: 403, reason: "Forbidden" };
-            if is_question(at, asked) { refusal } else { Action::Pass }
+            let is_list = at == 0 && asked.verb == Verb::List && asked.resource == ATTACHMENTS;
+            if is_list || is_question(at, asked) { refusal } else { Action::Pass }
         });
         sleep(Duration::from_mins(1)).await;
+        unpublish(&bench, caller.handle().unwrap(), "real/n1").await.unwrap();
+        assert!(bench.members[0].list(ATTACHMENTS).is_empty() && record(&bench, "data").is_empty());
+        nothing_is_wrong(&bench);
+    });
+}
+
+/// As by a ClusterRole of before an upgrade, beside which external-attacher has what it needs.
+#[test]
+fn volume_that_the_host_wants_on_the_node_stays_there_also_where_the_driver_may_only_list_attachments() {
+    virtual_time::run(1, async {
+        let (bench, caller, _attacher) = attached().await;
+        publish(&bench, &caller, "real/n1").await.unwrap();
+        let name = is_wanted_by_the_host(&bench, &caller, "n1");
+        let (there, on_record) = (only(&bench), record(&bench, "data"));
+        bench.guard.set_fate(|_, at, asked| {
+            let is_read = at == 0 && asked.verb == Verb::Get && asked.resource == ATTACHMENTS;
+            if is_read { Action::Answer { code: 403, reason: "Forbidden" } } else { Action::Pass }
+        });
+        let (code, message) = refused(unpublish(&bench, caller.handle().unwrap(), "real/n1").await);
+        assert!(code == Code::Aborted && message.contains(&name), "{code:?} {message}");
+        assert_eq!((only(&bench), record(&bench, "data")), (there, on_record));
+        bench.host.delete(ATTACHMENTS, "", &name).unwrap();
         unpublish(&bench, caller.handle().unwrap(), "real/n1").await.unwrap();
         assert!(bench.members[0].list(ATTACHMENTS).is_empty() && record(&bench, "data").is_empty());
         nothing_is_wrong(&bench);

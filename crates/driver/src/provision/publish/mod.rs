@@ -146,7 +146,7 @@ pub async fn unpublish(provisioner: &Provisioner, handle: &str, node: &str, dead
     let detach = |attached| async move {
         match attached {
             Attachment::MemberNode(name) => {
-                let unwanted = is_unwanted(provisioner, handle, node);
+                let unwanted = Box::pin(is_unwanted(provisioner, handle, node));
                 attachment::detach(leaf, hash, &name, unwanted, deadline).await
             }
             Attachment::VirtualMachine(name) => {

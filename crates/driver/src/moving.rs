@@ -339,6 +339,12 @@ impl RunningMove {
     }
 }
 
+/// What keeps others waiting: answers of a member that come slowly, one after the other, would hold it up for hours. It is begun again later.
+async fn within<T>(most: Duration, asking: impl Future<Output = Result<T>>) -> Result<T> {
+    let late = || Error::InProgress(format!("to ask the clusters takes longer than {} s", most.as_secs()));
+    timeout(most, asking).await.unwrap_or_else(|_| Err(late()))
+}
+
 fn stuck(seen: &look::Looked, part: Part, what: &str) -> Went {
     let (half, is_forgotten) = match part {
         Part::Copy => (&seen.copy, seen.seen.copy_forgotten),
@@ -348,4 +354,20 @@ fn stuck(seen: &look::Looked, part: Part, what: &str) -> Went {
     let taken_by = half.as_ref().ok().and_then(|half| half.sight.taken_by.as_ref());
     let which = taken_by.map(|by| format!(": {by}")).unwrap_or_default();
     Went::Stuck(reason, format!("member {}: {what}{which}", seen.member_of(part)))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::pending;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn what_others_wait_for_is_given_up_after_a_while_and_looked_at_again() {
+        let began = Instant::now();
+        let given_up = within(LONG, pending::<Result<()>>()).await;
+        assert!(matches!(given_up, Err(Error::InProgress(_))), "{given_up:?}");
+        assert!((LONG..LONG * 2).contains(&began.elapsed()), "{:?}", began.elapsed());
+        assert_eq!(within(LONG, async { Ok(1) }).await, Ok(1));
+    }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{RunningMove, Went, growth};
+use super::{LONG, RunningMove, Went, growth, within};
 use crate::provision::modify::check_class;
 use domain::{
     error::{Error, Result},
@@ -50,7 +50,7 @@ pub(super) async fn begin(job: &mut RunningMove) -> Result<Went> {
         job.of = moves::hold(&job.movers.host, &job.of).await?;
         return Ok(Went::On);
     }
-    match plan(job).await {
+    match within(LONG * 2, Box::pin(plan(job))).await {
         Ok(plan) => {
             let change = moves::begun(&job.of, &plan.volume, [&plan.from, &plan.to], &plan.source);
             job.write(change).await

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use tokio::time::sleep;
 
-use super::{Movers, ROUND};
+use super::{LONG, Movers, ROUND, within};
 use domain::{
     error::Result,
     volume::{
@@ -55,7 +55,7 @@ pub(super) async fn heal(movers: &Movers, volumes: &HostVolumes) {
                 let hashes = again.iter().map(|(_, hash)| *hash).collect();
                 let had = if again.len() > LOOKS { volumes.named(&hashes) } else { BTreeSet::new() };
                 for (member, hash) in next(&again, &had, &mut last) {
-                    if let Err(error) = Box::pin(end(movers, &known, &member, hash)).await {
+                    if let Err(error) = within(LONG, Box::pin(end(movers, &known, &member, hash))).await {
                         tracing::debug!(member, %hash, %error, "a leaf whose move is gone is not an ordinary one yet");
                     }
                 }

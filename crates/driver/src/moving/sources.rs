@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, time::Duration};
 
 use tokio::time::{Instant, timeout};
 
-use super::{LATE, Movers, ROUND, RunningMove, look::Looked, tell};
+use super::{LATE, LONG, Movers, ROUND, RunningMove, look::Looked, tell, within};
 use domain::{
     error::{Error, Result},
     volume::{VolumeHash, VolumeId, moving::Phase},
@@ -78,7 +78,7 @@ async fn settle(movers: &Movers, of: &VolumeMove) -> Result<()> {
     let is_meant = |now: &VolumeMove| is_due(now) || is_left_there(now) || is_back(movers, now);
     let Some(now) = moves::read(&movers.host, of).await?.filter(is_meant) else { return Ok(()) };
     let is_due = is_due(&now);
-    let (reason, message) = match Box::pin(give_up(movers, &now)).await {
+    let (reason, message) = match within(LONG, Box::pin(give_up(movers, &now))).await {
         Ok(told) => told,
         Err(error) if !is_due => return Err(error),
         Err(error) => (moves::KEPT, format!("the source is kept: {error}")),

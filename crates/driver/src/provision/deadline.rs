@@ -48,6 +48,11 @@ impl Deadline {
         caller.as_ref().is_some_and(|caller| !caller.is_closed())
     }
 
+    /// The same for a driver that has stood still, and hears late that its caller has hung up.
+    pub(super) fn caller_waits_still(&self) -> bool {
+        self.caller_waits() && !self.passed()
+    }
+
     /// Before the next look at something of which no news comes, which is taken by the deadline at the latest. At that, `late` says
     /// what to tell the caller.
     pub(super) async fn pause(&self, pause: Duration, late: impl FnOnce() -> Error) -> Result<()> {
@@ -68,5 +73,21 @@ impl Deadline {
             }
             None => Err(why),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::time::advance;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn caller_who_is_not_known_to_have_gone_waits_no_longer_than_until_he_is_to_be_answered() {
+        let (caller, _told) = oneshot::channel();
+        let deadline = Deadline::of_caller(Instant::now() + Duration::from_secs(30), caller);
+        assert!(deadline.caller_waits_still());
+        advance(Duration::from_secs(31)).await;
+        assert!(deadline.caller_waits() && !deadline.caller_waits_still());
     }
 }

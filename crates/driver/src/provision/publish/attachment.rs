@@ -74,7 +74,7 @@ impl AttachCall<'_> {
         loop {
             let Some(attachment) = seen else {
                 // Whoever asked may have given it up since.
-                if !self.deadline.caller_waits() {
+                if !self.deadline.caller_waits_still() {
                     return Err(Error::InProgress(format!("member {}: it is not attached any more", self.leaf.member)));
                 }
                 seen = leaf::attachment::create(self.leaf, &wanted).await?;

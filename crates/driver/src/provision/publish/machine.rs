@@ -131,7 +131,7 @@ impl Plan {
                     return Err(Error::Refused(about(leaf, namespace, &machine, &what)));
                 }
                 // Whoever asked may have given it up since.
-                Attaching::Add if !asked && !deadline.caller_waits() => {
+                Attaching::Add if !asked && !deadline.caller_waits_still() => {
                     return Err(Error::InProgress(about(leaf, namespace, &machine, "has lost the volume")));
                 }
                 Attaching::Add if !asked => {

@@ -262,8 +262,7 @@ async fn fence(
     let publication = Publication { access: wanted.access, readonly: wanted.readonly, attached };
     let told = GivenOut::read(&wanted.context);
     let (leaf, told) = (found.leaf()?, told.as_ref());
-    // A driver that has stood still hears late that its caller has hung up.
-    let caller_waits = || deadline.caller_waits() && !deadline.passed();
+    let caller_waits = || deadline.caller_waits_still();
     attach::publish(leaf, found.hash, &found.claim, &wanted.node, &publication, told, caller_waits).await
 }
 

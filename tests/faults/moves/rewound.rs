@@ -1,6 +1,6 @@
 //! The host is restored from a backup, in place, while a volume moves: its move says that less was done than was.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use serde_json::{Value, json};
 use simulate::text;
@@ -149,20 +149,29 @@ fn source_whose_copy_pods_may_have_had_is_given_back_to_no_claim_that_waits() {
     });
 }
 
+fn is_free(one: &mut Value) {
+    one["metadata"]["finalizers"] = json!([]);
+}
+
+/// By force, while its volume stays: that.
+fn copy_loses_its_claim(story: &Story) -> Arc<Value> {
+    let member = &story.bench.members[1];
+    let held = member.list(VOLUMES);
+    assert_eq!(held.len(), 1, "{held:?}");
+    let keep = |volume: &mut Value| volume["spec"]["persistentVolumeReclaimPolicy"] = json!("Retain");
+    member.change(VOLUMES, "", text(&held[0], "/metadata/name"), keep).unwrap();
+    member.change(CLAIMS, SHOP, CLAIM, is_free).unwrap();
+    member.delete(CLAIMS, SHOP, CLAIM).unwrap();
+    Arc::clone(&held[0])
+}
+
 /// It alone said whether pods had it.
 #[test]
 fn source_whose_copy_has_lost_its_claim_is_given_back_to_no_claim_that_waits_before_its_volume_has_gone() {
     virtual_time::run(1, async {
         let mut story = story_in("Ready").await;
-        let member = &story.bench.members[1];
-        let held = member.list(VOLUMES);
-        assert_eq!(held.len(), 1, "{held:?}");
-        let volume = text(&held[0], "/metadata/name");
-        let free = |one: &mut Value| one["metadata"]["finalizers"] = json!([]);
-        let keep = |volume: &mut Value| volume["spec"]["persistentVolumeReclaimPolicy"] = json!("Retain");
-        member.change(VOLUMES, "", volume, keep).unwrap();
-        member.change(CLAIMS, SHOP, CLAIM, free).unwrap();
-        member.delete(CLAIMS, SHOP, CLAIM).unwrap();
+        let copy = copy_loses_its_claim(&story);
+        let (member, volume) = (&story.bench.members[1], text(&copy, "/metadata/name"));
         restore(&story.bench, &story.waiting);
         sleep(SURE).await;
         assert!(story.caller.create().await.is_err(), "{}", story.trace());
@@ -170,7 +179,7 @@ fn source_whose_copy_has_lost_its_claim_is_given_back_to_no_claim_that_waits_bef
         let told = events(&story.bench);
         assert!(told.contains("LeafElsewhere: ") && told.contains("of member m1 has no leaf claim"), "{told}");
         assert!(told.contains(&format!("used it; its handle is m1/{SHOP}/{CLAIM}/")), "{told}");
-        member.change(VOLUMES, "", volume, free).unwrap();
+        member.change(VOLUMES, "", volume, is_free).unwrap();
         member.delete(VOLUMES, "", volume).unwrap();
         sleep(SURE).await;
         let end = Instant::now() + MOVED;
@@ -181,6 +190,27 @@ fn source_whose_copy_has_lost_its_claim_is_given_back_to_no_claim_that_waits_bef
         assert_eq!(story.caller.provision().await, Ending::Provisioned);
         sleep(SURE).await;
         assert_eq!(story.found(), Ok((0, DATA.to_owned())), "{}", story.trace());
+    });
+}
+
+/// The event tells the handle, and the page on troubles what else the host's volume needs.
+#[test]
+fn copy_that_has_lost_its_claim_is_used_once_a_person_has_made_the_volume_of_the_host_that_leads_to_it() {
+    virtual_time::run(1, async {
+        let story = story_in("Ready").await;
+        let (former, copy) = (story.host_volume(), copy_loses_its_claim(&story));
+        restore(&story.bench, &story.waiting);
+        sleep(SURE).await;
+        let told = events(&story.bench);
+        let handle = told.split("its handle is ").nth(1).and_then(|rest| rest.split(". ").next());
+        let mut spec: Value = serde_json::from_str(&former["spec"].to_string().replace("m0", "m1")).unwrap();
+        spec["csi"]["volumeHandle"] = json!(handle.unwrap());
+        spec["csi"]["volumeAttributes"] =
+            json!({"leafClaimUID": copy["spec"]["claimRef"]["uid"], "leafVolume": copy["metadata"]["name"]});
+        let again = json!({"metadata": {"name": story.caller.volume()}, "spec": spec});
+        story.bench.host.create(VOLUMES, again).unwrap();
+        sleep(SURE * 2).await;
+        assert_eq!(story.found(), Ok((1, DATA.to_owned())), "{}", story.trace());
     });
 }
 

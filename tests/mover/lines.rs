@@ -111,7 +111,7 @@ async fn line_that_hangs_gives_way_to_the_next_one_also_where_no_rsync_reads() {
                     "case \"$1\" in --version) {real} ;; --server) {at_copy} && exec {at_the_copy}; {real} ;; esac"
                 ),
                 FINDS_SHELL,
-                &format!("{at_source} && {CALL} < /dev/zero | sleep 600"),
+                &format!("{at_source} && cat /dev/zero | {CALL} | sleep 600"),
                 &real,
             ],
         );

@@ -19,7 +19,7 @@ const AGAIN: Duration = Duration::from_millis(20);
 /// More than both ends take to say to one another that their rsyncs say no more.
 const SAID: Duration = Duration::from_secs(2);
 
-/// In a script that is called as rsync: how the shell is called, which is found first.
+/// In a script that is called as rsync: how the shell is called, which is found first. It hands over sockets or pipes, and nothing else.
 pub const FINDS_SHELL: &str = "for word; do case \"$word\" in --rsh=*) shell=\"${word#--rsh=}\" ;; esac; done";
 pub const CALL: &str = "$shell receiver rsync --server -lHogDtpAXrxSe.iLsfxCIvu --delete --super . /";
 
@@ -164,7 +164,7 @@ async fn both_ends_end_where_rsync_dies_at_the_source(last: &str) {
 /// The receiver's is told by nothing but the end of what it hears.
 #[tokio::test]
 async fn rsync_that_dies_at_the_source_ends_the_one_at_the_copy() {
-    both_ends_end_where_rsync_dies_at_the_source("CALL < /dev/null > /dev/null").await;
+    both_ends_end_where_rsync_dies_at_the_source(": | CALL | cat > /dev/null").await;
 }
 
 /// Its shell calls when the sender has seen that already, and has its standard error as long as it waits for an answer.

@@ -4,7 +4,6 @@ use std::{ffi::OsStr, io, path::PathBuf, pin::pin, process::Stdio};
 
 use tokio::{
     io::{AsyncBufReadExt, BufReader},
-    net::UnixStream,
     process::ChildStdout,
 };
 use tokio_util::sync::CancellationToken;
@@ -16,7 +15,7 @@ use crate::{
     keys::Keys,
     line::{Line, Outgoing, unexpected},
     outcome::{Failure, Reason, Trouble},
-    pipe::{self, Pipe},
+    pipe::{self, Call, Pipe},
     progress::{Phase, Progress, say},
     rsync::{self, Pass, Running},
     storage::Storage,
@@ -228,9 +227,8 @@ impl Sender {
 }
 
 /// Has the other end start its rsync, and carries what the two say.
-async fn converse((arguments, stream): (Vec<String>, UnixStream), line: &mut Line) -> Result<Ended, Trouble> {
+async fn converse(Call { arguments, said, heard }: Call, line: &mut Line) -> Result<Ended, Trouble> {
     line.outgoing.send(Body::Start(Start { arguments })).await?;
-    let (said, heard) = stream.into_split();
     carry(said, heard, line).await?;
     match line.incoming.next().await? {
         Body::Ended(ended) => Ok(ended),

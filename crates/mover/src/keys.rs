@@ -8,7 +8,10 @@ use rustls::{
     pki_types::{CertificateDer, PrivateKeyDer, ServerName, pem::PemObject},
     server::WebPkiClientVerifier,
 };
-use tokio::{io, net::TcpStream};
+use tokio::{
+    io::{self, BufReader},
+    net::TcpStream,
+};
 use tokio_rustls::{TlsAcceptor, TlsConnector, TlsStream};
 
 /// The name in both certificates. Nobody is found by it.
@@ -18,6 +21,11 @@ pub const NAME: &str = "mover";
 const OWN_CERTIFICATE: &str = "tls.crt";
 const OWN_KEY: &str = "tls.key";
 const OTHER_CERTIFICATE: &str = "ca.crt";
+
+/// TLS asks for 4 KiB at a time, of what fits into one call to the kernel.
+const READ_AT_ONCE: usize = 64 << 10;
+
+pub type Stream = TlsStream<BufReader<TcpStream>>;
 
 #[derive(Clone)]
 pub enum Keys {
@@ -65,7 +73,8 @@ impl Keys {
     }
 
     /// Both ends are connected to; who of them is TLS's client is settled by what it does.
-    pub async fn over(&self, stream: TcpStream) -> io::Result<TlsStream<TcpStream>> {
+    pub async fn over(&self, stream: TcpStream) -> io::Result<Stream> {
+        let stream = BufReader::with_capacity(READ_AT_ONCE, stream);
         match self {
             Self::Sender(connector) => {
                 let name = ServerName::try_from(NAME).map_err(io::Error::other)?;

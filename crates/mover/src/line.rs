@@ -7,11 +7,10 @@ use futures::{SinkExt, StreamExt};
 use prost::Message;
 use tokio::{
     io::{ReadHalf, WriteHalf, split},
-    net::{TcpListener, TcpStream},
+    net::TcpListener,
     sync::mpsc,
     time::timeout,
 };
-use tokio_rustls::TlsStream;
 use tokio_util::{
     codec::{FramedRead, FramedWrite, LengthDelimitedCodec},
     sync::CancellationToken,
@@ -20,7 +19,7 @@ use tokio_util::{
 
 use crate::{
     frame::{Body, Frame},
-    keys::Keys,
+    keys::{Keys, Stream},
     outcome::{Failure, Reason, Trouble},
 };
 
@@ -49,12 +48,12 @@ pub struct Outgoing(mpsc::Sender<Body>);
 
 #[derive(Debug)]
 pub struct Incoming {
-    frames: FramedRead<ReadHalf<TlsStream<TcpStream>>, LengthDelimitedCodec>,
+    frames: FramedRead<ReadHalf<Stream>, LengthDelimitedCodec>,
     replaced: CancellationToken,
 }
 
 impl Line {
-    fn new(stream: TlsStream<TcpStream>, replaced: CancellationToken) -> Self {
+    fn new(stream: Stream, replaced: CancellationToken) -> Self {
         let (reading, writing) = split(stream);
         let codec = || LengthDelimitedCodec::builder().max_frame_length(LONGEST_FRAME).new_codec();
         let (sender, receiver) = mpsc::channel(WAITING);
@@ -140,7 +139,7 @@ pub(crate) fn unexpected(body: &Body) -> Trouble {
     confused(body.name())
 }
 
-type Frames = FramedWrite<WriteHalf<TlsStream<TcpStream>>, LengthDelimitedCodec>;
+type Frames = FramedWrite<WriteHalf<Stream>, LengthDelimitedCodec>;
 
 async fn write(mut waiting: mpsc::Receiver<Body>, mut frames: Frames) -> io::Result<()> {
     loop {

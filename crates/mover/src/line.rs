@@ -2,17 +2,16 @@
 
 use std::{io, time::Duration};
 
-use bytes::Bytes;
-use futures::{SinkExt, StreamExt};
+use futures::StreamExt;
 use prost::Message;
 use tokio::{
-    io::{ReadHalf, WriteHalf, split},
+    io::{AsyncWriteExt, ReadHalf, WriteHalf, split},
     net::TcpListener,
     sync::mpsc,
     time::timeout,
 };
 use tokio_util::{
-    codec::{FramedRead, FramedWrite, LengthDelimitedCodec},
+    codec::{FramedRead, LengthDelimitedCodec},
     sync::CancellationToken,
     task::AbortOnDropHandle,
 };
@@ -35,6 +34,8 @@ const LAST_WORDS: Duration = Duration::from_secs(5);
 pub(crate) const LONGEST_FRAME: usize = 1 << 20;
 /// Frames that wait to be written.
 const WAITING: usize = 64;
+/// Once so many bytes of frames are together, they are written.
+const TOGETHER: usize = 256 << 10;
 
 #[derive(Debug)]
 pub struct Line {
@@ -55,12 +56,12 @@ pub struct Incoming {
 impl Line {
     fn new(stream: Stream, replaced: CancellationToken) -> Self {
         let (reading, writing) = split(stream);
-        let codec = || LengthDelimitedCodec::builder().max_frame_length(LONGEST_FRAME).new_codec();
+        let codec = LengthDelimitedCodec::builder().max_frame_length(LONGEST_FRAME).new_codec();
         let (sender, receiver) = mpsc::channel(WAITING);
-        let writing = write(receiver, FramedWrite::new(writing, codec()));
+        let writing = write(receiver, writing);
         // Whoever waits for room on it waits no longer then: it may hang for ever.
         let writing = AbortOnDropHandle::new(tokio::spawn(replaced.clone().run_until_cancelled_owned(writing)));
-        let incoming = Incoming { frames: FramedRead::new(reading, codec()), replaced };
+        let incoming = Incoming { frames: FramedRead::new(reading, codec), replaced };
         Self { outgoing: Outgoing(sender), incoming, writing }
     }
 
@@ -139,25 +140,31 @@ pub(crate) fn unexpected(body: &Body) -> Trouble {
     confused(body.name())
 }
 
-type Frames = FramedWrite<WriteHalf<Stream>, LengthDelimitedCodec>;
-
-async fn write(mut waiting: mpsc::Receiver<Body>, mut frames: Frames) -> io::Result<()> {
+async fn write(mut waiting: mpsc::Receiver<Body>, mut stream: WriteHalf<Stream>) -> io::Result<()> {
+    let mut frames = Vec::new();
     loop {
         let body = match timeout(STILL_HERE, waiting.recv()).await {
             Ok(Some(body)) => body,
-            Ok(None) => return SinkExt::<Bytes>::close(&mut frames).await,
+            Ok(None) => return stream.shutdown().await,
             Err(_) => Body::StillHere(()),
         };
-        frames.feed(encoded(body)).await?;
-        while let Ok(body) = waiting.try_recv() {
-            frames.feed(encoded(body)).await?;
+        add(body, &mut frames)?;
+        while frames.len() < TOGETHER
+            && let Ok(body) = waiting.try_recv()
+        {
+            add(body, &mut frames)?;
         }
-        SinkExt::<Bytes>::flush(&mut frames).await?;
+        stream.write_all(&frames).await?;
+        stream.flush().await?;
+        frames.clear();
     }
 }
 
-fn encoded(body: Body) -> Bytes {
-    Frame { body: Some(body) }.encode_to_vec().into()
+fn add(body: Body, frames: &mut Vec<u8>) -> io::Result<()> {
+    let frame = Frame { body: Some(body) };
+    let length = u32::try_from(frame.encoded_len()).map_err(io::Error::other)?;
+    frames.extend(length.to_be_bytes());
+    Ok(frame.encode(frames)?)
 }
 
 /// The lines that come, one after the other.

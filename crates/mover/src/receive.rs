@@ -10,7 +10,7 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use rustix::fs::fstatvfs;
+use rustix::{fs::fstatvfs, pipe::fcntl_setpipe_size};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
@@ -33,6 +33,9 @@ const AHEAD: usize = 256;
 
 /// Begins the name of a file by which it is found out how exactly times are kept.
 const TRIAL: &str = ".kosmos-csi-trial-";
+
+/// Bytes that may wait for rsync to read them. The more there may be, the less often the two wake one another.
+const UNREAD: usize = 256 << 10;
 
 /// Letters of what the other end should not have asked for.
 const SHOWN: usize = 1000;
@@ -164,6 +167,10 @@ impl Receiver {
         let (Some(stdout), Some(stdin)) = (running.child.stdout.take(), running.child.stdin.take()) else {
             return Err(Failure::new(Reason::CopyFailed, "rsync has no standard input and output").into());
         };
+        // A machine may grant each of its users only so much of that.
+        if let Err(error) = fcntl_setpipe_size(&stdin, UNREAD) {
+            tracing::debug!(%error, "rsync hears through a pipe of the usual size");
+        }
         let storage = self.storage.clone();
         let mut hangs = pin!(storage.hangs_under(running.group));
         let carried = tokio::select! {

@@ -13,7 +13,7 @@ use rcgen::{CertificateParams, KeyPair};
 use serde_json::Value;
 use tempfile::TempDir;
 use tokio::{
-    io::{AsyncReadExt, AsyncWriteExt, copy_bidirectional},
+    io::{AsyncReadExt, AsyncWriteExt, copy_bidirectional_with_sizes},
     net::TcpStream,
     process::{Child, Command},
     time::timeout,
@@ -22,6 +22,8 @@ use tokio::{
 /// More than anything here takes.
 const LONG: Duration = Duration::from_mins(2);
 const AGAIN: Duration = Duration::from_millis(20);
+/// Who joins two ends that are measured is to take little of their processors.
+const AT_ONCE: usize = 256 << 10;
 
 /// Source, copy and keys.
 pub struct Ground {
@@ -160,7 +162,7 @@ pub async fn join(sender: &mut End, receiver: &mut End, mut breaks: impl FnMut()
     loop {
         let (Some(mut from), Some(mut to)) = (sender.connect().await, receiver.connect().await) else { return };
         match breaks() {
-            None => drop(copy_bidirectional(&mut from, &mut to).await),
+            None => drop(copy_bidirectional_with_sizes(&mut from, &mut to, AT_ONCE, AT_ONCE).await),
             Some(after) => pass(&mut from, &mut to, after).await,
         }
     }

@@ -2,10 +2,7 @@
 
 use std::{ffi::OsStr, io, path::PathBuf, pin::pin, process::Stdio};
 
-use tokio::{
-    io::{AsyncBufReadExt, BufReader},
-    process::ChildStdout,
-};
+use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
@@ -21,6 +18,9 @@ use crate::{
     storage::Storage,
     walk::{Depth, Survey, Walk},
 };
+
+/// Bytes of what rsync prints: read at once, and kept of one line.
+const PRINTED: usize = 4 << 10;
 
 /// What the sender remembers from one line to the next.
 #[derive(Debug)]
@@ -253,16 +253,60 @@ fn send_entries(walk: Walk, outgoing: &Outgoing, storage: &Storage) -> Result<Su
     Ok(adding.finish())
 }
 
-async fn follow(stdout: Option<ChildStdout>, progress: Progress) {
-    let Some(stdout) = stdout else { return };
-    let mut lines = BufReader::new(stdout).lines();
-    while let Ok(Some(line)) = lines.next_line().await {
-        if let Some(bytes) = rsync::progress(&line) {
-            progress.set(bytes);
+/// rsync writes each line of its progress over the one before, and ends none of them until it is done itself.
+async fn follow(stdout: Option<impl AsyncRead + Unpin>, progress: Progress) {
+    let Some(mut stdout) = stdout else { return };
+    let (mut piece, mut line) = (vec![0; PRINTED], Vec::new());
+    while let Ok(length @ 1..) = stdout.read(&mut piece).await {
+        for byte in &piece[..length] {
+            if !matches!(byte, b'\r' | b'\n') {
+                line.extend((line.len() < PRINTED).then_some(*byte));
+                continue;
+            }
+            if let Some(bytes) = std::str::from_utf8(&line).ok().and_then(rsync::progress) {
+                progress.set(bytes);
+            }
+            line.clear();
         }
     }
 }
 
 fn unspoken(error: &io::Error) -> Failure {
     Failure::new(Reason::CopyFailed, format!("rsync cannot be spoken to: {error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{sync::atomic::Ordering, time::Duration};
+
+    use tokio::{
+        io::{AsyncWriteExt, duplex},
+        time::{sleep, timeout},
+    };
+
+    use super::*;
+
+    const SOON: Duration = Duration::from_secs(10);
+    const AGAIN: Duration = Duration::from_millis(1);
+
+    /// A copy of hours prints a single line, of some hundred megabytes where there are millions of files.
+    #[tokio::test]
+    async fn progress_is_told_while_rsync_is_still_in_its_only_line() {
+        let progress = Progress::new(Phase::Copying);
+        let (mut rsync, stdout) = duplex(64);
+        tokio::spawn(follow(Some(stdout), progress.clone()));
+        let told = |bytes: u64| format!("\r{bytes:15}  10%   10.00MB/s    0:00:01 (xfr#1, to-chk=1/3)");
+        let is_set_to = async |bytes: u64| {
+            while progress.counter().load(Ordering::Relaxed) != bytes {
+                sleep(AGAIN).await;
+            }
+        };
+        rsync.write_all([told(5), told(7)].concat().as_bytes()).await.unwrap();
+        timeout(SOON, is_set_to(5)).await.unwrap();
+        rsync.write_all(&vec![0xff; 1 << 20]).await.unwrap();
+        rsync.write_all([told(8), told(9)].concat().as_bytes()).await.unwrap();
+        timeout(SOON, is_set_to(8)).await.unwrap();
+        rsync.write_all(b"\n").await.unwrap();
+        timeout(SOON, is_set_to(9)).await.unwrap();
+    }
 }

@@ -8,6 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::{
     runtime::Runtime,
     time::{sleep, timeout},
@@ -16,6 +17,7 @@ use tokio::{
 use super::{
     copies::{TREES, sides},
     ground::{inside, is_thorough, seeds},
+    rsync::left_to_do,
     tree::Tree,
     witness,
 };
@@ -87,6 +89,22 @@ fn source_that_can_be_copied_and_not_be_read_again_fails_at_both_ends() {
         for end in ended {
             assert!(end.reason() == "Unreadable" && end.message().contains("\"inner\""), "{end:?}");
         }
+    });
+}
+
+/// As on nodes where a process has 1024 to itself, unless it asks for what it may have.
+#[test]
+fn folders_within_more_folders_than_a_process_may_first_have_open_are_carried() {
+    const OPEN_FILES: u64 = 64;
+    inside("trees::ends::folders_within_more_folders_than_a_process_may_first_have_open_are_carried", |ground| {
+        let [source, copy] = ["source", "copy"].map(|name| ground.folder(name));
+        fs::create_dir_all(source.join("d/".repeat(300))).unwrap();
+        let maximum = getrlimit(Resource::Nofile).maximum;
+        setrlimit(Resource::Nofile, Rlimit { current: Some(OPEN_FILES), maximum }).unwrap();
+        let [sent, taken] = Runtime::new().unwrap().block_on(carried(&source, &copy));
+        assert!(sent.status.success() && taken.status.success(), "{sent:?}\n{taken:?}");
+        assert_eq!((&sent.result["copied"]["entries"], &sent.result), (&301.into(), &taken.result));
+        assert_eq!(left_to_do(&source, &copy), "");
     });
 }
 

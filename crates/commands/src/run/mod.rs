@@ -108,7 +108,7 @@ where
 }
 
 /// A connection is an open file, and each member takes some: a thousand of them more than the 1024 that a process has to itself on many
-/// nodes, unless it asks for what it may have.
+/// nodes, unless it asks for what it may have. So is each folder around a file that a mover reads.
 fn raise_open_files() {
     let limit = getrlimit(Resource::Nofile);
     if limit.current == limit.maximum {
@@ -118,7 +118,7 @@ fn raise_open_files() {
     match setrlimit(Resource::Nofile, Rlimit { current: now, maximum: now }) {
         Ok(()) => tracing::info!(before, now, "kosmos-csi may have more files and connections open"),
         Err(error) => {
-            tracing::warn!(before, %error, "kosmos-csi may have no more files and connections open, which limits how many members it serves");
+            tracing::warn!(before, %error, "kosmos-csi may have no more files and connections open, which limits how many members it serves, or how deep in a volume a mover reads");
         }
     }
 }

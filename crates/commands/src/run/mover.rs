@@ -2,7 +2,7 @@
 
 use anyhow::Context;
 
-use super::Signals;
+use super::{Signals, raise_open_files};
 use crate::args::mover::{Mover, Places};
 
 pub async fn mover(command: Mover) -> anyhow::Result<()> {
@@ -11,6 +11,7 @@ pub async fn mover(command: Mover) -> anyhow::Result<()> {
         Mover::Receive { places, must_be_empty } => (found(places), Some(must_be_empty)),
         Mover::Pipe { arguments } => return mover::pipe::run(arguments).context("the way to the other end"),
     };
+    raise_open_files();
     let work = async {
         match must_be_empty {
             None => mover::send(&places).await,

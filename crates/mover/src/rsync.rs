@@ -22,6 +22,8 @@ const OLDEST: (u32, u32) = (3, 5);
 const KEPT: usize = 20;
 /// Bytes of each: what is said of links has two paths, and all of them go in one frame.
 const LONGEST: usize = 4 << 10;
+/// Two of them.
+pub(crate) const BETWEEN: &str = "; ";
 /// What the other end is called where a host's name has to stand.
 const OTHER_END: &str = "receiver";
 
@@ -190,13 +192,21 @@ async fn last_lines(stderr: Option<impl AsyncRead + Unpin>) -> String {
         }
         line.clear();
     }
-    Vec::from(kept).join("; ")
+    Vec::from(kept).join(BETWEEN)
 }
 
 /// Of how rsync has ended, at either end.
 pub(crate) fn failure(said: &str) -> Failure {
-    let is_full = ["No space left on device", "Disk quota exceeded"].iter().any(|text| said.contains(text));
-    Failure::new(if is_full { Reason::NoSpace } else { Reason::CopyFailed }, format!("rsync failed: {said}"))
+    Failure::new(
+        if said.split(BETWEEN).any(is_of_full_storage) { Reason::NoSpace } else { Reason::CopyFailed },
+        format!("rsync failed: {said}"),
+    )
+}
+
+/// The kernel says of space too that a filesystem takes no more attributes of one file, however much room it has.
+fn is_of_full_storage(line: &str) -> bool {
+    let is_of_attributes = ["setxattr(", "set_acl: "].iter().any(|text| line.contains(text));
+    line.contains("Disk quota exceeded") || (line.contains("No space left on device") && !is_of_attributes)
 }
 
 #[cfg(test)]
@@ -299,5 +309,8 @@ mod tests {
         let full = "rsync: [receiver] write failed on \"/data/a\": No space left on device (28); rsync error: error in file IO";
         assert_eq!(failure(full).reason(), Reason::NoSpace);
         assert_eq!(failure("rsync: chown failed: Operation not permitted (1)").reason(), Reason::CopyFailed);
+        let attribute = "rsync: [receiver] rsync_xal_set: fsetxattr(\"/data/a\",\"user.x\") failed: No space left on device (28)";
+        assert_eq!(failure(attribute).reason(), Reason::CopyFailed);
+        assert_eq!(failure(&format!("{full}; {attribute}")).reason(), Reason::NoSpace);
     }
 }

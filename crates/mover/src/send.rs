@@ -179,7 +179,7 @@ impl Sender {
         match (well, there.well) {
             (true, true) => Ok(()),
             (true, false) => Err(rsync::failure(&there.said).into()),
-            (false, _) => Err(rsync::failure(&format!("{said} {}", there.said)).into()),
+            (false, _) => Err(rsync::failure(&[said, there.said].join(rsync::BETWEEN)).into()),
         }
     }
 

@@ -16,7 +16,8 @@ use tokio::{
 
 use super::{
     copies::{TREES, sides},
-    ground::{inside, is_thorough, seeds},
+    dress::set,
+    ground::{Filesystem, inside, is_thorough, seeds},
     rsync::left_to_do,
     tree::Tree,
     witness,
@@ -105,6 +106,22 @@ fn folders_within_more_folders_than_a_process_may_first_have_open_are_carried() 
         assert!(sent.status.success() && taken.status.success(), "{sent:?}\n{taken:?}");
         assert_eq!((&sent.result["copied"]["entries"], &sent.result), (&301.into(), &taken.result));
         assert_eq!(left_to_do(&source, &copy), "");
+    });
+}
+
+/// The kernel says that there is no space left. Whoever makes room would do it in vain.
+#[test]
+fn more_attributes_than_the_copys_filesystem_takes_are_not_told_as_full_storage() {
+    inside("trees::ends::more_attributes_than_the_copys_filesystem_takes_are_not_told_as_full_storage", |ground| {
+        let (source, copy) = (ground.mounted(Filesystem::Xfs, "source"), ground.mounted(Filesystem::Ext4, "copy"));
+        let file = source.join("file");
+        fs::write(&file, "data").unwrap();
+        for name in ["user.one", "user.other"] {
+            set(&file, name.as_bytes(), &[1; 3000]);
+        }
+        for end in Runtime::new().unwrap().block_on(carried(&source, &copy)) {
+            assert!(end.reason() == "CopyFailed" && end.message().contains("setxattr("), "{end:?}");
+        }
     });
 }
 

@@ -2,11 +2,11 @@
 
 use std::{ffi::OsStr, process::Stdio};
 
-use rustix::process::{Pid, Signal, kill_process_group};
+use rustix::process::{Pid, Signal, WaitOptions, kill_process_group, waitpgid};
 use tokio::{
     io::{AsyncBufReadExt, AsyncRead, BufReader},
     process::{Child, Command},
-    task::JoinHandle,
+    task::{JoinHandle, spawn_blocking},
 };
 
 use crate::{
@@ -175,6 +175,13 @@ impl Running {
         self.strike();
         let _ = self.child.wait().await;
         let _ = self.said.await;
+        // What it has started comes to the first process of the pod, which is the mover, and stays a zombie until that asks how it ended.
+        if let Some(group) = self.group {
+            let asked = spawn_blocking(move || {
+                while waitpgid(group, WaitOptions::empty()).is_ok() {}
+            });
+            let _ = asked.await;
+        }
     }
 }
 
@@ -213,6 +220,7 @@ fn is_of_full_storage(line: &str) -> bool {
 mod tests {
     use std::{fs, os::unix::fs::PermissionsExt};
 
+    use rustix::process::{getpid, set_child_subreaper};
     use tokio::io::AsyncReadExt;
 
     use super::*;
@@ -302,6 +310,24 @@ mod tests {
         assert!(!written.exists());
         running.kill().await;
         assert!(written.exists());
+    }
+
+    /// A pod may have only so many processes, those counted too that have ended, and a line may break again and again.
+    #[tokio::test]
+    async fn nothing_is_left_of_what_an_rsync_has_started_once_it_is_killed() {
+        // As the first process of a pod is.
+        set_child_subreaper(Some(getpid())).unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let program = folder.path().join("rsync");
+        fs::write(&program, "#!/bin/sh\nsleep 600 &\necho $!\nwait\n").unwrap();
+        fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+        let path = format!("{}:/usr/bin:/bin", folder.path().display());
+        let mut running = Running::start(&[], &[("PATH", OsStr::new(&path))], Stdio::null()).unwrap();
+        let mut lines = BufReader::new(running.child.stdout.take().unwrap()).lines();
+        let started = lines.next_line().await.unwrap().unwrap();
+        assert!(fs::exists(format!("/proc/{started}")).unwrap());
+        running.kill().await;
+        assert!(!fs::exists(format!("/proc/{started}")).unwrap());
     }
 
     #[test]

@@ -58,6 +58,33 @@ async fn copy_is_one_over_a_line_that_breaks_again_and_again() {
     }
 }
 
+/// Over a path that cuts each line after an hour, a file that takes longer would never arrive.
+#[tokio::test]
+async fn file_with_several_names_is_carried_on_from_where_the_line_broke() {
+    const SIZE: u64 = 64 << 20;
+    let ground = Ground::new();
+    let mut content = vec![0; usize::try_from(SIZE).unwrap()];
+    Rng::with_seed(1).fill(&mut content);
+    fs::write(ground.path("source/large"), content).unwrap();
+    fs::hard_link(ground.path("source/large"), ground.path("source/same")).unwrap();
+    let (mut sender, mut receiver) = (ground.sender(), ground.receiver(&["--must-be-empty"]));
+    let mut lines = 0;
+    join(&mut sender, &mut receiver, || {
+        lines += 1;
+        [SIZE / 8 * 7, SIZE / 2].get(lines - 1).copied()
+    })
+    .await;
+    let (sent, taken) = (sender.ended().await, receiver.ended().await);
+    assert!(sent.status.success() && taken.status.success(), "{sent:?}\n{taken:?}");
+    assert_eq!(
+        sent.log.matches("rsync copies").count(),
+        2,
+        "half of the file was not enough for the rest: {}",
+        sent.log
+    );
+    assert_eq!(left_to_do(&ground.path("source"), &ground.path("copy")), "");
+}
+
 /// Whoever joins the ends makes a new line when the old one is of no use, which may not show at either end.
 #[tokio::test]
 async fn line_that_hangs_gives_way_to_the_next_one() {

@@ -99,6 +99,9 @@ pub struct Ready {
     /// Of an earlier line, where nothing has been copied since.
     #[prost(message, optional, tag = "4")]
     pub judgement: Option<Judgement>,
+    /// What is there was made over this end's own lines alone.
+    #[prost(bool, tag = "5")]
+    pub began_empty: bool,
 }
 
 #[derive(Clone, PartialEq, Eq, prost::Message)]

@@ -39,7 +39,7 @@ pub(crate) enum Pass {
 }
 
 /// What the sender's rsync is called with.
-pub(crate) fn arguments(survey: &Survey, pass: Pass, shell: &str, folder: &str) -> Vec<String> {
+pub(crate) fn arguments(survey: &Survey, pass: Pass, began_empty: bool, shell: &str, folder: &str) -> Vec<String> {
     let plain = [
         "-aHAXXS",
         "--numeric-ids",
@@ -56,8 +56,8 @@ pub(crate) fn arguments(survey: &Survey, pass: Pass, shell: &str, folder: &str) 
     if !survey.with_lost_and_found {
         arguments.push("--exclude=/lost+found".to_owned());
     }
-    // Names of one file would each write over what the other has written.
-    if !survey.has_hard_links {
+    // Where an older copy has names as one that are two now, each would write over what the other has written.
+    if began_empty || !survey.has_hard_links {
         arguments.push("--inplace".to_owned());
     }
     match pass {
@@ -177,9 +177,7 @@ impl Running {
         let _ = self.said.await;
         // What it has started comes to the first process of the pod, which is the mover, and stays a zombie until that asks how it ended.
         if let Some(group) = self.group {
-            let asked = spawn_blocking(move || {
-                while waitpgid(group, WaitOptions::empty()).is_ok() {}
-            });
+            let asked = spawn_blocking(move || while waitpgid(group, WaitOptions::empty()).is_ok() {});
             let _ = asked.await;
         }
     }
@@ -335,7 +333,8 @@ mod tests {
         let full = "rsync: [receiver] write failed on \"/data/a\": No space left on device (28); rsync error: error in file IO";
         assert_eq!(failure(full).reason(), Reason::NoSpace);
         assert_eq!(failure("rsync: chown failed: Operation not permitted (1)").reason(), Reason::CopyFailed);
-        let attribute = "rsync: [receiver] rsync_xal_set: fsetxattr(\"/data/a\",\"user.x\") failed: No space left on device (28)";
+        let attribute =
+            "rsync: [receiver] rsync_xal_set: fsetxattr(\"/data/a\",\"user.x\") failed: No space left on device (28)";
         assert_eq!(failure(attribute).reason(), Reason::CopyFailed);
         assert_eq!(failure(&format!("{full}; {attribute}")).reason(), Reason::NoSpace);
     }

@@ -44,14 +44,16 @@ fn found(source: &Path, copy: &Path) -> Result<Judgement, String> {
 fn copied(source: &Path, copy: &Path, seed: u64) -> Result<(Judgement, bool), String> {
     let tree = Tree::grow(source, seed);
     fs::create_dir(copy).unwrap();
-    rsync::copy(source, copy, tree.has_hard_links);
+    // Where nothing was there before, the mover writes in place whatever links there are.
+    let has_hard_links = tree.has_hard_links && seed.is_multiple_of(2);
+    rsync::copy(source, copy, has_hard_links);
     let first = found(source, copy)?;
     let is_of_access_lists =
         first.named.iter().all(|named| named.ends_with("has another attribute \"system.posix_acl_access\""));
     if first.is_equal() || !is_of_access_lists {
         return Ok((first, false));
     }
-    rsync::copy(source, copy, tree.has_hard_links);
+    rsync::copy(source, copy, has_hard_links);
     Ok((found(source, copy)?, true))
 }
 

@@ -85,6 +85,22 @@ async fn file_with_several_names_is_carried_on_from_where_the_line_broke() {
     assert_eq!(left_to_do(&ground.path("source"), &ground.path("copy")), "");
 }
 
+/// The source's member may have been restored from a backup since the attempt that has left them.
+#[tokio::test]
+async fn names_that_are_one_file_in_what_was_left_and_two_in_the_source_are_taken_apart() {
+    let ground = Ground::new();
+    for (name, content) in [("one", "first"), ("other", "second")] {
+        fs::write(ground.path("source").join(name), content).unwrap();
+    }
+    fs::write(ground.path("copy/one"), "left").unwrap();
+    fs::hard_link(ground.path("copy/one"), ground.path("copy/other")).unwrap();
+    let (mut sender, mut receiver) = (ground.sender(), ground.receiver(&[]));
+    join(&mut sender, &mut receiver, || None).await;
+    let (sent, taken) = (sender.ended().await, receiver.ended().await);
+    assert!(sent.status.success() && taken.status.success(), "{sent:?}\n{taken:?}");
+    assert_eq!(left_to_do(&ground.path("source"), &ground.path("copy")), "");
+}
+
 /// Whoever joins the ends makes a new line when the old one is of no use, which may not show at either end.
 #[tokio::test]
 async fn line_that_hangs_gives_way_to_the_next_one() {

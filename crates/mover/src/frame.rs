@@ -99,9 +99,9 @@ pub struct Ready {
     /// Of an earlier line, where nothing has been copied since.
     #[prost(message, optional, tag = "4")]
     pub judgement: Option<Judgement>,
-    /// What is there was made over this end's own lines alone.
+    /// An attempt before has left nothing in which two names are one file. Who does not know this field does not say so.
     #[prost(bool, tag = "5")]
-    pub began_empty: bool,
+    pub began_without_links: bool,
 }
 
 #[derive(Clone, PartialEq, Eq, prost::Message)]

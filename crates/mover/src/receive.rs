@@ -48,8 +48,6 @@ struct Receiver {
     granularity: u32,
     /// What an attempt before this one has left: the copy takes its place.
     left: Survey,
-    /// There was none.
-    began_empty: bool,
     progress: Progress,
     /// Of what is there now.
     judgement: Option<Judgement>,
@@ -73,9 +71,7 @@ pub async fn receive(places: &Places, must_be_empty: bool) -> Result<Sum, Failur
         storage.work(move || granularity(&path)).await?.map_err(|error| unwritable(&error))?
     };
     let left = survey(path, &storage).await?;
-    let (began_empty, judgement) = (must_be_empty, None);
-    let mut receiver =
-        Receiver { folder, storage, granularity, left, began_empty, progress: progress.clone(), judgement };
+    let mut receiver = Receiver { folder, storage, granularity, left, progress: progress.clone(), judgement: None };
     let ready = receiver.ready().await?;
     say("ready", &serde_json::json!({ "freeBytes": ready.free_bytes, "freeInodes": ready.free_inodes }));
     let telling = progress.tell();
@@ -136,7 +132,7 @@ impl Receiver {
             free_inodes: (room.f_files > 0).then_some(room.f_favail.saturating_add(self.left.inodes)),
             granularity: self.granularity,
             judgement: self.judgement.clone(),
-            began_empty: self.began_empty,
+            began_without_links: !self.left.has_hard_links,
         })
     }
 

@@ -39,7 +39,7 @@ pub(crate) enum Pass {
 }
 
 /// What the sender's rsync is called with.
-pub(crate) fn arguments(survey: &Survey, pass: Pass, began_empty: bool, shell: &str, folder: &str) -> Vec<String> {
+pub(crate) fn arguments(survey: &Survey, pass: Pass, in_place: bool, shell: &str, folder: &str) -> Vec<String> {
     let plain = [
         "-aHAXXS",
         "--numeric-ids",
@@ -57,7 +57,7 @@ pub(crate) fn arguments(survey: &Survey, pass: Pass, began_empty: bool, shell: &
         arguments.push("--exclude=/lost+found".to_owned());
     }
     // Where an older copy has names as one that are two now, each would write over what the other has written.
-    if began_empty || !survey.has_hard_links {
+    if in_place {
         arguments.push("--inplace".to_owned());
     }
     match pass {

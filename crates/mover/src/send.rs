@@ -93,7 +93,7 @@ impl Sender {
         }
         loop {
             let pass = self.next_pass;
-            self.copy(pass, ready.began_empty, line).await?;
+            self.copy(pass, ready.began_without_links, line).await?;
             let judgement = self.compare(&ready, line).await?;
             if let Some(sum) = self.agreed(&judgement) {
                 return self.agree(sum, line).await;
@@ -135,13 +135,13 @@ impl Sender {
         }
     }
 
-    async fn copy(&mut self, pass: Pass, began_empty: bool, line: &mut Line) -> Result<(), Trouble> {
+    async fn copy(&mut self, pass: Pass, in_place: bool, line: &mut Line) -> Result<(), Trouble> {
         self.progress.begin(Phase::Copying);
         self.done = None;
         self.passes += 1;
         let pipe = Pipe::listen(self.passes).map_err(|error| unspoken(&error))?;
         let folder = self.folder.to_str().unwrap_or_default();
-        let arguments = rsync::arguments(&self.survey, pass, began_empty, &self.shell, folder);
+        let arguments = rsync::arguments(&self.survey, pass, in_place, &self.shell, folder);
         let environment = [(pipe::SOCKET, OsStr::new(pipe.name()))];
         let mut running = Running::start(&arguments, &environment, Stdio::null())?;
         tokio::spawn(follow(running.child.stdout.take(), self.progress.clone()));

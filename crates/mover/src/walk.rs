@@ -27,6 +27,11 @@ use crate::{
 /// The folder that a check of an ext filesystem puts finds into.
 const LOST_AND_FOUND: &[u8] = b"lost+found";
 
+/// Bytes of a path that rsync carries. Whoever goes deeper into a volume could be made to keep more and more of them, a path for each folder.
+const LONGEST_PATH: usize = 4095;
+/// Bytes of a longer one that are told.
+const BEGINNING: usize = 200;
+
 /// What is looked at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Depth {
@@ -118,6 +123,11 @@ impl Walk {
             path.extend(name.to_bytes());
             if path == LOST_AND_FOUND && !self.with_lost_and_found {
                 continue;
+            }
+            if path.len() > LONGEST_PATH {
+                let begins = shown(&path[..BEGINNING]);
+                let text = format!("a path is longer than {LONGEST_PATH} bytes, which rsync does not carry: {begins}");
+                return Err(io::Error::other(text));
             }
             return self.visit(&name, path.clone()).map(Some).map_err(|error| at(&path, &error));
         }
@@ -287,7 +297,24 @@ fn is_in_lost_and_found(entry: &Entry) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use rustix::fs::mkdirat;
+
     use super::*;
+
+    #[test]
+    fn tree_is_read_as_deep_as_rsync_carries_it_and_no_deeper() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut innermost = open(folder.path(), OFlags::RDONLY, Mode::empty()).unwrap();
+        let name = "d".repeat(255);
+        for _ in 0..16 {
+            mkdirat(&innermost, name.as_str(), Mode::RWXU).unwrap();
+            innermost = openat(&innermost, name.as_str(), OFlags::RDONLY, Mode::empty()).unwrap();
+        }
+        assert_eq!(Survey::of(folder.path()).unwrap().entries, 17, "the last path has 4095 bytes");
+        mkdirat(&innermost, "d", Mode::RWXU).unwrap();
+        let error = Survey::of(folder.path()).unwrap_err().to_string();
+        assert!(error.starts_with("a path is longer than 4095 bytes") && error.len() < 1000, "{error}");
+    }
 
     /// A destination of less inodes than names has room for it.
     #[test]

@@ -7,6 +7,7 @@ use std::{
 };
 
 use anyhow::{Context, Result, ensure};
+use serde_json::Value;
 use tokio::process::Command;
 
 /// Every group of specs that asks the controller's socket.
@@ -70,19 +71,29 @@ impl Suite {
             .await
             .context("run csi-sanity")?;
         let printed = String::from_utf8_lossy(&output.stdout);
-        ensure!(output.status.success(), "{printed}");
-        passed(&std::fs::read_to_string(file("json")).with_context(|| printed.to_string())?)
+        let report = std::fs::read_to_string(file("json")).with_context(|| printed.to_string())?;
+        let report: Value = serde_json::from_str(&report).context("read the report")?;
+        // Said last, where whoever reads the end of a long output finds it.
+        ensure!(output.status.success(), "{printed}\n{}", failures(&report).join("\n"));
+        Ok(specs(&report).filter(|spec| spec["State"] == "passed").map(full_name).collect())
     }
 }
 
-/// Full names of the specs that passed, from Ginkgo's own report.
-fn passed(report: &str) -> Result<BTreeSet<String>> {
-    let suites: serde_json::Value = serde_json::from_str(report).context("read the report")?;
-    let specs = suites.as_array().into_iter().flatten().filter_map(|suite| suite["SpecReports"].as_array());
-    let names = specs.flatten().filter(|spec| spec["State"] == "passed" && spec["LeafNodeType"] == "It").map(|spec| {
-        let containers = spec["ContainerHierarchyTexts"].as_array().into_iter().flatten();
-        let texts = containers.chain([&spec["LeafNodeText"]]).filter_map(|text| text.as_str());
-        texts.collect::<Vec<_>>().join(" > ")
-    });
-    Ok(names.collect())
+/// From Ginkgo's own report.
+fn specs(report: &Value) -> impl Iterator<Item = &Value> {
+    let suites = report.as_array().into_iter().flatten();
+    let specs = suites.filter_map(|suite| suite["SpecReports"].as_array()).flatten();
+    specs.filter(|spec| spec["LeafNodeType"] == "It")
+}
+
+fn full_name(spec: &Value) -> String {
+    let containers = spec["ContainerHierarchyTexts"].as_array().into_iter().flatten();
+    let texts = containers.chain([&spec["LeafNodeText"]]).filter_map(Value::as_str);
+    texts.collect::<Vec<_>>().join(" > ")
+}
+
+fn failures(report: &Value) -> Vec<String> {
+    let failed = specs(report).filter(|spec| !spec["Failure"].is_null());
+    let told = |spec| format!("{}: {}", full_name(spec), spec["Failure"]["Message"].as_str().unwrap_or_default());
+    failed.map(told).collect()
 }

@@ -121,6 +121,27 @@ fn xfs_lives_and_grows_beside_its_copy() {
     });
 }
 
+/// As mkfs.xfs leaves it that is killed late: recognised by its name, and mounted by no kernel.
+#[test]
+fn xfs_whose_format_was_cut_short_is_formatted_again_where_the_record_has_it() {
+    inside("real::xfs_whose_format_was_cut_short_is_formatted_again_where_the_record_has_it", |ground| {
+        let device = Loop::new(ground, "disk-1", 320 << 20);
+        lives(ground, &disk("xfs"));
+        // Its superblock says that its format goes on.
+        device.spoil(126, 1);
+        let (machine, staging) = (ground.machine(), ground.staging());
+        let error = mount::stage::stage(&machine, &disk("xfs"), &staging, &way()).unwrap_err();
+        assert!(matches!(&error, Error::Refused(told) if told.contains("is damaged")), "{error}");
+        let mut record = Record::new(&disk("xfs"), &staging, &way());
+        record.formatting = true;
+        Records::new(ground.path("kubelet/plugins/kosmos.csi.io/volumes")).keep(&Linux, &record).unwrap();
+        mount::stage::stage(&machine, &disk("xfs"), &staging, &way()).unwrap();
+        assert!(!staging.join("data").exists() && !machine.record(VOLUME).unwrap().unwrap().formatting);
+        mount::undo::unstage(&machine, VOLUME, &staging).unwrap();
+        lives(ground, &disk("xfs"));
+    });
+}
+
 #[test]
 fn raw_disk_is_shown_as_it_is() {
     inside("real::raw_disk_is_shown_as_it_is", |ground| {

@@ -183,6 +183,8 @@ pub enum Failure {
     Silent,
     /// The kernel does not take these options, or this source.
     Unfit,
+    /// What is on the disk is a filesystem, and not whole.
+    Broken,
     Other(String),
 }
 

@@ -374,6 +374,7 @@ fn failure(errno: Errno) -> Failure {
         Errno::EXDEV => Failure::Elsewhere,
         Errno::ESTALE | Errno::ENOTCONN | Errno::ESHUTDOWN | Errno::EHOSTDOWN => Failure::Dead,
         Errno::EINVAL | Errno::ENODEV => Failure::Unfit,
+        Errno::EUCLEAN | Errno::EBADMSG => Failure::Broken,
         errno => Failure::Other(errno.desc().to_owned()),
     }
 }

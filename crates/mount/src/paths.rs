@@ -54,6 +54,9 @@ pub fn failed(what: &str, path: &Path) -> impl FnOnce(Failure) -> Error {
             "{at}: what is mounted there does not answer; check that its server runs and that this node reaches it"
         )),
         Failure::Unfit => Error::Refused(format!("{at}: the kernel refuses it as invalid")),
+        Failure::Broken => Error::InProgress(format!(
+            "{at}: the filesystem there is damaged; the log of this node's kernel (dmesg) says more"
+        )),
         Failure::Other(reason) => Error::InProgress(format!("{at}: {reason}")),
     }
 }

@@ -301,6 +301,11 @@ fn call_mount<K: Kernel>(
              the filesystem; its log (dmesg) says more",
             new.source, new.data
         )),
+        Failure::Broken => Error::Refused(format!(
+            "the {filesystem} on {} is damaged, and the kernel does not mount it: repair it by hand (an xfs by xfs_repair); the kernel's \
+             log (dmesg) says more",
+            new.source
+        )),
         failure => failed(&format!("mounting {} at", new.source), place)(failure),
     })
 }

@@ -259,9 +259,11 @@ impl Model {
             NFS
         } else {
             let disk = self.disks.get_mut(Path::new(source)).ok_or(Failure::Missing)?;
-            let is_it = |name: &str| name == filesystem && !(name == "xfs" && disk.has_errors);
-            if !matches!(&disk.content, Content::Filesystem { name, .. } if is_it(name)) {
+            if !matches!(&disk.content, Content::Filesystem { name, .. } if name == filesystem) {
                 return Err(Failure::Unfit);
+            }
+            if filesystem == "xfs" && disk.has_errors {
+                return Err(Failure::Broken);
             }
             disk.mounted += 1;
             disk.number

@@ -116,6 +116,25 @@ fn errors_that_others_have_left_are_repaired_by_nobody_but_a_person() {
     assert!(fake.see().files.is_empty() && !fake.see().programs_run.iter().any(|line| line.contains("-y")));
 }
 
+/// As where its storage does so just then. A kubelet that is refused asks no more while a pod has the volume.
+#[test]
+fn growth_that_fails_where_the_machine_lets_it_is_not_refused() {
+    for (name, program) in [("disk with xfs to grow", "xfs_growfs"), ("disk with ext4 to grow", "resize2fs")] {
+        let kind = all().into_iter().find(|kind| kind.name == name).unwrap();
+        let fake = kind.machine();
+        for act in [Act::Stage, Act::Publish(0)] {
+            kind.act(&fake, act).unwrap();
+        }
+        fake.change().disk("sdb").size = 2 << 30;
+        fake.change().fails = Some(program);
+        let error = kind.act(&fake, Act::Expand).unwrap_err();
+        assert!(matches!(&error, Error::InProgress(told) if told.contains(program)), "{name}: {error}");
+        fake.change().fails = None;
+        kind.act(&fake, Act::Expand).unwrap();
+        assert!(matches!(fake.change().disk("sdb").content, Content::Filesystem { size, .. } if size == 2 << 30));
+    }
+}
+
 #[test]
 fn wherever_a_process_dies_that_grows_a_filesystem_the_next_one_goes_on() {
     let fake = machine_that_denies_growth();

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use super::{
     Kernel, Machine,
-    disk::{self, Filesystem, Plan},
+    disk::{self, Filesystem, Growth, Plan},
     kernel::{Ended, Failure, Kind, Number, Seen},
     paths::failed,
     points,
@@ -278,7 +278,7 @@ pub(super) fn grow_mounted<K: Kernel>(
     disk: &Disk,
     filesystem: Filesystem,
     place: &Path,
-) -> Result<()> {
+) -> Result<Growth> {
     let (program, argument) = match filesystem {
         Filesystem::Ext4 => ("resize2fs", disk.name()),
         Filesystem::Xfs => ("xfs_growfs", place.display().to_string()),

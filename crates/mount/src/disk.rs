@@ -189,16 +189,22 @@ pub fn looked(device: &str, ended: &Ended) -> Result<()> {
     }
 }
 
+/// What came of the growth of a mounted filesystem.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Growth {
+    Done,
+    /// This machine lets nothing grow while it is mounted, or not this filesystem.
+    Denied,
+}
+
 /// Whether a mounted filesystem grew.
-pub fn grown(device: &str, program: &str, ended: &Ended) -> Result<()> {
-    let denied = ["Permission denied", "Operation not permitted"].iter().any(|words| ended.stderr.contains(words));
+pub fn grown(device: &str, program: &str, ended: &Ended) -> Result<Growth> {
+    let words =
+        ["Permission denied", "Operation not permitted", "Operation not supported", "not support online resizing"];
+    let denied = words.iter().any(|words| ended.stderr.contains(words));
     match ended.code {
-        Some(0) => Ok(()),
-        _ if denied => Err(Error::Refused(format!(
-            "this machine does not let the filesystem on disk {device} grow while it is mounted: it grows when the volume \
-             is next staged, so end the pods that use it here and start them again. If it has not grown then, another container \
-             has it mounted still: end that one first"
-        ))),
+        Some(0) => Ok(Growth::Done),
+        _ if denied => Ok(Growth::Denied),
         _ => Err(ended_badly(program, device, ended)),
     }
 }
@@ -378,13 +384,14 @@ mod tests {
         for (code, out, err, told) in [(4, unread, "e2fsck 1.47", "(Error reading"), (8, "", "in use", "in use")] {
             assert!(outcome(looked("/dev/x", &ended(code, out, err))).unwrap_err().contains(told), "{told}");
         }
-        assert!(
-            outcome(grown("/dev/x", "resize2fs", &ended(1, "", "Permission denied")))
-                .unwrap_err()
-                .contains("next staged")
-        );
-        assert!(
-            outcome(grown("/dev/x", "xfs_growfs", &ended(1, "", "bad"))).unwrap_err().contains("ended with 1: bad")
-        );
+        let grown = |err: &str| grown("/dev/x", "xfs_growfs", &ended(1, "", err));
+        for err in [
+            "Permission denied to resize filesystem",
+            "Operation not supported While checking for on-line resizing support",
+            "Filesystem does not support online resizing",
+        ] {
+            assert_eq!(grown(err), Ok(Growth::Denied), "{err}");
+        }
+        assert!(grown("bad").unwrap_err().to_string().contains("ended with 1: bad"));
     }
 }

@@ -5,7 +5,7 @@ use std::{path::Path, time::Duration};
 use super::{
     Amounts, Expanded, Kernel, Machine, Trouble, Usage, decide,
     device::{self, Disk},
-    disk::{self, Filesystem},
+    disk::{self, Filesystem, Growth},
     kernel::Left,
     options::{Flag, flags_of},
     paths::failed,
@@ -92,9 +92,16 @@ fn grow_staged<K: Kernel>(machine: &Machine<K>, record: &Record, disk: &Disk) ->
             record.volume()
         )));
     }
-    match Filesystem::known(&mount.filesystem) {
-        Some(filesystem) => device::grow_mounted(machine, disk, filesystem, &place),
-        None => Ok(()),
+    let Some(filesystem) = Filesystem::known(&mount.filesystem) else { return Ok(()) };
+    // A kubelet that hears of a refusal asks no more while a pod has the volume, and writes no event.
+    match device::grow_mounted(machine, disk, filesystem, &place).map_err(Error::while_a_leaf_may_exist)? {
+        Growth::Done => Ok(()),
+        Growth::Denied => Err(Error::Refused(format!(
+            "this machine does not let the filesystem on disk {} grow while it is mounted: it grows when the volume \
+             is next staged, so end the pods that use it here and start them again. If it has not grown then, another container \
+             has it mounted still: end that one first",
+            disk.name()
+        ))),
     }
 }
 

@@ -7,7 +7,7 @@ use super::{
     Kernel, Machine, Progress,
     decide::{self, Live, Stage},
     device::{self, Disk},
-    disk::Filesystem,
+    disk::{Filesystem, Growth},
     kernel::{Failure, Kind, NewMount, Point},
     options::{Flag, Flags, Options, name_of},
     paths::{self, failed},
@@ -193,12 +193,12 @@ fn grow<K: Kernel>(
     let table = points::table(machine)?;
     let is_alone = || table.of_device(disk.number).all(|mount| mount.target == place);
     match table.at(place).and_then(|mount| Filesystem::known(&mount.filesystem)) {
-        Some(Filesystem::Xfs) => device::grow_mounted(machine, disk, Filesystem::Xfs, place),
+        Some(Filesystem::Xfs) => device::grow_mounted(machine, disk, Filesystem::Xfs, place).map(drop),
         // Where a pod has it too, the kubelet asks for that.
         Some(Filesystem::Ext4) if is_alone() && device::may_grow(machine, disk)? => {
             match device::grow_mounted(machine, disk, Filesystem::Ext4, place) {
-                // Not every machine lets it.
-                Err(Error::Refused(_)) => {
+                // Not every machine lets it, nor every filesystem.
+                Ok(Growth::Denied) | Err(Error::Refused(_)) => {
                     points::take_mounts(machine, place)?;
                     // Another container may have it still.
                     if !device::is_held(machine, disk)? {
@@ -206,7 +206,7 @@ fn grow<K: Kernel>(
                     }
                     mount_disk(machine, wanted, place, disk, checked)
                 }
-                grown => grown,
+                grown => grown.map(drop),
             }
         }
         _ => Ok(()),

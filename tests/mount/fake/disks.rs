@@ -131,6 +131,9 @@ impl Model {
     /// Runs a program, whole or only begun.
     pub fn run(&mut self, program: &str, arguments: &[&str], begun: bool) -> Ended {
         self.programs_run.push(format!("{program} {}", arguments.join(" ")));
+        if self.fails == Some(program) {
+            return ended(1, "", "Input/output error");
+        }
         let last = Path::new(arguments.last().unwrap());
         let mounted =
             self.disks.get(last).is_some_and(|disk| self.mounts.iter().any(|mount| mount.device == disk.number));

@@ -65,6 +65,8 @@ pub struct Model {
     pub replaced_after: Option<(&'static str, Vec<String>)>,
     /// Whenever this program runs, it is killed.
     pub kills: Option<&'static str>,
+    /// Whenever this program runs, it fails.
+    pub fails: Option<&'static str>,
     pub programs_run: Vec<String>,
     /// The options of mounts that were remounted since, by their ids, as they were made.
     pub made_with: BTreeMap<u64, Vec<String>>,

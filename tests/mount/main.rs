@@ -12,6 +12,7 @@ mod kept;
 mod kinds;
 #[path = "../namespace.rs"]
 mod namespace;
+mod nfs;
 mod raw;
 mod real;
 mod rules;

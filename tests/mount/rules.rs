@@ -386,11 +386,12 @@ fn usage_is_told_only_of_a_live_mount_of_the_volume() {
 #[test]
 fn nfs_is_mounted_by_exactly_these_calls() {
     let asked = |kind: &Kind| with(kind, 1).see().mounts_asked.clone();
-    assert_eq!(asked(&kind("nfs by the kernel")), ["nfs filer.example:/export addr=10.0.0.1 {NoSuid, NoDev, NoAtime}"]);
-    assert_eq!(asked(&kind("nfs by its program")), ["mount.nfs filer.example:/export -o nosuid,nodev,noatime"]);
+    let (of, ours, flags) = ("filer.example:/export", "nosharecache,addr=10.0.0.1", "{NoSuid, NoDev, NoAtime}");
+    assert_eq!(asked(&kind("nfs by the kernel")), [format!("nfs {of} {ours} {flags}")]);
+    assert_eq!(asked(&kind("nfs by its program")), [format!("mount.nfs {of} -o nosuid,nodev,noatime,nosharecache")]);
     let mut newer = kind("nfs by the kernel");
     newer.attached.options = vec!["nfsvers=4.1".to_owned(), "hard".to_owned()];
-    assert_eq!(asked(&newer), ["nfs4 filer.example:/export nfsvers=4.1,hard,addr=10.0.0.1 {NoSuid, NoDev, NoAtime}"]);
+    assert_eq!(asked(&newer), [format!("nfs4 {of} nfsvers=4.1,hard,{ours} {flags}")]);
     let known = std::fs::read_to_string("/proc/filesystems").unwrap_or_default();
     if !known.lines().any(|line| line.trim_start_matches("nodev").trim().starts_with("nfs")) {
         eprintln!("this machine's kernel has no NFS client: NFS is held to these calls on the model alone");

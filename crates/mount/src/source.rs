@@ -77,6 +77,12 @@ pub fn nfs(server: &str, path: &str) -> String {
     if server.parse::<Ipv6Addr>().is_ok() { format!("[{server}]:{path}") } else { format!("{server}:{path}") }
 }
 
+/// What NFS is mounted with, unless somebody has said it otherwise. All that is mounted of one filesystem of a server would have one number
+/// and one root in the table of mounts, and a kubelet would unstage no volume while any other of it is mounted.
+pub fn nfs_option_of_ours(said: &[String]) -> Option<&'static str> {
+    Some("nosharecache").filter(|ours| !said.iter().any(|option| option == ours || option == "sharecache"))
+}
+
 pub fn nfs_type(options: &Options) -> &'static str {
     let version = options.value(&["vers", "nfsvers"]);
     if version.is_some_and(|version| version.starts_with('4')) { "nfs4" } else { "nfs" }
@@ -94,6 +100,13 @@ mod tests {
         for bad in ["", "-o", "a b", "a:/b", "a/../b", "a,b", "a..b", "[::1]", "a\nb"] {
             assert!(!is_server(bad), "{bad:?}");
         }
+    }
+
+    #[test]
+    fn caches_of_nfs_are_shared_only_where_somebody_says_so() {
+        let ours = |said: &[&str]| nfs_option_of_ours(&said.iter().map(|said| (*said).to_owned()).collect::<Vec<_>>());
+        assert_eq!(ours(&["hard", "vers=4.1"]), Some("nosharecache"));
+        assert!(ours(&["sharecache"]).is_none() && ours(&["hard", "nosharecache"]).is_none());
     }
 
     #[test]

@@ -267,6 +267,8 @@ fn mount_disk<K: Kernel>(
 /// By the program that knows how to speak to a server, if the machine has it.
 fn mount_nfs<K: Kernel>(machine: &Machine<K>, server: &str, path: &str, place: &Path, options: &Options) -> Result<()> {
     let source = source::nfs(server, path);
+    let mut options = options.clone();
+    options.data.extend(source::nfs_option_of_ours(&options.data).map(str::to_owned));
     let flags = options.flags.iter().map(|flag| name_of(*flag).to_owned());
     let words: Vec<String> = flags.chain(options.data.iter().cloned()).collect();
     match machine.kernel.mount_by("mount.nfs", &source, place, &words.join(",")) {
@@ -283,7 +285,7 @@ fn mount_nfs<K: Kernel>(machine: &Machine<K>, server: &str, path: &str, place: &
     })?;
     let data = [options.data(), format!("addr={address}")];
     let data: Vec<String> = data.into_iter().filter(|part| !part.is_empty()).collect();
-    call_mount(machine, source, source::nfs_type(options), options.flags.clone(), data.join(","), place)
+    call_mount(machine, source, source::nfs_type(&options), options.flags, data.join(","), place)
 }
 
 fn call_mount<K: Kernel>(

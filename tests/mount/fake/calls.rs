@@ -12,7 +12,7 @@ use mount::{
     options::{Flags, name_of},
 };
 
-use super::{Content, Fake, Model, Mounted, NFS, What};
+use super::{Content, Fake, Model, Mounted, NFS, NFS_AGAIN, What};
 
 impl Kernel for Fake {
     fn mountinfo(&self) -> Called<String> {
@@ -256,7 +256,9 @@ impl Model {
         self.walk(target)?;
         let device = if filesystem.starts_with("nfs") {
             assert!(data.contains("addr="), "the kernel needs the server's address: {data:?}");
-            NFS
+            let is_there = self.mounts.iter().any(|mounted| mounted.device == NFS && mounted.source != source);
+            let shares = !data.split(',').any(|option| option == "nosharecache");
+            if shares || !is_there { NFS } else { NFS_AGAIN }
         } else {
             let disk = self.disks.get_mut(Path::new(source)).ok_or(Failure::Missing)?;
             if !matches!(&disk.content, Content::Filesystem { name, .. } if name == filesystem) {

@@ -21,6 +21,8 @@ pub use self::tree::{Mounted, Node, What};
 pub const ROOT: Number = (253, 0);
 pub const DEV: Number = (0, 6);
 pub const NFS: Number = (0, 50);
+/// The same server's filesystem, where it is mounted once more and shares nothing.
+pub const NFS_AGAIN: Number = (0, 51);
 pub const LEAF: Number = (0, 60);
 
 /// When a process dies at a call.

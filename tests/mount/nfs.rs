@@ -4,7 +4,26 @@ use std::path::Path;
 
 use domain::volume::backing::{Attached, Backing};
 
-use crate::kinds::{Act, STAGING, all, attached, machine};
+use crate::{
+    fake::NFS,
+    kinds::{Act, STAGING, all, attached, machine},
+};
+
+/// The kernel tells the root of all NFS as "/", also of a folder below it that is shown elsewhere.
+#[test]
+fn folder_that_the_machine_has_from_a_server_is_known_where_it_is_staged() {
+    let kind = all().into_iter().find(|kind| kind.name == "local").unwrap();
+    let fake = kind.machine();
+    {
+        let mut model = fake.change();
+        model.add_mount("/mnt/disks", NFS, "/", "nfs4", "filer.example:/disks");
+        model.folder("/mnt/disks/a");
+    }
+    for act in [Act::Stage, Act::Stage, Act::Publish(0), Act::Publish(0), Act::Unpublish(0), Act::Unstage] {
+        kind.act(&fake, act).unwrap_or_else(|error| panic!("{act:?}: {error}"));
+    }
+    assert_eq!(fake.see().mounts.len(), 3, "the machine's own is left");
+}
 
 /// A kubelet unstages no volume while something else has its number and its root, and NFS has the same root for all that it mounts.
 #[test]

@@ -76,8 +76,9 @@ impl Table {
     pub fn origin_of(&self, path: &Path, mount: u64) -> Option<Origin> {
         let on = self.0.iter().find(|there| there.id == mount)?;
         let below = path.strip_prefix(&on.target).ok()?;
-        // Joined to nothing, the root would get a slash.
-        let root = if below.as_os_str().is_empty() { on.root.clone() } else { on.root.join(below) };
+        // Joined to nothing, the root would get a slash. Of NFS the kernel tells the same root, whatever of it is shown.
+        let is_told_so = below.as_os_str().is_empty() || on.is_of_a_server();
+        let root = if is_told_so { on.root.clone() } else { on.root.join(below) };
         Some(Origin::Place { device: on.device, root })
     }
 }
@@ -201,6 +202,7 @@ mod tests {
             ("/stage", 38, place((7, 4), "/")),
             ("/stage/a", 36, place((7, 3), "/a")),
             ("/dev/loop3", 40, place((0, 6), "/loop3")),
+            ("/nfs/a", 39, place((0, 50), "/")),
             ("/pods/a b\\c/d", 37, place((253, 0), "/state/data/vol-1/d")),
             ("/srv", 36, None),
             ("/srv", 99, None),

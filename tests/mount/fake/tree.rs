@@ -159,6 +159,8 @@ impl Model {
         let line = |mounted: &Mounted| {
             let Mounted { id, device: (major, minor), root, target, options, filesystem, source, super_options } =
                 mounted;
+            // NFS tells the same, whatever of it is shown.
+            let root = if filesystem.starts_with("nfs") { Path::new("/") } else { root.as_path() };
             let (root, target, options) = (root.display(), target.display(), options.join(","));
             format!("{id} 1 {major}:{minor} {root} {target} {options} {peers}- {filesystem} {source} {super_options}\n")
         };

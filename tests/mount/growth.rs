@@ -135,6 +135,21 @@ fn growth_that_fails_where_the_machine_lets_it_is_not_refused() {
     }
 }
 
+/// A kubelet that has not heard of the former call would take a refusal for its end, and let the disk go with what is mounted.
+#[test]
+fn stage_is_not_refused_while_what_a_former_one_has_mounted_is_there() {
+    let kind = all().into_iter().find(|kind| kind.name == "disk with xfs to grow").unwrap();
+    let fake = kind.machine();
+    fake.change().fails = Some("xfs_growfs");
+    let error = kind.act(&fake, Act::Stage).unwrap_err();
+    assert!(matches!(error, Error::Refused(_)) && !fake.is_mounted(STAGING), "{error}");
+    fake.change().fails = None;
+    kind.act(&fake, Act::Stage).unwrap();
+    fake.change().fails = Some("xfs_growfs");
+    let error = kind.act(&fake, Act::Stage).unwrap_err();
+    assert!(matches!(error, Error::InProgress(_)) && fake.is_mounted(STAGING), "{error}");
+}
+
 #[test]
 fn wherever_a_process_dies_that_grows_a_filesystem_the_next_one_goes_on() {
     let fake = machine_that_denies_growth();

@@ -336,7 +336,7 @@ fn take_back<K: Kernel>(
         }
     };
     // Whoever gives it up unstages it while the outcome is open, and that ends a format or repairs a growth as well.
-    let is_undone = taken().is_ok() && !wanted.is_begun();
+    let is_undone = taken().is_ok() && !wanted.is_begun() && !live.here;
     if is_undone { error } else { error.while_a_leaf_may_exist() }
 }
 

@@ -174,6 +174,59 @@ fn is_told_and_tried_again(answer: Action) {
     });
 }
 
+/// As where something on the way to the member has kept it, and the agent has asked again meanwhile.
+#[test]
+fn change_that_comes_late_undoes_no_later_one() {
+    story(1, async {
+        let (world, sent) = (with_pod().await, Mutex::new(false));
+        world.member.faults().set(move |asked| {
+            let is_change = asked.verb == Verb::Patch && asked.resource == "pods";
+            if is_change && !std::mem::replace(&mut *lock(&sent), true) {
+                return Action::Late(Duration::from_secs(90));
+            }
+            Action::Pass
+        });
+        let begun = Instant::now();
+        for new in ["i:2", "i:3"] {
+            change(&world, |pod| pod["spec"]["containers"][0]["image"] = json!(new));
+            until("it is changed by the next request", || image(&world) == new).await;
+        }
+        sleep(Duration::from_secs(10)).await;
+        assert!(begun.elapsed() < Duration::from_secs(80), "the first request has not come yet");
+        let version = || world.copy("web").unwrap()["metadata"]["resourceVersion"].clone();
+        let before = version();
+        sleep(Duration::from_mins(2)).await;
+        assert_eq!((image(&world).as_str(), version()), ("i:3", before), "its container would be restarted twice");
+    });
+}
+
+/// As by an earlier request of which no answer came.
+#[test]
+fn change_that_meets_another_one_is_made_within_seconds_and_is_not_called_refused() {
+    story(1, async {
+        let (world, has_met) = (with_pod().await, Mutex::new(false));
+        let member = world.member.clone();
+        world.member.faults().set(move |asked| {
+            let is_change = asked.verb == Verb::Patch && asked.resource == "pods";
+            if is_change && !std::mem::replace(&mut *lock(&has_met), true) {
+                let other = |copy: &mut Value| {
+                    let given = &mut copy["metadata"]["annotations"]["kosmos.csi.io/given"];
+                    let mut all: Value = serde_json::from_str(given.as_str().unwrap()).unwrap();
+                    all["other"] = json!("1");
+                    *given = json!(all.to_string());
+                };
+                member.change("pods", SHOP, "web", other).unwrap();
+            }
+            Action::Pass
+        });
+        let begun = Instant::now();
+        change(&world, |pod| pod["spec"]["containers"][0]["image"] = json!("i:2"));
+        until("it is changed", || image(&world) == "i:2").await;
+        assert!(begun.elapsed() < Duration::from_secs(15), "{:?}", begun.elapsed());
+        assert_eq!(events(&world, "RefusedByMember"), 0, "nobody has refused it");
+    });
+}
+
 /// As where its API server is replaced meanwhile.
 #[test]
 fn change_that_a_member_fails_to_make_once_is_made_within_seconds_also_of_a_pod_that_is_marked_again_and_again() {

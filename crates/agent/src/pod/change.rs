@@ -13,10 +13,10 @@ use tokio::time::Instant;
 use super::{
     super::{
         node::{now, patch_of},
-        object::{self, Place, items, read, text},
+        object::{self, Objects, Place, items, read, text},
     },
     AGAIN, MUCH_LATER, Next, PATIENCE, Pods, ephemeral,
-    given::{change, is_due, words},
+    given::{change, is_due, is_same, words},
     hold::is_refusal,
     level::refused_namespace,
     refusal::refusal,
@@ -88,6 +88,11 @@ pub(super) async fn pass_on(pods: &Pods<'_>, pod: &Value, there: &Value, looks: 
             Ok(Next::Settled)
         }
         Err(kube::Error::Api(status)) if [400, 403, 422].contains(&status.code) => {
+            // So is a patch answered whose tests fail.
+            if status.code == 422 && !is_as_seen(&copies, there).await? {
+                pods.turns.next(&place, APART);
+                return Ok(Next::After(AGAIN));
+            }
             let why = PodRejection::of_member(member, CHANGED, &status.message);
             Ok(wait(pods, pod, &why).await)
         }
@@ -147,6 +152,12 @@ fn has_all(pod: &Value, there: &Value) -> bool {
 /// The copy, or as it was when that was decided.
 fn has_gone(error: &kube::Error) -> bool {
     matches!(error, kube::Error::Api(status) if [404, 409].contains(&status.code))
+}
+
+/// An earlier change of which no answer came may have been made since: nobody in the member refuses anything then.
+async fn is_as_seen(copies: &Objects, there: &Value) -> kube::Result<bool> {
+    let copy = read(copies, text(there, "/metadata/name")).await?;
+    Ok(copy.is_some_and(|copy| is_same(&copy, there)))
 }
 
 /// It may ask for more than it did, or its namespace take less.

@@ -36,7 +36,7 @@ type Given = BTreeMap<String, String>;
 /// What is different of a pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Change {
-    /// A JSON patch of this copy and of no other pod of its name.
+    /// A JSON patch of this copy and of no other pod of its name, as long as it was given nothing since.
     pub(super) patch: Value,
     /// It, or its containers, ask for other resources, which a copy is not given.
     pub(super) is_resized: bool,
@@ -122,6 +122,12 @@ fn whole(given: &Given) -> String {
     format!("{WHOLE}{:032x}", u128::from_be_bytes(first))
 }
 
+/// Whether a change of the one would be one of the other.
+pub(super) fn is_same(copy: &Value, before: &Value) -> bool {
+    let is_given_the_same = mark(copy, ANNOTATIONS, GIVEN) == mark(before, ANNOTATIONS, GIVEN);
+    copy["metadata"]["uid"] == before["metadata"]["uid"] && is_given_the_same
+}
+
 /// None where there is nothing to do.
 pub(super) fn change(pod: &Value, copy: &Value) -> Option<Change> {
     let (told, now) = (told(copy)?, of(pod));
@@ -129,8 +135,13 @@ pub(super) fn change(pod: &Value, copy: &Value) -> Option<Change> {
         return None;
     }
     let is_new = |item: &str| told.get(item) != now.get(item);
-    let mut changes = vec![json!({"op": "test", "path": "/metadata/uid", "value": copy["metadata"]["uid"]})];
-    changes.push(add("/metadata/annotations", GIVEN, &given(pod)));
+    // One that comes late is not to undo a later one.
+    let note = format!("/metadata/annotations/{}", escaped(GIVEN));
+    let mut changes = vec![
+        json!({"op": "test", "path": "/metadata/uid", "value": copy["metadata"]["uid"]}),
+        json!({"op": "test", "path": note, "value": mark(copy, ANNOTATIONS, GIVEN)}),
+        add("/metadata/annotations", GIVEN, &given(pod)),
+    ];
     for kind in [LABELS, ANNOTATIONS] {
         changes.extend(changed_marks(kind, &told, pod, copy));
     }
@@ -205,8 +216,8 @@ fn escaped(key: &str) -> String {
 
 /// In a few words, for the log.
 pub(super) fn words(change: &Change) -> String {
-    let paths = change.patch.as_array().into_iter().flatten().map(|one| text(one, "/path"));
-    paths.filter(|path| *path != "/metadata/uid").collect::<Vec<_>>().join(" ")
+    let changes = change.patch.as_array().into_iter().flatten().filter(|one| one["op"] != "test");
+    changes.map(|one| text(one, "/path")).collect::<Vec<_>>().join(" ")
 }
 
 #[cfg(test)]
@@ -250,7 +261,10 @@ mod tests {
         let change = change(&pod(change_pod), &copy).unwrap();
         let mut patch = change.patch.as_array().unwrap().clone();
         assert_eq!(patch.remove(0), json!({"op": "test", "path": "/metadata/uid", "value": "c"}));
-        assert_eq!(patch.remove(0)["path"], "/metadata/annotations/kosmos.csi.io~1given");
+        let note = "/metadata/annotations/kosmos.csi.io~1given";
+        let before = &copy["metadata"]["annotations"][GIVEN];
+        assert_eq!(patch.remove(0), json!({"op": "test", "path": note, "value": before}));
+        assert_eq!(patch.remove(0)["path"], note);
         patch
     }
 

@@ -112,7 +112,17 @@ fn conditions(pod: &Value, copy: &Value, copied: &PodRejection, generation: Opti
     for one in &mut told {
         // It counts the copy's changes.
         one.as_object_mut().map(|fields| fields.remove(OBSERVED));
-        if one["type"] == "Ready" && one["status"] == "True" && !gates_are_open(pod) {
+        if one["type"] != "Ready" || one["status"] != "True" || !has_gates(pod) {
+            continue;
+        }
+        if gates_are_open(pod) {
+            // The copy may have been ready since before they were, and whoever counts for how long the pod has goes by this time.
+            let known = condition(pod, "Ready", true, "", "", now);
+            // Nor has the pod been ready for longer than the copy, which may have been unready meanwhile without a word to the host.
+            if text(one, "/lastTransitionTime") < text(&known, "/lastTransitionTime") {
+                one["lastTransitionTime"] = known["lastTransitionTime"].clone();
+            }
+        } else {
             *one = condition(pod, "Ready", false, "ReadinessGatesNotReady", "a readiness gate is closed", now);
         }
     }
@@ -146,6 +156,10 @@ fn copied(copy: &Value, member: &str, disbelief: Option<String>) -> PodRejection
 /// The copy has none: who writes its condition there is somebody in the member.
 fn is_gate(pod: &Value, kind: &Value) -> bool {
     items(pod, "/spec/readinessGates").any(|gate| gate["conditionType"] == *kind)
+}
+
+fn has_gates(pod: &Value) -> bool {
+    items(pod, "/spec/readinessGates").next().is_some()
 }
 
 /// The host's controllers open them.
@@ -299,6 +313,31 @@ mod tests {
         let open = json!({"type": "example.org/in-service", "status": "True"});
         pod["status"]["conditions"].as_array_mut().unwrap().push(open);
         assert_eq!(ready(&pod), "True");
+    }
+
+    /// A Deployment has it count as available only so long after that (`minReadySeconds`).
+    #[test]
+    fn pod_whose_gate_opens_late_is_ready_since_then_and_never_for_longer_than_its_copy() {
+        let (mut pod, mut copy) = (pod(), copy());
+        let at = |minute: u32| format!("2026-01-01T00:0{minute}:00Z");
+        let since = |pod: &Value| {
+            let ready = items(pod, "/status/conditions").find(|one| one["type"] == "Ready").unwrap();
+            (text(ready, "/status").to_owned(), text(ready, "/lastTransitionTime").to_owned())
+        };
+        pod["spec"]["readinessGates"] = json!([{"conditionType": "example.org/in-service"}]);
+        let change = mirrored(&pod, &copy, WHO, &at(1)).unwrap();
+        apply(&mut pod, &change);
+        let open = json!({"type": "example.org/in-service", "status": "True"});
+        pod["status"]["conditions"].as_array_mut().unwrap().push(open);
+        let change = mirrored(&pod, &copy, WHO, &at(2)).unwrap();
+        apply(&mut pod, &change);
+        assert_eq!(since(&pod), ("True".to_owned(), at(2)));
+        assert_eq!(mirrored(&pod, &copy, WHO, &at(3)), None, "and stays so");
+        copy["status"]["conditions"][1]["lastTransitionTime"] = json!(at(4));
+        let change = mirrored(&pod, &copy, WHO, &at(5)).unwrap();
+        apply(&mut pod, &change);
+        assert_eq!(since(&pod), ("True".to_owned(), at(4)));
+        assert_eq!(mirrored(&pod, &copy, WHO, &at(6)), None, "and stays so");
     }
 
     #[test]

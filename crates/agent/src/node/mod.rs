@@ -4,6 +4,7 @@
 mod away;
 mod departed;
 mod features;
+mod found;
 mod heartbeat;
 mod member_state;
 mod plan;
@@ -33,6 +34,7 @@ use away::Away;
 use cluster::with_causes;
 pub(super) use departed::retire_departed;
 use domain::volume::{NodeId, id::is_label};
+use found::Found;
 pub(super) use heartbeat::keep_alive;
 use host::{
     Host,
@@ -73,7 +75,7 @@ const IN_USE: &str = "the Node stays while volumes are in use there (status.volu
 pub(super) struct Nodes {
     host: Host,
     view: Arc<HostCache>,
-    found: HashMap<String, (Instant, ObservedStatus)>,
+    found: Found,
     /// As they were when nothing was to be done for them.
     settled: HashMap<String, Seen>,
     /// Nodes that are not to be looked at before.
@@ -85,7 +87,7 @@ pub(super) struct Nodes {
 
 impl Nodes {
     pub(super) fn new(host: Host, view: Arc<HostCache>) -> Self {
-        let (found, settled, later) = (HashMap::new(), HashMap::new(), HashMap::new());
+        let (found, settled, later) = (Found::default(), HashMap::new(), HashMap::new());
         Self { host, view, found, settled, later, told: HashSet::new(), away: HashMap::new() }
     }
 
@@ -182,9 +184,7 @@ impl Nodes {
         state: &MemberState<'_>,
         kubelet_api: Option<&KubeletAddress>,
     ) -> ObservedStatus {
-        if let Some((since, found)) = self.found.get(name)
-            && since.elapsed() < BELIEVED
-        {
+        if let Some(found) = self.found.get(name) {
             return found.clone();
         }
         let nodes = state.nodes.of(virtual_node);
@@ -199,7 +199,7 @@ impl Nodes {
             kubelet_api: kubelet_api.map(|kubelet_api| kubelet_api.of(name, &self.view)),
             features: features::of_all(&open),
         };
-        self.found.insert(name.to_owned(), (Instant::now(), found.clone()));
+        self.found.put(name, found.clone());
         found
     }
 

@@ -283,7 +283,7 @@ fn context_of_another_volume_publishes_nothing() {
     let elsewhere = Attached { volume: other.volume, ..attached(Backing::Local { path: "/canary".to_owned() }) };
     let error =
         refuses(&fake, "staged over it", || mount::stage::stage(&machine(&fake), &elsewhere, staging, &kind.way));
-    assert!(error.to_string().contains("is mounted already"), "{error}");
+    assert!(error.to_string().contains(&format!("belongs to volume {VOLUME}")), "{error}");
 }
 
 #[test]

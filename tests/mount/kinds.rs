@@ -117,6 +117,11 @@ impl Kind {
         fake
     }
 
+    /// Whether its stage mounts it.
+    pub fn is_mounted_where_staged(&self) -> bool {
+        !self.way.mode.is_block() && !matches!(self.attached.backing, Backing::Local { .. })
+    }
+
     /// What a call does, with the leaf driver's part in it.
     pub fn act(&self, fake: &Fake, act: Act) -> Result<()> {
         let machine = machine(fake);

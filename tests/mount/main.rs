@@ -6,6 +6,7 @@
 mod attackers;
 mod crashes;
 mod fake;
+mod folders;
 mod full;
 mod growth;
 mod kept;

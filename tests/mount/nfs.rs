@@ -11,7 +11,7 @@ use crate::{
 
 /// The kernel tells the root of all NFS as "/", also of a folder below it that is shown elsewhere.
 #[test]
-fn folder_that_the_machine_has_from_a_server_is_known_where_it_is_staged() {
+fn folder_that_the_machine_has_from_a_server_is_known_where_it_is_shown() {
     let kind = all().into_iter().find(|kind| kind.name == "local").unwrap();
     let fake = kind.machine();
     {

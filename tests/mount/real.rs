@@ -17,7 +17,10 @@ use domain::{
 };
 use mount::{Access, Expanded, Kernel, Linux, Progress, Record, VolumeUse, records::Records};
 
-use crate::kinds::{GROUP, VOLUME, attached, way};
+use crate::{
+    folders::references,
+    kinds::{GROUP, VOLUME, attached, way},
+};
 use ground::{Ground, Loop, inside};
 
 pub const DISK: u64 = 64 << 20;
@@ -212,6 +215,31 @@ fn folder_of_this_machine_is_shown_with_its_flags() {
         mount::undo::unstage(&machine, VOLUME, &staging).unwrap();
         lives_beside(ground, &local);
         assert_eq!(fs::read_to_string(folder.join("kept")).unwrap(), "precious");
+    });
+}
+
+/// As local disks mostly are.
+#[test]
+fn folder_that_is_a_mount_of_the_machine_is_no_reason_for_a_kubelet_not_to_unstage_it() {
+    inside("real::folder_that_is_a_mount_of_the_machine_is_no_reason_for_a_kubelet_not_to_unstage_it", |ground| {
+        let folder = ground.folder("disks/a");
+        let (nothing, flags) = (None::<&str>, nix::mount::MsFlags::empty());
+        nix::mount::mount(Some("disk"), &folder, Some("tmpfs"), flags, nothing).unwrap();
+        let local = attached(Backing::Local { path: folder.display().to_string() });
+        let (machine, staging, target) = (ground.machine(), ground.staging(), ground.target(1));
+        let nobody = || assert_eq!(references(&Linux.mountinfo().unwrap(), &staging), Vec::<String>::new());
+        mount::stage::stage(&machine, &local, &staging, &way()).unwrap();
+        nobody();
+        mount::publish::publish(&machine, &local, &staging, &target, &way(), false).unwrap();
+        fs::write(target.join("data"), "precious").unwrap();
+        assert_eq!(fs::read_to_string(folder.join("data")).unwrap(), "precious");
+        assert_eq!(ground.mounts(), [&folder, &target].map(|path| path.display().to_string()));
+        mount::undo::unpublish(&machine, VOLUME, &target).unwrap();
+        nobody();
+        mount::undo::unstage(&machine, VOLUME, &staging).unwrap();
+        assert_eq!(ground.mounts(), [folder.display().to_string()], "the machine's own is left");
+        nix::mount::umount(&folder).unwrap();
+        ground.assert_nothing_is_left();
     });
 }
 

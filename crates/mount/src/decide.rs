@@ -43,7 +43,12 @@ pub fn stage(found: Option<&Record>, wanted: &Record, live: &Live) -> Result<Sta
         )));
     }
     match difference(found, wanted) {
-        None | Some("group") if wanted.way.mode.is_block() && !live.targets.is_empty() => Ok(Stage::Finish),
+        // Neither a raw one nor a folder is mounted where it is staged.
+        None | Some("group")
+            if (wanted.way.mode.is_block() || wanted.folder().is_some()) && !live.targets.is_empty() =>
+        {
+            Ok(Stage::Finish)
+        }
         // After its own restart a kubelet stages for any of the pods that have the volume.
         None | Some("group") => Ok(go),
         Some(what) => Err(Error::Exists(format!(
@@ -65,6 +70,19 @@ fn difference(found: &Record, wanted: &Record) -> Option<&'static str> {
     ]
     .into_iter()
     .find_map(|(what, differs)| differs.then_some(what))
+}
+
+/// No other volume is staged or published at a path.
+pub fn is_nobody_elses(all: &[Record], volume: &str, path: &Path) -> Result<()> {
+    let has = |record: &&Record| record.staging == path || record.targets.contains_key(path);
+    match all.iter().filter(|record| record.volume() != volume).find(has) {
+        None => Ok(()),
+        Some(other) => Err(Error::Refused(format!(
+            "{} belongs to volume {}, not to {volume}: nothing was touched",
+            path.display(),
+            other.volume()
+        ))),
+    }
 }
 
 /// Whether a request to publish speaks of what is staged.

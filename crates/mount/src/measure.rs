@@ -112,7 +112,7 @@ pub fn health<K: Kernel>(machine: &Machine<K>, volume: &str) -> Result<Vec<Troub
     let table = points::table(machine)?;
     let mut troubles = Vec::new();
     let is_mounted = !record.way.mode.is_block() && !matches!(record.attached.backing, Backing::Csi(_));
-    let staging = Some(&record.staging).filter(|_| is_mounted);
+    let staging = Some(&record.staging).filter(|_| is_mounted && record.folder().is_none());
     for path in staging.into_iter().chain(record.targets.keys()) {
         // A raw volume has no filesystem that could stop.
         let only_reads = record.only_reads() || record.way.mode.is_block();

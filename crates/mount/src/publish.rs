@@ -58,10 +58,14 @@ pub fn publish<K: Kernel>(
         enter(machine, &mut record, target, wanted)?;
         return Ok(Progress::Ask(leaf.clone()));
     }
-    let shown = what_to_show(machine, &record, &table)?;
+    let shown = what_to_show(machine, &record, target, &table)?;
     check_target(machine, &record, &place, &shown, &table)?;
     enter(machine, &mut record, target, wanted.clone())?;
-    let kept = show(machine, &record, &wanted, &place, &shown, mounted)?;
+    let kept = if record.folder().is_some() {
+        show_folder(machine, &record, &wanted, &place, &shown, mounted)?
+    } else {
+        show(machine, &record, &wanted, &place, &shown, mounted)?
+    };
     Ok(if kept == 0 { Progress::Done } else { Progress::Kept(kept) })
 }
 
@@ -107,11 +111,14 @@ fn enter<K: Kernel>(machine: &Machine<K>, record: &mut Record, target: &Path, wa
     machine.records.keep(&machine.kernel, record)
 }
 
-fn what_to_show<K: Kernel>(machine: &Machine<K>, record: &Record, table: &Table) -> Result<Shown> {
+fn what_to_show<K: Kernel>(machine: &Machine<K>, record: &Record, target: &Path, table: &Table) -> Result<Shown> {
     // A mount of a device keeps nobody from writing to it. Where a pod asks for that of a volume that others write to, kubelet lets its
     // containers only read from the device.
     if record.way.mode.is_block() {
         return raw(machine, record, table);
+    }
+    if let Some(path) = record.folder() {
+        return folder(machine, record, path, target, table);
     }
     let staging = points::place(machine, &record.staging)?;
     let not_staged = |reason: &str| {
@@ -142,10 +149,46 @@ fn raw<K: Kernel>(machine: &Machine<K>, record: &Record, table: &Table) -> Resul
     Ok(Shown { path: disk.path, seen: disk.seen, origin, point: Point::File })
 }
 
+/// The folder of this machine that a volume is. It may have been replaced, or the disk on it unmounted, since others of its pods got it.
+fn folder<K: Kernel>(
+    machine: &Machine<K>,
+    record: &Record,
+    path: &Path,
+    target: &Path,
+    table: &Table,
+) -> Result<Shown> {
+    let seen = stage::folder(machine, path, table)?;
+    let origin = table.origin_of(path, seen.mount).ok_or_else(|| {
+        Error::InProgress(format!(
+            "something was mounted or unmounted at {} just now: it is tried again",
+            path.display()
+        ))
+    })?;
+    let others = points::live_targets(machine, record, table)?.into_iter().filter(|other| other != target);
+    // A former version mounted it where it is staged.
+    for other in others.chain([record.staging.clone()]) {
+        let place = points::place(machine, &other)?;
+        if let Some(mount) = table.at(&place).filter(|mount| !origin.is_of(mount)) {
+            return Err(Error::Refused(format!(
+                "folder {} is not what it was when volume {} was mounted at {} (from {}): bring back what was at the folder, or end the \
+                 pods that have the volume on this node",
+                path.display(),
+                record.volume(),
+                place.display(),
+                mount.source
+            )));
+        }
+    }
+    Ok(Shown { path: path.to_owned(), seen, origin, point: Point::Folder })
+}
+
 /// How a mount of this volume at a target is known.
 pub(super) fn shown_origin<K: Kernel>(machine: &Machine<K>, record: &Record, table: &Table) -> Result<Option<Origin>> {
     if record.way.mode.is_block() {
         return Ok(raw(machine, record, table).ok().map(|shown| shown.origin));
+    }
+    if record.folder().is_some() {
+        return stage::origin(machine, record, table);
     }
     let staging = points::place(machine, &record.staging)?;
     Ok(table.at(&staging).map(Origin::of))
@@ -169,6 +212,35 @@ fn check_target<K: Kernel>(
         // Before the record names it: what cannot be a target shall never be one.
         None => points::make(machine, place, shown.point),
     }
+}
+
+/// Shows a folder of this machine. It is mounted where it is staged only meanwhile: a kubelet unstages no volume while the machine has mounted the
+/// same elsewhere. Without that, a pod would not have its flags, as a remount of what it sees is told to no other container.
+fn show_folder<K: Kernel>(
+    machine: &Machine<K>,
+    record: &Record,
+    wanted: &Target,
+    place: &Path,
+    folder: &Shown,
+    mounted: bool,
+) -> Result<u64> {
+    let staging = points::place(machine, &record.staging)?;
+    let kept = mount_meanwhile(machine, record, &staging, folder)
+        .and_then(|shown| show(machine, record, wanted, place, &shown, mounted));
+    points::take_mounts(machine, &staging)?;
+    kept
+}
+
+fn mount_meanwhile<K: Kernel>(machine: &Machine<K>, record: &Record, staging: &Path, folder: &Shown) -> Result<Shown> {
+    if points::table(machine)?.at(staging).is_none() {
+        points::make(machine, staging, Point::Folder)?;
+        let bound = machine.kernel.bind(&folder.path, &folder.seen, staging);
+        bound.map_err(failed("showing the volume's folder at", staging))?;
+    }
+    points::give_flags(machine, staging, &source::check(record)?.options.flags)?;
+    let seen = points::look_at_folder(machine, staging, &points::table(machine)?);
+    let seen = seen.map_err(failed("looking at", staging))?;
+    Ok(Shown { path: staging.to_owned(), seen, origin: folder.origin.clone(), point: Point::Folder })
 }
 
 /// Answers how many files may not be changed, and stay as they are.
@@ -228,7 +300,7 @@ struct Shown {
     point: Point,
 }
 
-/// The record of a volume that is mounted at a path, and where that really is.
+/// The record of a volume that is staged or mounted at a path, and where that really is.
 pub(super) fn mounted_at<K: Kernel>(machine: &Machine<K>, volume: &str, path: &Path) -> Result<(Record, PathBuf)> {
     let record = machine.record(volume)?.ok_or_else(|| not_at(volume, path))?;
     if !record.targets.contains_key(path) && record.staging != path {
@@ -236,6 +308,11 @@ pub(super) fn mounted_at<K: Kernel>(machine: &Machine<K>, volume: &str, path: &P
     }
     let place = points::place(machine, path)?;
     let table = points::table(machine)?;
+    if let Some(folder) = record.folder().filter(|_| record.staging == path).map(Path::to_owned) {
+        // Nothing is mounted there.
+        stage::folder(machine, &folder, &table)?;
+        return Ok((record, folder));
+    }
     let mounted = match table.at(&place) {
         Some(mount) if !matches!(record.attached.backing, Backing::Csi(_)) => {
             shown_origin(machine, &record, &table)?.is_none_or(|origin| origin.is_of(mount))

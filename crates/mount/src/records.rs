@@ -17,7 +17,7 @@ use super::{
 };
 use domain::{
     error::{Error, Result},
-    volume::backing::Attached,
+    volume::backing::{Attached, Backing},
 };
 
 /// A volume on this node.
@@ -57,6 +57,14 @@ impl Record {
 
     pub fn volume(&self) -> &str {
         &self.attached.volume
+    }
+
+    /// The folder of this machine that it is. Such a volume is not mounted where it is staged.
+    pub fn folder(&self) -> Option<&Path> {
+        match &self.attached.backing {
+            Backing::Local { path } if !self.way.mode.is_block() => Some(Path::new(path)),
+            _ => None,
+        }
     }
 
     /// Whether something was begun with its disk of which the end is not known.
@@ -173,10 +181,7 @@ fn read(kernel: &impl Kernel, file: &Path) -> Result<Option<Record>> {
 mod tests {
     use super::*;
     use crate::volume_use::Access;
-    use domain::volume::{
-        VolumeMode,
-        backing::{AttachMode, Backing},
-    };
+    use domain::volume::{VolumeMode, backing::AttachMode};
 
     const VOLUME: &str = "cluster38/shop/data/0123456789abcdef";
 

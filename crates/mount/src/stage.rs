@@ -8,7 +8,7 @@ use super::{
     decide::{self, Live, Stage},
     device::{self, Disk},
     disk::{Filesystem, Growth},
-    kernel::{Failure, Kind, NewMount, Point},
+    kernel::{Failure, Kind, NewMount, Point, Seen},
     options::{Flag, Flags, Options, name_of},
     paths::{self, failed},
     points,
@@ -37,6 +37,11 @@ pub fn stage<K: Kernel>(
     let found = machine.records.find(&machine.kernel, &attached.volume)?;
     let place = points::place(machine, staging)?;
     points::check_way_to(machine, &place)?;
+    if wanted.folder().is_some() && found.as_ref().is_none_or(|found| found.staging != wanted.staging) {
+        // No mount there tells that it is another volume's. A record that cannot be read is that one's affair.
+        let all = machine.records.all(&machine.kernel).unwrap_or_default();
+        decide::is_nobody_elses(&all, wanted.volume(), staging)?;
+    }
     let disk = device::disk(machine, &wanted)?;
     let table = points::table(machine)?;
     points::check_kubelet_sees(machine, &attached.backing, &table)?;
@@ -90,7 +95,7 @@ fn live<K: Kernel>(machine: &Machine<K>, found: Option<&Record>, wanted: &Record
     Ok(live)
 }
 
-/// By what the staged mount of a volume is known; a raw one is not mounted there.
+/// By what the staged mount of a volume is known, or of a folder each of its mounts; a raw one is not mounted there.
 pub(super) fn origin<K: Kernel>(machine: &Machine<K>, record: &Record, table: &Table) -> Result<Option<Origin>> {
     if record.way.mode.is_block() {
         return Ok(None);
@@ -111,13 +116,10 @@ pub(super) fn origin<K: Kernel>(machine: &Machine<K>, record: &Record, table: &T
 }
 
 fn check_local<K: Kernel>(machine: &Machine<K>, wanted: &Record) -> Result<()> {
-    let Backing::Local { path } = &wanted.attached.backing else {
+    // A raw one has to be a device below /dev.
+    let Some(path) = wanted.folder() else {
         return Ok(());
     };
-    if wanted.way.mode.is_block() {
-        return Ok(()); // it has to be a device below /dev
-    }
-    let path = Path::new(path);
     let real = points::real_kubelet_dir(machine)?;
     if !paths::may_be_shown(path, &machine.kubelet_dir) || !paths::may_be_shown(path, &real) {
         return Err(Error::Refused(format!(
@@ -125,10 +127,15 @@ fn check_local<K: Kernel>(machine: &Machine<K>, wanted: &Record) -> Result<()> {
             path.display()
         )));
     }
-    let seen = points::look_at_folder(machine, path, &points::table(machine)?);
+    folder(machine, path, &points::table(machine)?).map(drop)
+}
+
+/// What is at the path of a volume that is a folder of this machine.
+pub(super) fn folder<K: Kernel>(machine: &Machine<K>, path: &Path, table: &Table) -> Result<Seen> {
+    let seen = points::look_at_folder(machine, path, table);
     let seen = seen.map_err(failed("looking at the volume's folder", path))?;
     if seen.kind == Kind::Folder {
-        return Ok(());
+        return Ok(seen);
     }
     Err(Error::Refused(format!("{} is no folder: a volume with files needs one", path.display())))
 }
@@ -168,6 +175,11 @@ fn bring_up<K: Kernel>(
 ) -> Result<()> {
     if let (Some(disk), true) = (disk, wanted.way.mode.is_block()) {
         return if wanted.only_reads() { device::lock(machine, disk, true) } else { Ok(()) };
+    }
+    if wanted.folder().is_some() {
+        // A former version mounted it there, and so does a publish meanwhile, which may have been cut short.
+        points::take_mounts(machine, place)?;
+        return points::make(machine, place, Point::Folder);
     }
     if next == Stage::Begin || clear_dead(machine, place)? {
         points::make(machine, place, Point::Folder)?;
@@ -231,12 +243,6 @@ fn mount<K: Kernel>(
 ) -> Result<()> {
     match (wanted.attached.backing.clone(), disk) {
         (Backing::Nfs { server, path }, _) => mount_nfs(machine, &server, &path, place, &checked.options),
-        (Backing::Local { path }, _) => {
-            let path = Path::new(&path);
-            let seen = points::look_at_folder(machine, path, &points::table(machine)?);
-            let seen = seen.map_err(failed("looking at", path))?;
-            machine.kernel.bind(path, &seen, place).map_err(failed("showing the volume's folder at", place))
-        }
         (_, Some(disk)) => match mount_disk(machine, wanted, place, disk, checked) {
             // The format of before was not finished, which may be seen only now.
             Err(error @ Error::Refused(_)) if wanted.formatting && !wanted.only_reads() => {
@@ -247,7 +253,7 @@ fn mount<K: Kernel>(
             }
             mounted => mounted,
         },
-        (Backing::Csi(_) | Backing::Device { .. }, None) => Ok(()),
+        (Backing::Csi(_) | Backing::Device { .. } | Backing::Local { .. }, None) => Ok(()),
     }
 }
 

@@ -42,6 +42,10 @@ pub fn unpublished<K: Kernel>(machine: &Machine<K>, volume: &str, target: &Path)
     points::take(machine, &place)?;
     match record {
         Some(mut record) if recorded => {
+            if record.folder().is_some() {
+                // A former version mounted it there, and so does a publish that was cut short. The kubelet would unstage nothing.
+                points::take_mounts(machine, &points::place(machine, &record.staging)?)?;
+            }
             record.targets.remove(target);
             // One whose mount is gone does not count, and no pod's end waits until this machine's disk has room again.
             machine.records.keep(&machine.kernel, &record).ok();
@@ -168,7 +172,7 @@ fn may_clear<K: Kernel>(
     if mount.is_none() && machine.kernel.look(place) == Err(Failure::Missing) {
         return Ok(false);
     }
-    check_nobody_elses(machine, volume, path)?;
+    decide::is_nobody_elses(&machine.records.all(&machine.kernel)?, volume, path)?;
     let Some(mount) = mount else {
         return Ok(true);
     };
@@ -189,17 +193,4 @@ fn may_clear<K: Kernel>(
 fn are_all_its<K: Kernel>(machine: &Machine<K>, record: &Record, place: &Path, table: &Table) -> Result<bool> {
     let origin = publish::shown_origin(machine, record, table)?;
     Ok(origin.is_some_and(|origin| table.all_at(place).all(|mount| origin.is_of(mount))))
-}
-
-fn check_nobody_elses<K: Kernel>(machine: &Machine<K>, volume: &str, path: &Path) -> Result<()> {
-    let all = machine.records.all(&machine.kernel)?;
-    let has = |record: &&Record| record.staging == path || record.targets.contains_key(path);
-    match all.iter().filter(|record| record.volume() != volume).find(has) {
-        None => Ok(()),
-        Some(other) => Err(Error::Refused(format!(
-            "{} belongs to volume {}, not to {volume}: nothing was touched",
-            path.display(),
-            other.volume()
-        ))),
-    }
 }

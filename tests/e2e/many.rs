@@ -183,7 +183,9 @@ async fn each_has_its_leaf(sides: &[Side], volumes: &[PersistentVolume]) -> Resu
         ensure!(here >= COUNT / 4, "{here} of {COUNT} are in {member}");
         ensure!(
             [stored, spent.claims, spent.volumes] == [here; 3],
-            "{here} in {member}, where its storage made {stored}"
+            "{here} in {member}, where its storage made {stored}, and its API server {} claims and {} volumes",
+            spent.claims,
+            spent.volumes
         );
         // The promise of CreateVolume, and the mark in the background; few meet a conflict. What waits for long is looked at
         // besides.

@@ -33,6 +33,8 @@ use crate::metrics::{
 
 /// Until the answer's head is there; a watch may then stay open.
 pub(super) const ANSWER: Duration = Duration::from_secs(4);
+/// The same where a command asks.
+const ANSWER_TO_A_PERSON: Duration = Duration::from_secs(30);
 /// A caller who gave up after this long without an answer has met a cluster that does not answer.
 const IMPATIENCE: Duration = Duration::from_secs(2);
 pub(super) const UNDER_WAY: usize = 32;
@@ -52,6 +54,7 @@ pub(super) struct Bounds {
     /// None where it is asked who it is.
     origins: Option<Origins>,
     measure: Measure,
+    answer: Duration,
     places: Arc<Semaphore>,
     beginning: Arc<Semaphore>,
     /// When the last watch on each path, or on a single object, was begun.
@@ -129,6 +132,7 @@ impl Bounds {
         Self {
             cluster: cluster.into(),
             measure: Measure::new(cluster, answers, breaker.clone()),
+            answer: begins_within(answers),
             breaker,
             origins: None,
             places,
@@ -193,7 +197,8 @@ impl Bounds {
         if matches!(*request.method(), Method::GET | Method::HEAD) {
             return self.carry(place, inner, request, subject).await;
         }
-        writes::carry(self.carry(place, inner, writes::within(request, ANSWER)?, subject)).await?
+        let request = writes::within(request, self.answer)?;
+        writes::carry(self.carry(place, inner, request, subject)).await?
     }
 
     async fn carry<S, B>(
@@ -208,12 +213,13 @@ impl Bounds {
         S::Error: Into<BoxError>,
     {
         let connection = capture_connection(&mut request);
+        let time = self.answer;
         let asked = Asked::begin(self, &request, subject);
-        let answer = tokio::time::timeout(ANSWER, async {
+        let answer = tokio::time::timeout(time, async {
             let answering = inner.lock().await.ready().await.map_err(Into::into)?.call(request);
             answering.await.map_err(Into::into)
         });
-        let answer = answer.await.unwrap_or_else(|_| Err(format!("no answer within {} s", ANSWER.as_secs()).into()));
+        let answer = answer.await.unwrap_or_else(|_| Err(format!("no answer within {} s", time.as_secs()).into()));
         let answer = answer.and_then(|answer| asked.believed(answer, &connection));
         asked.told(&answer);
         answer
@@ -296,6 +302,10 @@ impl Drop for Asked {
     }
 }
 
+pub(super) fn begins_within(answers: Answers) -> Duration {
+    if answers == Answers::OfAPerson { ANSWER_TO_A_PERSON } else { ANSWER }
+}
+
 /// How the answer will be read; whoever takes it piece by piece says so.
 fn how(request: &Request<Body>) -> Reading {
     let usual = if watches(request.uri()) { Reading::ByLine } else { Reading::Whole };
@@ -313,13 +323,11 @@ mod tests {
     }
 
     fn bounds() -> Bounds {
-        Bounds::new(
-            "a",
-            Answers::Bounded,
-            Some(Breaker::default()),
-            Arc::new(Semaphore::new(UNDER_WAY)),
-            &Metrics::new(),
-        )
+        bounds_of(Answers::Bounded)
+    }
+
+    fn bounds_of(answers: Answers) -> Bounds {
+        Bounds::new("a", answers, Some(Breaker::default()), Arc::new(Semaphore::new(UNDER_WAY)), &Metrics::new())
     }
 
     #[tokio::test(start_paused = true)]
@@ -343,6 +351,19 @@ mod tests {
         }
         assert!(begun.elapsed() < ANSWER * 2, "what waited for a place asked a cluster that was known to be silent");
     }
+
+    #[tokio::test(start_paused = true)]
+    async fn cluster_that_is_slow_answers_a_person_and_is_silent_for_all_others() {
+        for answers in [Answers::Bounded, Answers::OfAnySize, Answers::OfAPerson] {
+            let mut cluster = bounds_of(answers).layer(tower::service_fn(|_| async {
+                tokio::time::sleep(Duration::from_secs(20)).await;
+                Ok::<_, BoxError>(Response::new(()))
+            }));
+            let answered = cluster.call(request(Method::PATCH)).await.is_ok();
+            assert_eq!(answered, answers == Answers::OfAPerson, "{answers:?}");
+        }
+    }
+
     #[tokio::test(start_paused = true)]
     async fn write_is_carried_to_its_end_and_a_read_ends_with_who_asked() {
         let done = Arc::new(AtomicUsize::new(0));

@@ -59,7 +59,7 @@ pub use self::{
     writes::Writes,
 };
 use self::{
-    bounds::{ANSWER, Bounds, UNDER_WAY},
+    bounds::{Bounds, UNDER_WAY, begins_within},
     credential::Credential,
 };
 use crate::metrics::Metrics;
@@ -174,7 +174,7 @@ pub fn connect(
     config.default_retry = false;
     config.connect_timeout = Some(CONNECT);
     config.read_timeout = Some(SILENCE);
-    config.write_timeout = Some(ANSWER);
+    config.write_timeout = Some(begins_within(answers));
     let breaker = Breaker::default();
     let places = Arc::new(Semaphore::new(UNDER_WAY));
     // Who asks whether it answers must not wait behind those who do not get an answer.

@@ -45,8 +45,10 @@ const MORE: usize = 1 << 20;
 pub enum Answers {
     /// Of one cluster among many that one process serves.
     Bounded,
-    /// Of the host, which is trusted, or of a cluster that a command asks on behalf of a person.
+    /// Of the host, which is trusted.
     OfAnySize,
+    /// Of a cluster that a command asks on behalf of a person: of any size too. He waits rather than types it again.
+    OfAPerson,
 }
 
 /// How an answer is read.
@@ -85,7 +87,7 @@ impl Measure {
     }
 
     pub(super) fn of<B>(&self, body: B, read: Reading) -> Measured<B> {
-        let read = if self.answers == Answers::OfAnySize { Reading::InPieces } else { read };
+        let read = if self.answers == Answers::Bounded { read } else { Reading::InPieces };
         let (body, values) = (Box::pin(body), Values::default());
         Measured { body, read, held: 0, values, beginning: Vec::new(), late: None, measure: self.clone() }
     }

@@ -132,7 +132,7 @@ fn usual() -> String {
 }
 
 pub(super) fn open(cluster: &str, config: Config, dial: &Dial) -> Result<Client, String> {
-    let line = cluster::connect(cluster, config, Answers::OfAnySize, dial, &Metrics::new());
+    let line = cluster::connect(cluster, config, Answers::OfAPerson, dial, &Metrics::new());
     line.map(|line| line.probe).map_err(|error| format!("the kubeconfig cannot be used: {}", with_causes(&error)))
 }
 
